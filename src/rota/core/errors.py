@@ -1,0 +1,78 @@
+"""Everything Rota raises, one shallow tree.
+
+::
+
+    RotaError
+    ├── InvalidRequest        you asked wrongly
+    │   ├── InvalidCron
+    │   ├── JobNotFound
+    │   ├── ScheduleNotFound
+    │   ├── IllegalTransition
+    │   └── KeyReused
+    ├── Unavailable           we could not
+    │   ├── StoreUnavailable
+    │   └── LeaseLost
+    └── HandlerError          your code failed
+        ├── HandlerFailed
+        └── HandlerTimedOut
+
+A message names the thing, the value and the remedy.
+"""
+
+from __future__ import annotations
+
+
+class RotaError(Exception):
+    """The root: whoever catches this catches all that Rota raises."""
+
+
+class InvalidRequest(RotaError, ValueError):  # noqa: N818 - the tree reads as sentences, not as *Error lists
+    """What was asked makes no sense or is not allowed; asking again the same way will not help."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InvalidCron(InvalidRequest):
+    """A cron expression that cannot be read or can never fire."""
+
+
+class JobNotFound(InvalidRequest):
+    """No job has this id, or it was pruned."""
+
+
+class ScheduleNotFound(InvalidRequest):
+    """No schedule has this id or name."""
+
+
+class IllegalTransition(InvalidRequest):
+    """The job's state does not allow this move."""
+
+
+class KeyReused(InvalidRequest):
+    """An idempotency key came again with another request behind it."""
+
+
+class Unavailable(RotaError):  # noqa: N818 - as above
+    """We could not; trying again later may help."""
+
+
+class StoreUnavailable(Unavailable):
+    """The store did not commit. Nothing that was asked may be taken as done."""
+
+
+class LeaseLost(Unavailable):
+    """The job belongs to someone else now; what was to be written was refused."""
+
+
+class HandlerError(RotaError):
+    """The user's code did not succeed."""
+
+
+class HandlerFailed(HandlerError):
+    """The handler raised."""
+
+
+class HandlerTimedOut(HandlerError):
+    """The handler ran past its time limit."""
