@@ -26,7 +26,7 @@ class RotaError(Exception):
     """The root: whoever catches this catches all that Rota raises."""
 
 
-class InvalidRequest(RotaError, ValueError):  # noqa: N818 - the tree reads as sentences, not as *Error lists
+class InvalidRequest(RotaError, ValueError):
     """What was asked makes no sense or is not allowed; asking again the same way will not help."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -54,7 +54,7 @@ class KeyReused(InvalidRequest):
     """An idempotency key came again with another request behind it."""
 
 
-class Unavailable(RotaError):  # noqa: N818 - as above
+class Unavailable(RotaError):
     """We could not; trying again later may help."""
 
 

@@ -1,0 +1,127 @@
+"""What becomes of a job: after an attempt, and at an operator's word.
+
+Every state change in the system is decided here, and only here. The answer is a `Settlement`, which the store applies
+if the job is still as it was when we looked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import assert_never
+
+from rota.core.errors import IllegalTransition
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lifecycle import FINISHED, TIMED, Event, State
+from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Unknown
+from rota.core.retry import MAX_CRASHES
+from rota.core.settlement import JobError, Reason, Settlement
+from rota.core.submission import Delivery, NewJob, Template
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a decision may use and the core has not: the time, the dice in [0, 1), and an id for a follow-up job."""
+
+    now: datetime
+    dice: float = 0.5
+    heir: JobId | None = None
+
+
+def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
+    """Say what becomes of a running job after one attempt."""
+    match outcome:
+        case Succeeded(result):
+            return job.settled(Event.SUCCEED, result=result, follow_up=_follow_up(job, job.on_success, means))
+        case Unknown(error):
+            return _die(job, Reason.OUTCOME_UNKNOWN, error, means)
+        case Stopped():
+            return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED)
+        # Below, the job would run again; an acknowledged cancel forbids that.
+        case _ if job.cancel_requested_at is not None:
+            error = outcome.error if isinstance(outcome, Failed | Lost) else None
+            lost = isinstance(outcome, Lost)
+            return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED, error=error, crash=lost)
+        case Snoozed(delay):
+            return _again(job, Event.SNOOZE, means, run_at=means.now + delay)
+        case Released(started):
+            return _again(job, Event.RELEASE, means) if started else job.settled(Event.RELEASE, refund=True)
+        case Lost(error):
+            return _lost(job, error, means)
+        case Failed(error, permanent):
+            return _failed(job, error, means, permanent=permanent)
+        case _:
+            assert_never(outcome)
+
+
+def _again(job: Job, event: Event, means: Means, *, run_at: datetime | None = None) -> Settlement:
+    """Send back a job whose handler had begun, unless it was promised to start only once."""
+    if job.delivery is Delivery.AT_MOST_ONCE:
+        return _die(job, Reason.OUTCOME_UNKNOWN, None, means)
+    return job.settled(event, run_at=run_at, refund=True)
+
+
+def _lost(job: Job, error: JobError | None, means: Means) -> Settlement:
+    if job.delivery is Delivery.AT_MOST_ONCE:
+        return _die(job, Reason.OUTCOME_UNKNOWN, error, means, crash=True)
+    if job.crashes + 1 >= MAX_CRASHES:
+        return _die(job, Reason.POISON, error, means, crash=True)
+    if job.is_spent:
+        return _die(job, Reason.EXHAUSTED, error, means, crash=True)
+    return job.settled(Event.EXPIRE, error=error, crash=True)
+
+
+def _failed(job: Job, error: JobError, means: Means, *, permanent: bool) -> Settlement:
+    if permanent:
+        return _die(job, Reason.PERMANENT, error, means)
+    if job.is_spent or job.delivery is Delivery.AT_MOST_ONCE:
+        return _die(job, Reason.EXHAUSTED, error, means)
+    run_at = means.now + job.backoff.delay(job.attempts, means.dice)
+    if job.backoff.max_elapsed is not None and run_at > job.created_at + job.backoff.max_elapsed:
+        return _die(job, Reason.TOO_LATE, error, means)
+    return job.settled(Event.FAIL, error=error, run_at=run_at)
+
+
+def _die(job: Job, reason: Reason, error: JobError | None, means: Means, *, crash: bool = False) -> Settlement:
+    follow_up = _follow_up(job, job.on_failure, means)
+    return job.settled(Event.EXHAUST, reason=reason, error=error, crash=crash, follow_up=follow_up)
+
+
+def _follow_up(job: Job, template: Template | None, means: Means) -> NewJob | None:
+    if template is None:
+        return None
+    if means.heir is None:
+        raise TypeError(f"{job.name} asks for a follow-up job: bring an id for it")
+    return template.make(means.heir, means.now, parent_id=job.id)
+
+
+def cancel(job: Job) -> Settlement | None:
+    """Cancel a job that is not running. A running one can only be asked: the answer is None."""
+    if job.state is State.RUNNING:
+        return None
+    return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED)
+
+
+def expire(job: Job) -> Settlement:
+    """End a waiting job whose time to start has passed."""
+    return job.settled(Event.CANCEL, reason=Reason.EXPIRED)
+
+
+def retry(job: Job, now: datetime) -> Settlement:
+    """Run a job again, or at once if it waits for its time.
+
+    A finished job gets a fresh budget of attempts; one in backoff keeps counting.
+    """
+    if job.state in FINISHED and job.delivery is Delivery.AT_MOST_ONCE and job.may_have_started:
+        raise IllegalTransition(f"{job.name}: may have run already and must run at most once; submit a new one")
+    return job.settled(Event.RETRY, run_at=now, renew=job.state in FINISHED)
+
+
+def run_now(job: Job, now: datetime) -> Settlement:
+    """Start a job that waits for its time at once."""
+    if job.state not in TIMED:
+        raise IllegalTransition(
+            f"{job.name}: only a job that waits for its time can be run now; this one is {job.state}"
+        )
+    return job.settled(Event.RETRY, run_at=now)

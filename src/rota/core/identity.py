@@ -1,0 +1,51 @@
+"""Job ids: 63-bit integers inside, thirteen characters outside.
+
+The upper 41 bits are milliseconds since 2024, the lower 22 tell apart what was made in the same millisecond. So ids
+sort by time of submission, inserts stay at the right edge of the index, and JavaScript, whose numbers end at 2^53,
+only ever sees text. This room gives ids their form; whoever has a clock and dice makes them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NewType
+
+from rota.core.errors import JobNotFound
+
+JobId = NewType("JobId", int)
+ScheduleId = NewType("ScheduleId", int)
+
+#: Crockford's alphabet: no i, l, o or u, so that an id read over the phone arrives.
+ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+LENGTH: Final = 13
+EPOCH_MILLISECONDS: Final = 1_704_067_200_000
+SEQUENCE_BITS: Final = 22
+LARGEST: Final = 2**63 - 1
+
+_VALUES: Final = {character: value for value, character in enumerate(ALPHABET)}
+
+
+def compose(milliseconds: int, sequence: int) -> int:
+    """Make the id of the `sequence`-th thing made in a millisecond of the Unix clock."""
+    return max(milliseconds - EPOCH_MILLISECONDS, 0) << SEQUENCE_BITS | sequence & (1 << SEQUENCE_BITS) - 1
+
+
+def to_text(number: int) -> str:
+    """Show an id as people and programs outside see it; order is kept."""
+    characters = []
+    for _ in range(LENGTH):
+        number, value = divmod(number, 32)
+        characters.append(ALPHABET[value])
+    return "".join(reversed(characters))
+
+
+def to_number(text: str) -> int:
+    """Read an id from outside. What cannot be an id names no job."""
+    number = 0
+    for character in text if len(text) == LENGTH else "?":
+        value = _VALUES.get(character)
+        if value is None:
+            raise JobNotFound(f"{text[:40]!r} is not an id: ids are {LENGTH} characters of {ALPHABET}", field="id")
+        number = number << 5 | value
+    if number > LARGEST:
+        raise JobNotFound(f"{text!r} is not an id: it is larger than any we make", field="id")
+    return number

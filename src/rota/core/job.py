@@ -1,0 +1,128 @@
+"""The job: one submission of a task, and the only unit of work that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from rota.core.identity import JobId, ScheduleId, to_text
+from rota.core.instant import span_to_micros, to_micros
+from rota.core.lifecycle import Event, State, move
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
+from rota.core.settlement import JobError, Reason, Settlement
+from rota.core.submission import NO_META, Delivery, NewJob, Template
+
+#: One level of priority is worth this much waiting. It bounds how long the lowest priority can be passed over: a job
+#: of priority 1 yields to one of priority 10 only if that one became due less than nine times this span later.
+AGING: Final = timedelta(hours=1)
+_AGING_MICROS: Final = span_to_micros(AGING)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is stored.
+
+    `fence` counts the claims and never shrinks; `attempts` counts those that were not handed back; `crashes` those
+    that ended in a lost lease. The current or last attempt's worker, start and error stand in the job itself, so
+    that a job which succeeds at once costs one row.
+    """
+
+    id: JobId
+    type: str
+    payload: str
+    queue: str
+    priority: int
+    state: State
+    run_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    fence: int = 0
+    attempts: int = 0
+    crashes: int = 0
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    backoff: Backoff = DEFAULT_BACKOFF
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    timeout: timedelta | None = None
+    expires_at: datetime | None = None
+    worker: str | None = None
+    boot: str | None = None
+    lease_until: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    result: str | None = None
+    error: JobError | None = None
+    reason: Reason | None = None
+    idempotency_key: str | None = None
+    concurrency_key: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default=NO_META)
+    blockers: int = 0
+    on_success: Template | None = None
+    on_failure: Template | None = None
+    parent_id: JobId | None = None
+    schedule_id: ScheduleId | None = None
+    fire_time: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """How messages call this job."""
+        return f"job {to_text(self.id)}"
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no further attempt is allowed."""
+        return self.attempts >= self.max_attempts
+
+    @property
+    def may_have_started(self) -> bool:
+        """Whether a handler may have seen this job: an attempt was made and not handed back."""
+        return self.attempts > 0
+
+    def settled(
+        self,
+        event: Event,
+        *,
+        run_at: datetime | None = None,
+        result: str | None = None,
+        error: JobError | None = None,
+        reason: Reason | None = None,
+        refund: bool = False,
+        crash: bool = False,
+        renew: bool = False,
+        follow_up: NewJob | None = None,
+    ) -> Settlement:
+        """Write down what `event` makes of this job; refuse what the lifecycle does not allow."""
+        return Settlement(
+            job_id=self.id,
+            fence=self.fence,
+            source=self.state,
+            target=move(self.state, event, subject=self.name),
+            event=event,
+            run_at=run_at,
+            result=result,
+            error=error,
+            reason=reason,
+            refund=refund,
+            crash=crash,
+            renew=renew,
+            follow_up=follow_up,
+        )
+
+
+def turn(run_at: datetime, priority: int) -> int:
+    """Say when it is a job's turn among those that are due: lower goes first.
+
+    The moment it became due, moved ahead by its priority. One number gives most urgent first, oldest first among
+    equals, and an end to starvation.
+    """
+    return to_micros(run_at) - priority * _AGING_MICROS
+
+
+def first_state(run_at: datetime, now: datetime, *, blocked: bool) -> State:
+    """Say in which state a new job begins its life."""
+    if blocked:
+        return State.BLOCKED
+    return State.SCHEDULED if run_at > now else State.PENDING

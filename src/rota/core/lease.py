@@ -1,0 +1,57 @@
+"""Leases: who may run a job, until when, and under which fence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rota.core.identity import JobId
+
+DEFAULT_LEASE: Final = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerId:
+    """A worker's name and the random mark of this start of it: a reused name is not the same worker."""
+
+    name: str
+    boot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker's request for work.
+
+    `types=None` takes every type. `ids` limits the claim to jobs that a broker handed over. `claim_id` names the
+    request, so that one whose reply was lost can be repeated and yields the same jobs.
+    """
+
+    worker: WorkerId
+    limit: int
+    queues: tuple[str, ...] = ("default",)
+    types: tuple[str, ...] | None = None
+    lease: timedelta = DEFAULT_LEASE
+    claim_id: str | None = None
+    ids: tuple[JobId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A worker's word that it still runs a job, with what the attempt has to show since the last one."""
+
+    job_id: JobId
+    fence: int
+    lease: timedelta = DEFAULT_LEASE
+    progress: str | None = None
+    log_tail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The store's answer to a renewal that holds. `cancel` asks the worker to stop the job."""
+
+    job_id: JobId
+    fence: int
+    until: datetime
+    cancel: bool

@@ -1,0 +1,48 @@
+"""The ledger: who did what, in a chain that shows when it was tampered with; and who may do what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+from rota.core.instant import to_micros
+
+GENESIS: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One act of an operator. `digest` binds it to all entries before it."""
+
+    actor: str
+    action: str
+    target: str
+    origin: str = ""
+    detail: str = ""
+    at: datetime | None = None
+    number: int = 0
+    digest: str = ""
+
+    def chained(self, number: int, at: datetime, previous: str) -> Entry:
+        """Place this entry behind the one whose digest is `previous`."""
+        told = "\0".join(
+            (previous, str(number), str(to_micros(at)), self.actor, self.action, self.target, self.origin, self.detail)
+        )
+        return replace(self, number=number, at=at, digest=sha256(told.encode("utf-8", "replace")).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A key to the API, of which only a hash is kept."""
+
+    id: str
+    name: str
+    digest: bytes
+    scopes: tuple[str, ...]
+    created_at: datetime
+    queues: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None

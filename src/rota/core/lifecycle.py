@@ -1,0 +1,115 @@
+"""The life of a job as one closed table.
+
+What is not in the table cannot happen. The docs' diagram is drawn from it and a test walks it: every state can be
+reached, every living state can end, and only `running` completes or dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from rota.core.errors import IllegalTransition
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    BLOCKED = "blocked"
+    SCHEDULED = "scheduled"
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class Event(StrEnum):
+    """What can happen to a job."""
+
+    UNBLOCK = "unblock"
+    POSTPONE = "postpone"
+    DUE = "due"
+    CLAIM = "claim"
+    DISPATCH = "dispatch"
+    RECALL = "recall"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    EXHAUST = "exhaust"
+    EXPIRE = "expire"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    RETRY = "retry"
+    CANCEL = "cancel"
+
+
+FINISHED: Final = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED})
+WAITING: Final = frozenset({State.BLOCKED, State.SCHEDULED, State.PENDING, State.QUEUED, State.RETRYING})
+#: States in which a job waits for its time; the promoter moves it on.
+TIMED: Final = frozenset({State.SCHEDULED, State.RETRYING})
+
+MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
+    {
+        State.BLOCKED: {
+            Event.UNBLOCK: State.PENDING,
+            Event.POSTPONE: State.SCHEDULED,
+            Event.CANCEL: State.CANCELLED,
+        },
+        State.SCHEDULED: {
+            Event.DUE: State.PENDING,
+            Event.RETRY: State.PENDING,
+            Event.CANCEL: State.CANCELLED,
+        },
+        State.PENDING: {
+            Event.CLAIM: State.RUNNING,
+            Event.DISPATCH: State.QUEUED,
+            Event.CANCEL: State.CANCELLED,
+        },
+        State.QUEUED: {
+            Event.CLAIM: State.RUNNING,
+            Event.RECALL: State.PENDING,
+            Event.CANCEL: State.CANCELLED,
+        },
+        State.RUNNING: {
+            Event.SUCCEED: State.COMPLETED,
+            Event.FAIL: State.RETRYING,
+            Event.EXHAUST: State.DEAD,
+            Event.EXPIRE: State.PENDING,
+            Event.SNOOZE: State.SCHEDULED,
+            Event.RELEASE: State.PENDING,
+            Event.CANCEL: State.CANCELLED,
+        },
+        State.RETRYING: {
+            Event.DUE: State.PENDING,
+            Event.RETRY: State.PENDING,
+            Event.CANCEL: State.CANCELLED,
+        },
+        State.DEAD: {Event.RETRY: State.PENDING},
+        State.CANCELLED: {Event.RETRY: State.PENDING},
+        State.COMPLETED: {},
+    }
+)
+
+_REMEDIES: Final = {
+    (State.COMPLETED, Event.RETRY): "submit a new one",
+    (State.COMPLETED, Event.CANCEL): "it has already run",
+    (State.RUNNING, Event.RETRY): "cancel it first, or wait until it ends",
+    (State.PENDING, Event.RETRY): "it is already waiting for a worker",
+    (State.QUEUED, Event.RETRY): "it is already waiting for a worker",
+    (State.BLOCKED, Event.RETRY): "it waits for other jobs",
+    (State.DEAD, Event.CANCEL): "it has already ended",
+    (State.CANCELLED, Event.CANCEL): "it has already ended",
+}
+
+
+def move(state: State, event: Event, *, subject: str = "job") -> State:
+    """Say where `event` leads from `state`, or refuse with a reason one can act on."""
+    target = MOVES[state].get(event)
+    if target is None:
+        remedy = _REMEDIES.get((state, event))
+        raise IllegalTransition(f"{subject}: cannot {event} a {state} job" + (f"; {remedy}" if remedy else ""))
+    return target

@@ -1,0 +1,59 @@
+"""What one attempt yielded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rota.core.settlement import JobError
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned; `result` is JSON text."""
+
+    result: str = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised, or ran past its time. A permanent failure is not tried again."""
+
+    error: JobError
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The handler asked to be called again later, without having failed."""
+
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker hands the job back. `started` says whether the handler had begun."""
+
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lease ran out: the worker died, hung, or was cut off. `error` holds its last words, if any."""
+
+    error: JobError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The handler obeyed a cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A guarded step was found begun and not finished: whether its effect happened cannot be known."""
+
+    error: JobError
+
+
+Outcome = Succeeded | Failed | Snoozed | Released | Lost | Stopped | Unknown

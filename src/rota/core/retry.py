@@ -1,0 +1,116 @@
+"""How long to wait before the next attempt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from functools import lru_cache
+from math import isfinite, log2
+from typing import Final
+
+from rota.core.errors import InvalidRequest
+from rota.core.instant import MICROSECOND, span_to_micros
+
+DEFAULT_MAX_ATTEMPTS: Final = 3
+#: After this many lost leases a job is poison: it takes its workers down with it.
+MAX_CRASHES: Final = 3
+_LARGEST_EXPONENT: Final = 60
+_LONGEST_LIST: Final = 100
+
+
+class Growth(StrEnum):
+    """How the delay grows from one attempt to the next."""
+
+    EXPONENTIAL = "exponential"
+    LINEAR = "linear"
+    CONSTANT = "constant"
+    LISTED = "listed"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The rule for the delay after a failed attempt.
+
+    `jitter` is the part of the delay by which it may be off either way, so that what failed together does not return
+    together. `delays` belongs to `Growth.LISTED`; its last entry repeats.
+    """
+
+    growth: Growth = Growth.EXPONENTIAL
+    base: timedelta = timedelta(seconds=1)
+    factor: float = 2.0
+    cap: timedelta = timedelta(seconds=60)
+    jitter: float = 0.1
+    delays: tuple[timedelta, ...] = ()
+    #: Give up once this much time has passed since submission, whatever the attempts left.
+    max_elapsed: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.jitter <= 1:
+            raise InvalidRequest(f"retry.jitter: {self.jitter!r} must lie between 0 and 1", field="retry.jitter")
+        if not (isfinite(self.factor) and self.factor >= 1):
+            raise InvalidRequest(f"retry.factor: {self.factor!r} must be 1 or more", field="retry.factor")
+        if min(self.base, self.cap, *self.delays, *([self.max_elapsed] if self.max_elapsed else [])) < timedelta(0):
+            raise InvalidRequest("retry: a delay must not be negative", field="retry")
+        if (self.growth is Growth.LISTED) != bool(self.delays) or len(self.delays) > _LONGEST_LIST:
+            raise InvalidRequest(
+                f"retry.delays: a list of 1 to {_LONGEST_LIST} delays belongs to growth 'listed' and to no other",
+                field="retry.delays",
+            )
+
+    def delay(self, attempt: int, dice: float = 0.5) -> timedelta:
+        """Say how long to wait after the `attempt`-th attempt; `dice` in [0, 1) places it within the jitter.
+
+        The middle of the dice, 0.5, is the delay without jitter. Jitter comes after the cap: clamped to it, half of
+        all long-failing jobs would return at the very same moment.
+        """
+        return self._plain(max(attempt, 1)) * (1 + self.jitter * (2 * dice - 1))
+
+    def _plain(self, attempt: int) -> timedelta:
+        match self.growth:
+            case Growth.LISTED:
+                return self.delays[min(attempt, len(self.delays)) - 1]
+            case Growth.CONSTANT:
+                return min(self.base, self.cap)
+            case Growth.LINEAR:
+                return min(self.base * min(attempt, 2**31), self.cap)
+            case Growth.EXPONENTIAL:
+                # Beyond 2^60 every cap is passed; computing further would only overflow.
+                if (attempt - 1) * log2(self.factor) > _LARGEST_EXPONENT:
+                    return self.cap if self.base else timedelta(0)
+                micros = span_to_micros(self.base) * self.factor ** (attempt - 1)
+                return self.cap if micros >= span_to_micros(self.cap) else timedelta(microseconds=micros)
+
+    def to_text(self) -> str:
+        """Write the rule down as stores keep it: only what differs from the default."""
+        return json.dumps({name: self._plain_value(name) for name in self.__slots__ if self._differs(name)})
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def from_text(text: str) -> Backoff:
+        """Read a rule back. Cached, since a million jobs share a handful of rules."""
+        fields = json.loads(text)
+        for name in ("base", "cap", "max_elapsed"):
+            if fields.get(name) is not None:
+                fields[name] = fields[name] * MICROSECOND
+        if "delays" in fields:
+            fields["delays"] = tuple(delay * MICROSECOND for delay in fields["delays"])
+        if "growth" in fields:
+            fields["growth"] = Growth(fields["growth"])
+        return Backoff(**fields)
+
+    def _differs(self, name: str) -> bool:
+        return bool(getattr(self, name) != getattr(DEFAULT_BACKOFF, name))
+
+    def _plain_value(self, name: str) -> object:
+        match getattr(self, name):
+            case timedelta() as span:
+                return span_to_micros(span)
+            case tuple() as spans:
+                return [span_to_micros(span) for span in spans]
+            case other:
+                return other
+
+
+DEFAULT_BACKOFF: Final = Backoff()

@@ -1,0 +1,291 @@
+"""Schedules: recurring rules that make exactly one job per fire time.
+
+`plan` decides what a schedule owes at a moment. It is pure and depends on nothing but the schedule's row, so any
+number of schedulers come to the same answer, and the store lets only one of them write it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rota.core import cron
+from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId, ScheduleId
+from rota.core.instant import MICROSECOND, span_to_micros, to_micros
+from rota.core.submission import Dependency, Need, NewJob, Template
+
+#: No catch-up makes more jobs than this at one go, whatever was missed.
+LARGEST_CATCH_UP: Final = 1000
+
+
+class CatchUp(StrEnum):
+    """What to do about fire times that were missed while no scheduler ran."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What to do when a fire time comes while the previous job is unfinished."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    QUEUE = "queue"
+    CANCEL_PREVIOUS = "cancel_previous"
+
+
+class Fate(StrEnum):
+    """What became of a fire time."""
+
+    FIRED = "fired"
+    OVERLAPPED = "overlapped"
+    BLACKED_OUT = "blacked_out"
+
+
+@dataclass(frozen=True, slots=True)
+class Blackout:
+    """A stretch of time in which nothing fires: once from `start`, or after every fire of `rule`, for `lasting`."""
+
+    lasting: timedelta
+    start: datetime | None = None
+    rule: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.start is None) == (self.rule is None):
+            raise InvalidRequest("blackout: give either 'start' or 'rule'", field="blackouts")
+        if self.lasting <= timedelta(0):
+            raise InvalidRequest(f"blackout: 'lasting' must be positive, not {self.lasting}", field="blackouts")
+
+    def covers(self, moment: datetime, zone: ZoneInfo) -> bool:
+        """Say whether `moment` lies within; a rule is read in the schedule's zone."""
+        if self.start is not None:
+            return self.start <= moment < self.start + self.lasting
+        return rule_of(self.rule or "").next((moment - self.lasting).astimezone(zone)) <= moment
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A recurring rule. `version` grows with every write and guards against lost updates."""
+
+    id: ScheduleId
+    name: str
+    rule: str
+    template: Template
+    created_at: datetime
+    updated_at: datetime
+    zone: str = "UTC"
+    catch_up: CatchUp = CatchUp.LATEST
+    catch_up_limit: int = 100
+    #: A fire time younger than this is late, not missed: it fires under every catch-up policy.
+    grace: timedelta = timedelta(seconds=60)
+    overlap: Overlap = Overlap.ALLOW
+    jitter: timedelta = timedelta(0)
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    blackouts: tuple[Blackout, ...] = ()
+    paused_at: datetime | None = None
+    pause_reason: str | None = None
+    next_fire_at: datetime | None = None
+    last_fire_at: datetime | None = None
+    last_job_id: JobId | None = None
+    version: int = 0
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Give the first fire time strictly after `moment`, in UTC, or None when the schedule has ended."""
+        floor = moment if self.start_at is None else max(moment, self.start_at - MICROSECOND)
+        # Back to UTC at once: Python's arithmetic within a zone counts the wall clock, not time.
+        found = rule_of(self.rule).next(floor.astimezone(zone_of(self.zone))).astimezone(UTC)
+        return None if self.end_at is not None and found > self.end_at else found
+
+    def preview(self, moment: datetime, count: int) -> list[datetime]:
+        """Give the next `count` fire times after `moment`, fewer when the schedule ends before."""
+        times: list[datetime] = []
+        at: datetime | None = moment
+        while len(times) < count and at is not None and (at := self.next_after(at)) is not None:
+            times.append(at)
+        return times
+
+    def run_at(self, fire_time: datetime) -> datetime:
+        """Say when the job of a fire time may start: jitter is drawn from the fire time itself.
+
+        Two schedulers that plan the same fire time must make the same job.
+        """
+        if not self.jitter:
+            return fire_time
+        seed = blake2b(f"{self.id}:{to_micros(fire_time)}".encode(), digest_size=8).digest()
+        return fire_time + timedelta(microseconds=int.from_bytes(seed) % span_to_micros(self.jitter))
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """What became of one fire time, and the job it made."""
+
+    schedule_id: ScheduleId
+    fire_time: datetime
+    fate: Fate
+    job_id: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What a scheduler writes down for a schedule, all of it or nothing; holds only while `version` does.
+
+    `next_fire_at=None` with `is_backfill` leaves the next fire time as it is.
+    """
+
+    schedule_id: ScheduleId
+    version: int
+    occurrences: tuple[Occurrence, ...]
+    jobs: tuple[NewJob, ...]
+    next_fire_at: datetime | None
+    cancels: tuple[JobId, ...] = ()
+    is_backfill: bool = False
+
+
+@lru_cache(maxsize=4096)
+def rule_of(text: str) -> cron.CronExpression:
+    """Read a rule once: a scheduler asks the same few rules again and again."""
+    return cron.parse(text)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Find an IANA zone, or refuse the name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidRequest(
+            f"zone: {name!r} is not an IANA time zone; write e.g. 'Europe/Berlin'", field="zone"
+        ) from None
+
+
+def plan(schedule: Schedule, now: datetime, *, previous_is_active: bool, fresh_id: Callable[[], JobId]) -> Firing:
+    """Decide what a due schedule owes at `now`: which fire times make jobs, which do not, and when it is due next."""
+    return _firing(
+        schedule,
+        now,
+        _owed(schedule, now),
+        schedule.next_after(now),
+        previous_is_active=previous_is_active,
+        fresh_id=fresh_id,
+    )
+
+
+def backfill(
+    schedule: Schedule, start: datetime, end: datetime, now: datetime, *, fresh_id: Callable[[], JobId]
+) -> Firing:
+    """Decide which jobs a past stretch of time should have made. What was made before is not made again."""
+    times: list[datetime] = []
+    at = schedule.next_after(start - MICROSECOND)
+    while at is not None and at <= end:
+        times.append(at)
+        if len(times) > LARGEST_CATCH_UP:
+            raise InvalidRequest(f"backfill: more than {LARGEST_CATCH_UP} fire times; take a shorter range", field="to")
+        at = schedule.next_after(at)
+    firing = _firing(schedule, now, times, None, previous_is_active=False, fresh_id=fresh_id)
+    return Firing(
+        schedule_id=firing.schedule_id,
+        version=firing.version,
+        occurrences=firing.occurrences,
+        jobs=firing.jobs,
+        next_fire_at=None,
+        is_backfill=True,
+    )
+
+
+def _firing(
+    schedule: Schedule,
+    now: datetime,
+    times: list[datetime],
+    next_fire_at: datetime | None,
+    *,
+    previous_is_active: bool,
+    fresh_id: Callable[[], JobId],
+) -> Firing:
+    occurrences: list[Occurrence] = []
+    jobs: list[NewJob] = []
+    cancels: list[JobId] = []
+    previous = schedule.last_job_id if previous_is_active else None
+    for fire_time in times:
+        fate = _fate(schedule, fire_time, previous)
+        job_id = None
+        if fate is Fate.FIRED:
+            if previous is not None and schedule.overlap is Overlap.CANCEL_PREVIOUS:
+                cancels.append(previous)
+            job = _job(schedule, fire_time, now, fresh_id(), previous)
+            jobs.append(job)
+            previous = job_id = job.id
+        occurrences.append(Occurrence(schedule.id, fire_time, fate, job_id))
+    return Firing(schedule.id, schedule.version, tuple(occurrences), tuple(jobs), next_fire_at, tuple(cancels))
+
+
+def _fate(schedule: Schedule, fire_time: datetime, previous: JobId | None) -> Fate:
+    if any(blackout.covers(fire_time, zone_of(schedule.zone)) for blackout in schedule.blackouts):
+        return Fate.BLACKED_OUT
+    if previous is not None and schedule.overlap is Overlap.SKIP:
+        return Fate.OVERLAPPED
+    return Fate.FIRED
+
+
+def _job(schedule: Schedule, fire_time: datetime, now: datetime, job_id: JobId, previous: JobId | None) -> NewJob:
+    waits = previous is not None and schedule.overlap is Overlap.QUEUE
+    return schedule.template.make(
+        job_id,
+        now,
+        run_at=schedule.run_at(fire_time),
+        schedule_id=schedule.id,
+        fire_time=fire_time,
+        after=(Dependency(previous, Need.END),) if waits and previous is not None else (),
+    )
+
+
+def _owed(schedule: Schedule, now: datetime) -> list[datetime]:
+    """List the fire times up to `now` that are to be dealt with, oldest first."""
+    first = schedule.next_fire_at
+    if first is None or first > now:
+        return []
+    recent = _up_to(schedule, max(first, now - schedule.grace), now, LARGEST_CATCH_UP)
+    match schedule.catch_up:
+        case CatchUp.SKIP:
+            return recent
+        case CatchUp.LATEST:
+            return recent or _up_to(schedule, first, now, 1)
+        case CatchUp.ALL:
+            missed = _up_to(schedule, first, now, min(schedule.catch_up_limit, LARGEST_CATCH_UP))
+            return missed if len(missed) > len(recent) else recent
+
+
+def _up_to(schedule: Schedule, start: datetime, end: datetime, limit: int) -> list[datetime]:
+    """List the newest `limit` fire times within [start, end], oldest first, without walking through all of them.
+
+    A schedule of every second that slept for a year owes thirty million; we only ever look at those we take.
+    """
+    times: list[datetime] = []
+    while len(times) < limit and (found := _latest(schedule, start, end)) is not None:
+        times.append(found)
+        end = found - MICROSECOND
+    return times[::-1]
+
+
+def _latest(schedule: Schedule, start: datetime, end: datetime) -> datetime | None:
+    """Find the last fire time within [start, end] by halving: fire times only grow with the moment asked about."""
+    found = schedule.next_after(start - MICROSECOND)
+    if found is None or found > end:
+        return None
+    beyond = end
+    while (second := schedule.next_after(found)) is not None and second <= end:
+        found = second
+        middle = found + (beyond - found) / 2
+        later = schedule.next_after(middle)
+        if later is not None and later <= end:
+            found = later
+        else:
+            beyond = middle
+    return found

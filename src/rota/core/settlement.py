@@ -1,0 +1,77 @@
+"""What is written back when a job leaves a state.
+
+A settlement is a compare-and-set: it holds only while the job is still in `source` under `fence`. Whoever settles
+late changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from hashlib import blake2b
+
+from rota.core.identity import JobId
+from rota.core.lifecycle import FINISHED, Event, State
+from rota.core.submission import NewJob
+
+
+class Reason(StrEnum):
+    """Why a job ended, or was sent back, other than by plain success."""
+
+    EXHAUSTED = "exhausted"
+    PERMANENT = "permanent"
+    POISON = "poison"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    TOO_LATE = "too_late"
+    EXPIRED = "expired"
+    DEPENDENCY_FAILED = "dependency_failed"
+    CANCEL_REQUESTED = "cancel_requested"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """What went wrong in an attempt, as plain text: nothing here is ever revived into an exception."""
+
+    kind: str
+    message: str
+    traceback: str = ""
+
+    def fingerprint(self, job_type: str) -> str:
+        """Give errors of one cause one name, so that dead letters can be grouped.
+
+        Numbers are left out: ids, ports and amounts differ where the cause is the same.
+        """
+        words = "".join("#" if character.isdigit() else character for character in self.message[:500])
+        return blake2b(f"{job_type}\0{self.kind}\0{words}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One job's move from `source` to `target`, valid under `fence` only."""
+
+    job_id: JobId
+    fence: int
+    source: State
+    target: State
+    event: Event
+    run_at: datetime | None = None
+    result: str | None = None
+    error: JobError | None = None
+    reason: Reason | None = None
+    #: The attempt was no fault of the job's and is given back; the fence never is.
+    refund: bool = False
+    #: The attempt ended in a lost lease.
+    crash: bool = False
+    #: An operator granted a fresh budget of attempts.
+    renew: bool = False
+    #: What the job asked to be submitted at this end, made in the same transaction.
+    follow_up: NewJob | None = None
+    #: The last lines the attempt logged.
+    log_tail: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job's life ends here."""
+        return self.target in FINISHED

@@ -1,0 +1,190 @@
+"""What is handed in: a new job, the key that makes handing it in safe to repeat, and the template it may come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Final
+
+from rota.core.identity import JobId, ScheduleId
+from rota.core.instant import MICROSECOND, span_to_micros
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
+
+DEFAULT_QUEUE: Final = "default"
+LOWEST_PRIORITY: Final = 1
+DEFAULT_PRIORITY: Final = 5
+HIGHEST_PRIORITY: Final = 10
+
+NO_META: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Delivery(StrEnum):
+    """What is promised about how often a job starts."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Need(StrEnum):
+    """What a blocked job wants of the job it waits for."""
+
+    SUCCESS = "success"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A blocked job's wait for another job."""
+
+    on: JobId
+    need: Need = Need.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """The submitter's word that a repeated request is the same request.
+
+    `request` is a hash of what was asked, so that the same key with another body can be told apart. `scope` keeps
+    the keys of different submitters apart.
+    """
+
+    key: str
+    request: bytes
+    scope: str = ""
+    keep: timedelta = timedelta(days=1)
+
+
+def request_hash(text: bytes) -> bytes:
+    """Shrink a request to what is kept beside its idempotency key."""
+    return blake2b(text, digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A job yet to be made: what a schedule fires and what a chain submits next."""
+
+    type: str
+    payload: str = "null"
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    backoff: Backoff = DEFAULT_BACKOFF
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    timeout: timedelta | None = None
+    expires: timedelta | None = None
+    delay: timedelta | None = None
+    concurrency_key: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default=NO_META)
+    on_success: Template | None = None
+    on_failure: Template | None = None
+
+    def make(
+        self,
+        job_id: JobId,
+        now: datetime,
+        *,
+        run_at: datetime | None = None,
+        parent_id: JobId | None = None,
+        schedule_id: ScheduleId | None = None,
+        fire_time: datetime | None = None,
+        after: tuple[Dependency, ...] = (),
+    ) -> NewJob:
+        """Make a job of this template."""
+        due = run_at if run_at is not None else now + self.delay if self.delay else None
+        return NewJob(
+            id=job_id,
+            type=self.type,
+            payload=self.payload,
+            queue=self.queue,
+            priority=self.priority,
+            run_at=due,
+            max_attempts=self.max_attempts,
+            backoff=self.backoff,
+            delivery=self.delivery,
+            timeout=self.timeout,
+            expires_at=(due or now) + self.expires if self.expires else None,
+            concurrency_key=self.concurrency_key,
+            tags=self.tags,
+            meta=self.meta,
+            after=after,
+            on_success=self.on_success,
+            on_failure=self.on_failure,
+            parent_id=parent_id,
+            schedule_id=schedule_id,
+            fire_time=fire_time,
+        )
+
+    def to_text(self) -> str:
+        """Write the template down as stores keep it."""
+        return json.dumps(self._to_plain(), ensure_ascii=False)
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def from_text(text: str) -> Template:
+        """Read a template back. Cached, since the jobs of one schedule or chain share it."""
+        return _template_of(json.loads(text))
+
+    def _to_plain(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {"type": self.type}
+        for name in self.__slots__:
+            match value := getattr(self, name):
+                case None | ():
+                    pass
+                case timedelta():
+                    plain[name] = span_to_micros(value)
+                case Backoff():
+                    plain[name] = json.loads(value.to_text())
+                case Template():
+                    plain[name] = value._to_plain()  # noqa: SLF001 - its own kind
+                case Mapping():
+                    plain[name] = dict(value)
+                case _:
+                    plain[name] = value
+        return plain
+
+
+def _template_of(plain: dict[str, Any]) -> Template:
+    for name in ("timeout", "expires", "delay"):
+        if name in plain:
+            plain[name] *= MICROSECOND
+    for name in ("on_success", "on_failure"):
+        if name in plain:
+            plain[name] = _template_of(plain[name])
+    plain["backoff"] = Backoff.from_text(json.dumps(plain["backoff"])) if plain.get("backoff") else DEFAULT_BACKOFF
+    plain["delivery"] = Delivery(plain["delivery"])
+    plain["tags"] = tuple(plain.get("tags", ()))
+    return Template(**plain)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job as it is submitted. `run_at=None` means now, by the store's clock."""
+
+    id: JobId
+    type: str
+    payload: str = "null"
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    run_at: datetime | None = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    backoff: Backoff = DEFAULT_BACKOFF
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    timeout: timedelta | None = None
+    expires_at: datetime | None = None
+    idempotency: IdempotencyKey | None = None
+    concurrency_key: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default=NO_META)
+    after: tuple[Dependency, ...] = ()
+    on_success: Template | None = None
+    on_failure: Template | None = None
+    parent_id: JobId | None = None
+    schedule_id: ScheduleId | None = None
+    fire_time: datetime | None = None

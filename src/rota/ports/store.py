@@ -1,0 +1,317 @@
+"""The store: the durable truth.
+
+The store judges time and who holds a lease; it decides nothing else. Every verb takes a batch, and each call is one
+transaction: all of it is on stable storage when the call returns, or none of it happened. A call that raises
+`StoreUnavailable` may have happened (the reply can be lost after the commit), so every verb is safe to repeat.
+
+`now=None` means the store's own clock. Tests pass `now`, so nothing sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from rota.core.attempt import Attempt
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.identity import JobId, ScheduleId
+from rota.core.job import Job
+from rota.core.lane import LaneCount, Queue
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.ledger import Entry, Token
+from rota.core.lifecycle import State
+from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.settlement import Settlement
+from rota.core.step import Step
+from rota.core.submission import NewJob
+
+
+class Receipt(StrEnum):
+    """What became of a submission."""
+
+    CREATED = "created"
+    #: The same idempotency key came before with the same request: the answer is the job it made.
+    REPLAYED = "replayed"
+    #: The same idempotency key came before with another request: nothing was made.
+    KEY_REUSED = "key_reused"
+    #: Another job has this id: nothing was made; take another id.
+    ID_TAKEN = "id_taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """The answer to one submission; `job_id` is the job that now stands for it."""
+
+    job_id: JobId
+    receipt: Receipt
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """A filter over jobs, newest first. What is left out does not filter. `before` continues behind a job."""
+
+    states: tuple[State, ...] = ()
+    types: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    tag: str | None = None
+    worker: str | None = None
+    schedule_id: ScheduleId | None = None
+    fingerprint: str | None = None
+    created_from: datetime | None = None
+    created_until: datetime | None = None
+    before: JobId | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long finished jobs are kept, by state. What is not named is kept for ever."""
+
+    completed: timedelta | None = timedelta(hours=24)
+    cancelled: timedelta | None = timedelta(hours=24)
+    dead: timedelta | None = timedelta(days=30)
+    #: How long the record of fire times, operators' acts and vanished processes is kept.
+    history: timedelta | None = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """All jobs there are, by lane and state, and all that have been pruned, by the state they ended in."""
+
+    lanes: tuple[LaneCount, ...]
+    pruned: Mapping[State, int]
+
+    def total(self, *states: State) -> int:
+        """Count the jobs that are in one of `states`; in any, when none is named."""
+        return sum(lane.count for lane in self.lanes if not states or lane.state in states)
+
+
+class JobStore(Protocol):
+    """Where jobs live."""
+
+    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+        """Store new jobs and answer each submission, in order.
+
+        One submission that is refused does not hinder the others. An idempotency key makes one job, however often and
+        however concurrently it comes, until it has been kept for its time and its job has ended; within one batch too.
+        A job without `run_at`, or with a past one, is pending; with a later one scheduled; with unfinished parents
+        blocked. A job whose parents have already failed it is stored as cancelled.
+        """
+        ...
+
+    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        """Lease up to `wanted.limit` due jobs to a worker, most urgent first, oldest first among equals.
+
+        Never waits for a row that another worker holds. Never gives a job before its `run_at`, after its `expires_at`,
+        from a paused queue, or of a type or queue that was not asked for; such jobs do not hide those behind them.
+        Each job returned has a fence greater than any before it and one attempt more. The same `claim_id` again gives
+        the jobs of the first time that are still held under it, and no new ones.
+        """
+        ...
+
+    async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
+        """Extend the leases whose fence still holds, and answer those.
+
+        An expired lease that nobody has reaped still holds: its worker is late, not gone. The answer says whether the
+        job is asked to stop. Progress and log are kept with the attempt.
+        """
+        ...
+
+    async def settle(
+        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Apply the settlements whose job is still in `source` under `fence`, and return their ids.
+
+        A stale one is no error: the job belongs to someone else now, so its id is simply absent, and nothing of it is
+        written, its follow-up included. In the same transaction the follow-up is made, the attempt that ended is
+        remembered, the jobs that waited for this one are released or cancelled, and `entry` is written to the ledger
+        if anything was applied.
+        """
+        ...
+
+    async def ask_cancel(
+        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Mark the jobs running under these fences as to be cancelled, and return the ids of those that were."""
+        ...
+
+    async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        """Make up to `limit` jobs whose time has come pending, the earliest first; say how many in which queue."""
+        ...
+
+    async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give up to `limit` running jobs whose lease has run out, the longest expired first. Changes nothing."""
+        ...
+
+    async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give up to `limit` waiting jobs that were to start before now at the latest. Changes nothing."""
+        ...
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Give the jobs with these ids, in the order of `ids`; unknown ones are absent."""
+        ...
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Give the jobs that a query asks for, newest first. A page never skips a job that was there all along."""
+        ...
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        """Give a job's attempts, oldest first, the running one included."""
+        ...
+
+    async def census(self) -> Census:
+        """Count all jobs. Submitted = counted + pruned, always."""
+        ...
+
+    async def due(self) -> datetime | None:
+        """Say when upkeep is needed next: the earliest due job, fire time or lease end. None when nothing waits."""
+        ...
+
+    async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
+        """Delete up to `limit` finished jobs past their time, with all that belongs to them, and count them.
+
+        Never touches an unfinished job, nor one that an unfinished job waits for.
+        """
+        ...
+
+
+class ScheduleStore(Protocol):
+    """Where schedules live, and what became of each fire time."""
+
+    async def put_schedules(
+        self, schedules: Sequence[Schedule], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Create (version 0) or replace schedules whose version still holds, and return the ids of those written.
+
+        A name belongs to one schedule: a new one with a name that is taken is absent from the answer. What is written
+        has a version one greater. Fire times already recorded stay recorded.
+        """
+        ...
+
+    async def schedules(
+        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
+    ) -> Sequence[Schedule]:
+        """Give schedules by id or by name; with neither, all of them ordered by name, those behind `after`."""
+        ...
+
+    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
+        """Give up to `limit` schedules whose fire time has come and which are not paused, the earliest first."""
+        ...
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Write firings down, each whole or not at all, and return the ids of the jobs made.
+
+        A firing holds only while the schedule's version does. A fire time makes at most one job, ever: one that is
+        already recorded makes none. The next fire time is moved in the same transaction. `cancels` are cancelled, or
+        asked to stop where they run.
+        """
+        ...
+
+    async def drop_schedules(
+        self, ids: Sequence[ScheduleId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Delete schedules and their record of fire times; jobs they made stay. Return the ids deleted."""
+        ...
+
+    async def occurrences(
+        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
+    ) -> Sequence[Occurrence]:
+        """Give what became of a schedule's fire times, newest first."""
+        ...
+
+
+class StepStore(Protocol):
+    """Where guarded steps are written down."""
+
+    async def intend(
+        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
+    ) -> tuple[Step, bool] | None:
+        """Write down the intent to perform a step, and say whether it is new.
+
+        A step that is already there is returned as it is. None when the fence no longer holds: nothing was written.
+        """
+        ...
+
+    async def conclude(
+        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    ) -> Step | None:
+        """Write down that a step's effect happened. Only under a fence that holds; None otherwise.
+
+        A step that is already done keeps its first outcome.
+        """
+        ...
+
+    async def steps(self, job_id: JobId) -> Sequence[Step]:
+        """Give a job's steps in the order in which they began."""
+        ...
+
+
+class FleetStore(Protocol):
+    """Where processes make themselves known, queues have their settings, and one of many leads."""
+
+    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
+        """Record that these processes are alive, as they describe themselves."""
+        ...
+
+    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
+        """Give the processes on record, of a role, seen at or after a moment; ordered by name and start."""
+        ...
+
+    async def leave(self, boots: Iterable[str]) -> None:
+        """Forget processes that said goodbye."""
+        ...
+
+    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
+        """Take or keep the lead if nobody else holds it, and say who leads.
+
+        At most one holder at a time by the store's clock; the term grows whenever the holder changes.
+        """
+        ...
+
+    async def resign(self, name: str, holder: str) -> None:
+        """Give the lead up at once, if it is held by `holder`."""
+        ...
+
+    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write a queue's settings if their version still holds; False if they were changed meanwhile."""
+        ...
+
+    async def queues(self) -> Sequence[Queue]:
+        """Give the queues that have settings, by name."""
+        ...
+
+
+class LedgerStore(Protocol):
+    """Where operators' acts and the keys to the API are kept."""
+
+    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
+        """Append entries to the ledger, each bound to the one before it."""
+        ...
+
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
+        """Give the ledger's entries, newest first."""
+        ...
+
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
+        """Create or replace tokens by id."""
+        ...
+
+    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
+        """Give tokens by id; all of them without."""
+        ...
+
+
+class Store(JobStore, ScheduleStore, StepStore, FleetStore, LedgerStore, Protocol):
+    """All of it, as one adapter provides it."""
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        ...
+
+    async def check(self) -> Sequence[str]:
+        """Look for damage; give one sentence for each finding, none when all is well."""
+        ...
