@@ -12,7 +12,7 @@ from rota.core.instant import span_to_micros, to_micros
 from rota.core.lifecycle import Event, State, move
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
 from rota.core.settlement import JobError, Reason, Settlement
-from rota.core.submission import NO_META, Delivery, NewJob, Template
+from rota.core.submission import Delivery, NewJob, Template, no_meta
 
 #: One level of priority is worth this much waiting. It bounds how long the lowest priority can be passed over: a job
 #: of priority 1 yields to one of priority 10 only if that one became due less than nine times this span later.
@@ -58,7 +58,7 @@ class Job:
     idempotency_key: str | None = None
     concurrency_key: str | None = None
     tags: tuple[str, ...] = ()
-    meta: Mapping[str, str] = field(default=NO_META)
+    meta: Mapping[str, str] = field(default_factory=no_meta)
     blockers: int = 0
     on_success: Template | None = None
     on_failure: Template | None = None

@@ -7,7 +7,7 @@ number of schedulers come to the same answer, and the store lets only one of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -136,13 +136,15 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a scheduler writes down for a schedule, all of it or nothing; holds only while `version` does.
+    """What a scheduler writes down for a schedule, all of it or nothing.
 
-    `next_fire_at=None` with `is_backfill` leaves the next fire time as it is.
+    It holds only while the schedule's version and next fire time are those it was planned from. A backfill leaves the
+    next fire time alone and holds while the version does.
     """
 
     schedule_id: ScheduleId
     version: int
+    planned_for: datetime | None
     occurrences: tuple[Occurrence, ...]
     jobs: tuple[NewJob, ...]
     next_fire_at: datetime | None
@@ -190,14 +192,7 @@ def backfill(
             raise InvalidRequest(f"backfill: more than {LARGEST_CATCH_UP} fire times; take a shorter range", field="to")
         at = schedule.next_after(at)
     firing = _firing(schedule, now, times, None, previous_is_active=False, fresh_id=fresh_id)
-    return Firing(
-        schedule_id=firing.schedule_id,
-        version=firing.version,
-        occurrences=firing.occurrences,
-        jobs=firing.jobs,
-        next_fire_at=None,
-        is_backfill=True,
-    )
+    return replace(firing, planned_for=None, is_backfill=True)
 
 
 def _firing(
@@ -223,7 +218,15 @@ def _firing(
             jobs.append(job)
             previous = job_id = job.id
         occurrences.append(Occurrence(schedule.id, fire_time, fate, job_id))
-    return Firing(schedule.id, schedule.version, tuple(occurrences), tuple(jobs), next_fire_at, tuple(cancels))
+    return Firing(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        planned_for=schedule.next_fire_at,
+        occurrences=tuple(occurrences),
+        jobs=tuple(jobs),
+        next_fire_at=next_fire_at,
+        cancels=tuple(cancels),
+    )
 
 
 def _fate(schedule: Schedule, fire_time: datetime, previous: JobId | None) -> Fate:

@@ -49,7 +49,11 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """One job's move from `source` to `target`, valid under `fence` only."""
+    """One job's move from `source` to `target`, valid under `fence` only.
+
+    `result`, `error` and `reason` replace what the job showed before; what an earlier attempt left stays with it.
+    Without `run_at` the job keeps its time and with it its place.
+    """
 
     job_id: JobId
     fence: int

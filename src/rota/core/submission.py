@@ -24,6 +24,11 @@ HIGHEST_PRIORITY: Final = 10
 NO_META: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+def no_meta() -> Mapping[str, str]:
+    """Give the one empty mapping that all jobs without meta share."""
+    return NO_META
+
+
 class Delivery(StrEnum):
     """What is promised about how often a job starts."""
 
@@ -81,7 +86,7 @@ class Template:
     delay: timedelta | None = None
     concurrency_key: str | None = None
     tags: tuple[str, ...] = ()
-    meta: Mapping[str, str] = field(default=NO_META)
+    meta: Mapping[str, str] = field(default_factory=no_meta)
     on_success: Template | None = None
     on_failure: Template | None = None
 
@@ -181,7 +186,7 @@ class NewJob:
     idempotency: IdempotencyKey | None = None
     concurrency_key: str | None = None
     tags: tuple[str, ...] = ()
-    meta: Mapping[str, str] = field(default=NO_META)
+    meta: Mapping[str, str] = field(default_factory=no_meta)
     after: tuple[Dependency, ...] = ()
     on_success: Template | None = None
     on_failure: Template | None = None

@@ -80,14 +80,16 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """All jobs there are, by lane and state, and all that have been pruned, by the state they ended in."""
+    """All jobs there are: the unfinished by lane and state, the finished by state, and those pruned since."""
 
     lanes: tuple[LaneCount, ...]
+    finished: Mapping[State, int]
     pruned: Mapping[State, int]
 
     def total(self, *states: State) -> int:
         """Count the jobs that are in one of `states`; in any, when none is named."""
-        return sum(lane.count for lane in self.lanes if not states or lane.state in states)
+        living = sum(lane.count for lane in self.lanes if not states or lane.state in states)
+        return living + sum(count for state, count in self.finished.items() if not states or state in states)
 
 
 class JobStore(Protocol):
@@ -127,9 +129,10 @@ class JobStore(Protocol):
         """Apply the settlements whose job is still in `source` under `fence`, and return their ids.
 
         A stale one is no error: the job belongs to someone else now, so its id is simply absent, and nothing of it is
-        written, its follow-up included. In the same transaction the follow-up is made, the attempt that ended is
-        remembered, the jobs that waited for this one are released or cancelled, and `entry` is written to the ledger
-        if anything was applied.
+        written, its follow-up included. Nor does a settlement hold that would let a running job run again after it was
+        asked to stop. `result`, `error` and `reason` replace what the job showed before. In the same transaction the
+        follow-up is made, the attempt that ended is remembered, the jobs that waited for this one are released or
+        cancelled, and `entry` is written to the ledger if anything was applied.
         """
         ...
 
@@ -174,7 +177,9 @@ class JobStore(Protocol):
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete up to `limit` finished jobs past their time, with all that belongs to them, and count them.
 
-        Never touches an unfinished job, nor one that an unfinished job waits for.
+        Never touches an unfinished job, nor one that an unfinished job waited for (it may want its result), nor one
+        whose idempotency key is still kept. What is past its time but must stay does not hide what is behind it.
+        Old history goes too: fire times, the ledger, processes that vanished, claims and keys.
         """
         ...
 
@@ -205,9 +210,9 @@ class ScheduleStore(Protocol):
     async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
         """Write firings down, each whole or not at all, and return the ids of the jobs made.
 
-        A firing holds only while the schedule's version does. A fire time makes at most one job, ever: one that is
-        already recorded makes none. The next fire time is moved in the same transaction. `cancels` are cancelled, or
-        asked to stop where they run.
+        A firing holds only while the schedule is as it was planned from. A fire time makes at most one job, ever: one
+        that is already recorded makes none. The next fire time is moved in the same transaction. `cancels` are
+        cancelled, or asked to stop where they run.
         """
         ...
 

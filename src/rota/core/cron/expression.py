@@ -1,0 +1,83 @@
+"""The value that `parse` hands out: a rule with the text it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
+
+from rota.core.cron.rules import Every, FixedTime, WallClock
+from rota.core.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CronExpression:
+    """A recurring rule that counts forward from any moment, in the zone of that moment.
+
+    Two expressions are equal when they mean the same, however they are written: ``@weekly`` equals ``0 0 * * SUN``.
+    Equal expressions fire at the same times in every zone.
+    """
+
+    #: The source with single spaces, upper-case names and lower-case aliases. Parsing it again gives an equal value.
+    text: str = field(compare=False)
+    rule: Every | WallClock | FixedTime
+
+    def __str__(self) -> str:
+        return self.text
+
+    def next(self, after: datetime) -> datetime:
+        """Give the first fire time strictly after `after`, in the same zone, in whole seconds.
+
+        Compare and subtract fire times in UTC: Python ignores `fold` between two moments of one zone.
+        """
+        zone, instant = _instant_of(after)
+        try:
+            return _in_zone(self.rule.next_instant(instant, zone), zone)
+        except OverflowError:
+            raise InvalidRequest(
+                f"cron {self.text!r} fires no more after {after.isoformat()}: the calendar ends with the year 9999",
+                field="after",
+            ) from None
+
+    def preview(self, after: datetime, count: int) -> list[datetime]:
+        """Give the next `count` fire times, fewer when the calendar ends before."""
+        zone, instant = _instant_of(after)
+        times: list[datetime] = []
+        try:
+            while len(times) < count:
+                instant = self.rule.next_instant(instant, zone)
+                times.append(_in_zone(instant, zone))
+        except OverflowError:
+            pass
+        return times
+
+    def anchored(self, anchor: datetime) -> CronExpression:
+        """Count an interval from `anchor` (cut to whole seconds) instead of from 1970; other rules stay as they are.
+
+        The anchor is no part of the text: whoever wants one keeps it.
+        """
+        match self.rule:
+            case Every(interval):
+                return replace(self, rule=Every(interval, _instant_of(anchor)[1]))
+            case WallClock() | FixedTime():
+                return self
+
+
+def _in_zone(instant: datetime, zone: tzinfo) -> datetime:
+    return zone.fromutc(instant.replace(tzinfo=zone))
+
+
+def _instant_of(moment: datetime) -> tuple[tzinfo, datetime]:
+    """Split an aware moment into its zone and its naive UTC instant, cut to whole seconds as all fire times are."""
+    zone, offset = moment.tzinfo, moment.utcoffset()
+    if zone is None or offset is None:
+        raise InvalidRequest(
+            f"cron: {moment.isoformat()} has no time zone; pass an aware datetime in the zone of the schedule",
+            field="after",
+        )
+    try:
+        return zone, (moment - offset).replace(tzinfo=None, microsecond=0, fold=0)
+    except OverflowError:
+        raise InvalidRequest(
+            f"cron: {moment.isoformat()} lies outside the years 1 to 9999 in UTC; pass a moment within them",
+            field="after",
+        ) from None

@@ -1,0 +1,106 @@
+"""A connection to SQLite, as little of it as we need, over the standard library's driver.
+
+`apsw_driver` has the same over apsw. Nothing above the two knows which one is in use.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+Parameters = Sequence[Any] | dict[str, Any]
+Row = tuple[Any, ...]
+
+#: The first with STRICT tables; RETURNING and json_each are older.
+OLDEST_SQLITE: Final = (3, 37, 0)
+
+
+class Busy(Exception):
+    """Another process holds the write lock."""
+
+
+class Broken(Exception):
+    """The database cannot be used: full disk, failed write, damaged or unreadable file."""
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        super().__init__(message)
+        #: After a failed write or sync nobody knows what is on the disk; only a fresh start can tell.
+        self.is_final = is_final
+
+
+class Clash(Exception):
+    """A constraint refused a row."""
+
+
+class Connection(Protocol):
+    """One connection to a database. Used by one thread at a time."""
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Run a statement and give the rows it yields."""
+        ...
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Run a statement and say how many rows it changed."""
+        ...
+
+    def many(self, sql: str, parameters: Iterable[Parameters]) -> int:
+        """Run a statement for each set of parameters and say how many rows were changed in all."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the database."""
+        ...
+
+
+_FINAL_CODES: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def translated(message: str, code: int) -> Exception:
+    """Say in our words what SQLite reported."""
+    primary = code & 0xFF
+    if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return Busy(message)
+    if primary == sqlite3.SQLITE_CONSTRAINT:
+        return Clash(message)
+    return Broken(message, is_final=primary in _FINAL_CODES)
+
+
+class StandardConnection:
+    """Over the standard library's sqlite3."""
+
+    def __init__(self, location: str) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            needed = ".".join(map(str, OLDEST_SQLITE))
+            raise Broken(f"SQLite {needed} or newer is needed, this is {sqlite3.sqlite_version}", is_final=True)
+        try:
+            self._connection = sqlite3.connect(
+                location, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+        except sqlite3.Error as error:
+            raise Broken(f"cannot open {location}: {error}", is_final=True) from error
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Run a statement and give the rows it yields."""
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise translated(str(error), getattr(error, "sqlite_errorcode", 0)) from error
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Run a statement and say how many rows it changed."""
+        try:
+            return self._connection.execute(sql, parameters).rowcount
+        except sqlite3.Error as error:
+            raise translated(str(error), getattr(error, "sqlite_errorcode", 0)) from error
+
+    def many(self, sql: str, parameters: Iterable[Parameters]) -> int:
+        """Run a statement for each set of parameters and say how many rows were changed in all."""
+        try:
+            return self._connection.executemany(sql, parameters).rowcount
+        except sqlite3.Error as error:
+            raise translated(str(error), getattr(error, "sqlite_errorcode", 0)) from error
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()

@@ -1,0 +1,53 @@
+"""Processes, queues' settings and the lead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.instant import span_to_micros
+from rota.core.lane import Queue
+from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.rows import leadership_of, member_of, member_row, queue_of, queue_row
+from rota.stores.sqlite.statements import statement
+
+
+def beat(connection: Connection, members: Sequence[Member], now: int) -> None:
+    """Record that processes are alive."""
+    connection.many(statement("beat"), [member_row(member, now) for member in members])
+
+
+def members(connection: Connection, role: Role | None, since: int) -> list[Member]:
+    """Give the processes on record."""
+    parameters = {"role": None if role is None else role.value, "since": since}
+    return [member_of(row) for row in connection.rows(statement("members"), parameters)]
+
+
+def leave(connection: Connection, boots: Sequence[str]) -> None:
+    """Forget processes that said goodbye."""
+    connection.run(statement("leave"), (json.dumps(boots),))
+
+
+def lead(connection: Connection, name: str, holder: str, lasting: timedelta, now: int) -> Leadership:
+    """Take or keep the lead if nobody else holds it, and say who leads."""
+    parameters = {"name": name, "holder": holder, "until": now + span_to_micros(lasting), "now": now}
+    connection.run(statement("lead"), parameters)
+    return leadership_of(connection.rows(statement("leader"), (name,))[0])
+
+
+def resign(connection: Connection, name: str, holder: str) -> None:
+    """Give the lead up at once."""
+    connection.run(statement("resign"), (name, holder))
+
+
+def put_queue(connection: Connection, queue: Queue) -> bool:
+    """Write a queue's settings if their version still holds."""
+    verb = "create_queue" if queue.version == 0 else "replace_queue"
+    return bool(connection.run(statement(verb), queue_row(queue)))
+
+
+def queues(connection: Connection) -> list[Queue]:
+    """Give the queues that have settings."""
+    return [queue_of(row) for row in connection.rows(statement("queues"))]

@@ -1,0 +1,87 @@
+"""Bringing a database file to the form this release expects.
+
+Numbered files, forward only. Each runs once, in a transaction of its own, whoever comes first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+
+from rota.stores.sqlite.desk import begin
+from rota.stores.sqlite.driver import Connection
+
+_REGISTER = """
+CREATE TABLE IF NOT EXISTS migration (
+    number     INTEGER PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    digest     TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL
+) STRICT
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered step."""
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """What tells whether a file was changed after it had been applied somewhere."""
+        return sha256(self.text.encode()).hexdigest()
+
+
+def all_migrations() -> list[Migration]:
+    """Give the migrations that this release brings, in order."""
+    folder = files("rota.stores.sqlite").joinpath("migrations")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [
+        Migration(int(name[:4]), name.removesuffix(".sql"), folder.joinpath(name).read_text(encoding="utf-8"))
+        for name in names
+    ]
+
+
+def applied(connection: Connection) -> set[int]:
+    """Give the numbers of the migrations a database has seen; none for an empty one."""
+    known = connection.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'")
+    return {number for (number,) in connection.rows("SELECT number FROM migration")} if known else set()
+
+
+def migrate(connection: Connection, now_micros: int) -> list[str]:
+    """Apply what is missing and give the names of what was applied."""
+    if {migration.number for migration in all_migrations()} <= applied(connection):
+        return []
+    done = []
+    begin(connection)
+    try:
+        connection.run(_REGISTER)
+        seen = applied(connection)
+        for migration in all_migrations():
+            if migration.number not in seen:
+                for part in _statements(migration.text):
+                    connection.run(part)
+                row = (migration.number, migration.name, migration.digest, now_micros)
+                connection.run("INSERT INTO migration (number, name, digest, applied_at) VALUES (?, ?, ?, ?)", row)
+                done.append(migration.name)
+        connection.run("COMMIT")
+    except BaseException:
+        connection.run("ROLLBACK")
+        raise
+    return done
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Cut a script at the ends of its statements."""
+    collected = ""
+    for line in text.splitlines(keepends=True):
+        collected += line
+        if sqlite3.complete_statement(collected):
+            yield collected
+            collected = ""

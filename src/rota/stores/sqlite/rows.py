@@ -1,0 +1,334 @@
+"""Rows and values: how what the core knows is written into columns, and read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from rota.core.attempt import Attempt
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
+from rota.core.job import Job, turn
+from rota.core.lane import Queue
+from rota.core.ledger import Entry, Token
+from rota.core.lifecycle import Event, State
+from rota.core.retry import DEFAULT_BACKOFF, Backoff
+from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
+from rota.core.settlement import JobError, Reason
+from rota.core.step import Step
+from rota.core.submission import NO_META, Delivery, NewJob, Template
+from rota.stores.sqlite.driver import Row
+
+_STATES = {state.value: state for state in State}
+_DELIVERIES = {delivery.value: delivery for delivery in Delivery}
+
+
+def micros(moment: datetime | None) -> int | None:
+    """Write a moment, or nothing."""
+    return None if moment is None else to_micros(moment)
+
+
+def moment(value: int | None) -> datetime | None:
+    """Read a moment, or nothing."""
+    return None if value is None else from_micros(value)
+
+
+def ids_text(ids: Sequence[int]) -> str:
+    """Write ids so that json_each can read them."""
+    return json.dumps(ids if isinstance(ids, list) else list(ids))
+
+
+def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
+    """Write a new job, in the order of insert.sql."""
+    return (
+        job.id,
+        job.type,
+        job.queue,
+        job.priority,
+        state.value,
+        turn(run_at, job.priority),
+        to_micros(run_at),
+        now,
+        now,
+        job.max_attempts,
+        micros(job.expires_at),
+        None if job.timeout is None else span_to_micros(job.timeout),
+        job.delivery.value,
+        None if job.backoff == DEFAULT_BACKOFF else job.backoff.to_text(),
+        job.payload,
+        None if job.idempotency is None else job.idempotency.key,
+        job.concurrency_key,
+        json.dumps(job.tags, ensure_ascii=False) if job.tags else None,
+        json.dumps(dict(job.meta), ensure_ascii=False) if job.meta else None,
+        len({dependency.on for dependency in job.after}),
+        None if job.on_success is None else job.on_success.to_text(),
+        None if job.on_failure is None else job.on_failure.to_text(),
+        job.parent_id,
+        job.schedule_id,
+        micros(job.fire_time),
+    )
+
+
+def job_of(row: Row) -> Job:
+    """Read a job, in the order of job_columns.sql."""
+    (
+        job_id, type_, payload, queue, priority, state, run_at, created_at, updated_at, fence, attempts, crashes,
+        max_attempts, backoff, delivery, timeout, expires_at, worker, boot, lease_until, started_at, finished_at,
+        cancel_requested_at, result, error, reason, idempotency_key, concurrency_key, tags, meta, blockers, on_success,
+        on_failure, parent_id, schedule_id, fire_time,
+    ) = row  # fmt: skip
+    return Job(
+        job_id,
+        type_,
+        payload,
+        queue,
+        priority,
+        _STATES[state],
+        from_micros(run_at),
+        from_micros(created_at),
+        from_micros(updated_at),
+        fence,
+        attempts,
+        crashes,
+        max_attempts,
+        DEFAULT_BACKOFF if backoff is None else Backoff.from_text(backoff),
+        _DELIVERIES[delivery],
+        None if timeout is None else timedelta(microseconds=timeout),
+        moment(expires_at),
+        worker,
+        boot,
+        moment(lease_until),
+        moment(started_at),
+        moment(finished_at),
+        moment(cancel_requested_at),
+        result,
+        None if error is None else error_of(error),
+        None if reason is None else Reason(reason),
+        idempotency_key,
+        concurrency_key,
+        () if tags is None else tuple(json.loads(tags)),
+        NO_META if meta is None else MappingProxyType(json.loads(meta)),
+        blockers,
+        None if on_success is None else Template.from_text(on_success),
+        None if on_failure is None else Template.from_text(on_failure),
+        parent_id,
+        schedule_id,
+        moment(fire_time),
+    )
+
+
+def error_text(error: JobError | None) -> str | None:
+    """Write an error. Escaped to ASCII: a message may hold what no database takes."""
+    return None if error is None else json.dumps([error.kind, error.message, error.traceback])
+
+
+def error_of(text: str) -> JobError:
+    """Read an error."""
+    return JobError(*json.loads(text))
+
+
+def attempt_of(row: Row) -> Attempt:
+    """Read an attempt, in the order of attempts.sql."""
+    job_id, fence, worker, boot, started_at, ended_at, event, error, progress, log_tail = row
+    return Attempt(
+        job_id=job_id,
+        fence=fence,
+        worker=worker,
+        boot=boot,
+        started_at=from_micros(started_at),
+        ended_at=moment(ended_at),
+        event=None if event is None else Event(event),
+        error=None if error is None else error_of(error),
+        progress=progress,
+        log_tail=log_tail,
+    )
+
+
+def schedule_row(schedule: Schedule, now: int) -> dict[str, Any]:
+    """Write a schedule, by the names of create_schedule.sql."""
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "rule": schedule.rule,
+        "template": schedule.template.to_text(),
+        "now": now,
+        "zone": schedule.zone,
+        "catch_up": schedule.catch_up.value,
+        "catch_up_limit": schedule.catch_up_limit,
+        "grace": span_to_micros(schedule.grace),
+        "overlap": schedule.overlap.value,
+        "jitter": span_to_micros(schedule.jitter),
+        "start_at": micros(schedule.start_at),
+        "end_at": micros(schedule.end_at),
+        "blackouts": _blackouts_text(schedule.blackouts),
+        "paused_at": micros(schedule.paused_at),
+        "pause_reason": schedule.pause_reason,
+        "next_fire_at": micros(schedule.next_fire_at),
+        "version": schedule.version,
+    }
+
+
+def schedule_of(row: Row) -> Schedule:
+    """Read a schedule, in the order of schedule_columns.sql."""
+    (
+        schedule_id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap,
+        jitter, start_at, end_at, blackouts, paused_at, pause_reason, next_fire_at, last_fire_at, last_job_id, version,
+    ) = row  # fmt: skip
+    return Schedule(
+        id=schedule_id,
+        name=name,
+        rule=rule,
+        template=Template.from_text(template),
+        created_at=from_micros(created_at),
+        updated_at=from_micros(updated_at),
+        zone=zone,
+        catch_up=CatchUp(catch_up),
+        catch_up_limit=catch_up_limit,
+        grace=grace * MICROSECOND,
+        overlap=Overlap(overlap),
+        jitter=jitter * MICROSECOND,
+        start_at=moment(start_at),
+        end_at=moment(end_at),
+        blackouts=_blackouts_of(blackouts),
+        paused_at=moment(paused_at),
+        pause_reason=pause_reason,
+        next_fire_at=moment(next_fire_at),
+        last_fire_at=moment(last_fire_at),
+        last_job_id=last_job_id,
+        version=version,
+    )
+
+
+def _blackouts_text(blackouts: tuple[Blackout, ...]) -> str | None:
+    if not blackouts:
+        return None
+    return json.dumps([[span_to_micros(one.lasting), micros(one.start), one.rule] for one in blackouts])
+
+
+def _blackouts_of(text: str | None) -> tuple[Blackout, ...]:
+    return tuple(
+        Blackout(lasting * MICROSECOND, moment(start), rule) for lasting, start, rule in json.loads(text or "[]")
+    )
+
+
+def occurrence_of(row: Row) -> Occurrence:
+    """Read what became of a fire time, in the order of occurrences.sql."""
+    schedule_id, fire_time, fate, job_id = row
+    return Occurrence(schedule_id, from_micros(fire_time), Fate(fate), job_id)
+
+
+def step_of(row: Row) -> Step:
+    """Read a step, in the order of step.sql."""
+    job_id, key, began_under, began_at, ended_at, outcome = row
+    return Step(job_id, key, began_under, from_micros(began_at), moment(ended_at), outcome)
+
+
+def member_row(member: Member, now: int) -> dict[str, Any]:
+    """Write a process, by the names of beat.sql."""
+    return {
+        "boot": member.boot,
+        "role": member.role.value,
+        "name": member.name,
+        "host": member.host,
+        "pid": member.pid,
+        "version": member.version,
+        "address": member.address,
+        "queues": json.dumps(member.queues),
+        "types": None if member.types is None else json.dumps(member.types),
+        "slots": member.slots,
+        "busy": member.busy,
+        "is_draining": int(member.is_draining),
+        "now": now,
+    }
+
+
+def member_of(row: Row) -> Member:
+    """Read a process, in the order of members.sql."""
+    role, name, boot, host, pid, version, address, queues, types, slots, busy, is_draining, started_at, seen_at = row
+    return Member(
+        role=Role(role),
+        name=name,
+        boot=boot,
+        host=host,
+        pid=pid,
+        version=version,
+        address=address,
+        queues=tuple(json.loads(queues)),
+        types=None if types is None else tuple(json.loads(types)),
+        slots=slots,
+        busy=busy,
+        is_draining=bool(is_draining),
+        started_at=from_micros(started_at),
+        seen_at=from_micros(seen_at),
+    )
+
+
+def leadership_of(row: Row) -> Leadership:
+    """Read who leads, in the order of leader.sql."""
+    name, holder, term, until = row
+    return Leadership(name, holder, term, from_micros(until))
+
+
+def queue_row(queue: Queue) -> dict[str, Any]:
+    """Write a queue's settings, by the names of create_queue.sql."""
+    return {
+        "name": queue.name,
+        "paused_at": micros(queue.paused_at),
+        "pause_reason": queue.pause_reason,
+        "resume_at": micros(queue.resume_at),
+        "max_depth": queue.max_depth,
+        "max_running": queue.max_running,
+        "rate_limit": queue.rate_limit,
+        "version": queue.version,
+    }
+
+
+def queue_of(row: Row) -> Queue:
+    """Read a queue's settings, in the order of queues.sql."""
+    name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version = row
+    return Queue(name, moment(paused_at), pause_reason, moment(resume_at), max_depth, max_running, rate_limit, version)
+
+
+def entry_of(row: Row) -> Entry:
+    """Read an entry of the ledger, in the order of ledger.sql."""
+    number, at, actor, action, target, origin, detail, digest = row
+    return Entry(actor, action, target, origin, detail, from_micros(at), number, digest)
+
+
+def token_row(token: Token) -> Row:
+    """Write a token, in the order of put_token.sql."""
+    return (
+        token.id,
+        token.name,
+        token.digest,
+        json.dumps(token.scopes),
+        json.dumps(token.queues),
+        to_micros(token.created_at),
+        micros(token.expires_at),
+        micros(token.revoked_at),
+        micros(token.last_used_at),
+    )
+
+
+def token_of(row: Row) -> Token:
+    """Read a token, in the order of tokens.sql."""
+    token_id, name, digest, scopes, queues, created_at, expires_at, revoked_at, last_used_at = row
+    return Token(
+        id=token_id,
+        name=name,
+        digest=digest,
+        scopes=tuple(json.loads(scopes)),
+        created_at=from_micros(created_at),
+        queues=tuple(json.loads(queues)),
+        expires_at=moment(expires_at),
+        revoked_at=moment(revoked_at),
+        last_used_at=moment(last_used_at),
+    )
+
+
+def states_of(rows: Sequence[Row]) -> Mapping[State, int]:
+    """Read counts by state."""
+    return {_STATES[state]: count for state, count in rows}

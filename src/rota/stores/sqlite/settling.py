@@ -1,0 +1,100 @@
+"""Writing back what became of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.identity import JobId
+from rota.core.instant import to_micros
+from rota.core.lifecycle import State
+from rota.core.settlement import Settlement
+from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.releasing import AGING_MICROS, release
+from rota.stores.sqlite.rows import error_text
+from rota.stores.sqlite.statements import statement
+from rota.stores.sqlite.submitting import insert_made
+
+
+def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
+    """Apply the settlements that still hold, and say of each whether it did."""
+    if all(map(_is_plain, settlements)) and _complete_all(connection, settlements, now):
+        applied = [True] * len(settlements)
+    else:
+        applied = [_settle_one(connection, settlement, now) for settlement in settlements]
+    ended = [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds and one.is_final]
+    release(connection, ended, now)
+    return applied
+
+
+def _is_plain(settlement: Settlement) -> bool:
+    """Whether this is the success of a job that asked for nothing further: nearly all of them are."""
+    return (
+        settlement.target is State.COMPLETED
+        and settlement.source is State.RUNNING
+        and settlement.follow_up is None
+        and settlement.log_tail is None
+    )
+
+
+def _complete_all(connection: Connection, settlements: Sequence[Settlement], now: int) -> bool:
+    """Settle plain successes with one statement; False, and nothing done, unless all of them hold."""
+    rows = [(now, now, one.result, one.job_id, one.fence) for one in settlements]
+    connection.run("SAVEPOINT completing")
+    all_hold = connection.many(statement("complete"), rows) == len(rows)
+    if not all_hold:
+        connection.run("ROLLBACK TO completing")
+    connection.run("RELEASE completing")
+    return all_hold
+
+
+def _settle_one(connection: Connection, settlement: Settlement, now: int) -> bool:
+    if not connection.run(statement("settle"), _parameters(connection, settlement, now)):
+        return False
+    if settlement.source is State.RUNNING and not _is_plain(settlement):
+        attempt = {
+            "id": settlement.job_id,
+            "now": now,
+            "event": settlement.event.value,
+            "error": error_text(settlement.error),
+            "log_tail": settlement.log_tail,
+        }
+        connection.run(statement("end_attempt"), attempt)
+    if settlement.follow_up is not None:
+        insert_made(connection, settlement.follow_up, now)
+    return True
+
+
+def _parameters(connection: Connection, settlement: Settlement, now: int) -> dict[str, object]:
+    return {
+        "id": settlement.job_id,
+        "fence": settlement.fence,
+        "source": settlement.source.value,
+        "target": settlement.target.value,
+        "is_final": settlement.is_final,
+        "run_at": None if settlement.run_at is None else to_micros(settlement.run_at),
+        "aging": AGING_MICROS,
+        "refund": settlement.refund,
+        "crash": settlement.crash,
+        "renew": settlement.renew,
+        "result": settlement.result,
+        "error": error_text(settlement.error),
+        "reason": None if settlement.reason is None else settlement.reason.value,
+        "fingerprint": _fingerprint(connection, settlement),
+        "now": now,
+    }
+
+
+def _fingerprint(connection: Connection, settlement: Settlement) -> str | None:
+    """Name the cause of a death, so that dead letters can be grouped."""
+    if settlement.target is not State.DEAD or settlement.error is None:
+        return None
+    found = connection.rows("SELECT type FROM job WHERE id = ?", (settlement.job_id,))
+    return settlement.error.fingerprint(found[0][0]) if found else None
+
+
+def withdraw(connection: Connection, ids: Sequence[JobId], now: int) -> None:
+    """Cancel jobs that were replaced, or ask them to stop where they run."""
+    for job_id in ids:
+        connection.run(statement("ask_stop"), {"id": job_id, "now": now})
+        if connection.run(statement("replace_job"), {"id": job_id, "now": now}):
+            release(connection, [job_id], now)

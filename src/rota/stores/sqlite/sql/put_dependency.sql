@@ -1,0 +1,2 @@
+-- Let a job wait for another.
+INSERT OR IGNORE INTO dependency (parent, child, need) VALUES (?, ?, ?)

@@ -1,0 +1,31 @@
+"""Guarded steps, written under a fence that holds."""
+
+from __future__ import annotations
+
+from rota.core.identity import JobId
+from rota.core.step import Step
+from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.rows import step_of
+from rota.stores.sqlite.statements import statement
+
+
+def intend(connection: Connection, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
+    """Write down the intent to perform a step, and say whether it is new."""
+    if not connection.rows(statement("holds"), (job_id, fence)):
+        return None
+    is_new = bool(connection.run(statement("intend_step"), (job_id, key, fence, now)))
+    return step_of(connection.rows(statement("step"), (job_id, key))[0]), is_new
+
+
+def conclude(connection: Connection, job_id: JobId, fence: int, key: str, outcome: str, now: int) -> Step | None:
+    """Write down that a step's effect happened."""
+    if not connection.rows(statement("holds"), (job_id, fence)):
+        return None
+    connection.run(statement("conclude_step"), (now, outcome, job_id, key))
+    found = connection.rows(statement("step"), (job_id, key))
+    return step_of(found[0]) if found else None
+
+
+def steps(connection: Connection, job_id: JobId) -> list[Step]:
+    """Give a job's steps in the order in which they began."""
+    return [step_of(row) for row in connection.rows(statement("steps"), (job_id,))]

@@ -1,0 +1,362 @@
+"""The store's face: every verb of the port, handed to the desk where it belongs.
+
+Writes go to the one writer, reads to the readers beside it. In memory there is one desk for both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import cycle
+from typing import Any, Final, Self
+
+from rota.core.attempt import Attempt
+from rota.core.errors import StoreUnavailable
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.identity import LARGEST, JobId, ScheduleId
+from rota.core.instant import from_micros, to_micros
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.ledger import Entry, Token
+from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.settlement import Settlement
+from rota.core.step import Step
+from rota.core.submission import NewJob
+from rota.ports.clock import Clock
+from rota.ports.store import Census, Inserted, JobQuery, Retention
+from rota.stores.sqlite import fleet, leasing, ledger, reading, scheduling, settling, stepping, submitting, upkeep
+from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, patiently
+from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
+from rota.stores.sqlite.migrations import migrate
+
+IN_MEMORY: Final = ":memory:"
+READERS: Final = 2
+#: The largest count of microseconds that a moment of Python can be.
+_LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
+_EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
+
+#: How a connection is made of a path: `StandardConnection`, or `ApswConnection` of `apsw_driver`.
+Connect = Callable[[str], Connection]
+
+#: synchronous=FULL: an acknowledged commit survives a power cut. The rest only spares work.
+_PRAGMAS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -32768",
+)
+
+
+def wall_clock() -> datetime:
+    """Tell the time of this host, which is the store's: SQLite has no host of its own."""
+    return datetime.now(UTC)
+
+
+class SqliteStore:
+    """All verbs of `rota.ports.store.Store` on SQLite."""
+
+    def __init__(self, writer: Desk, readers: Sequence[Desk], clock: Clock) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._turns = cycle(readers)
+        self._clock = clock
+        # Made once: operations share a call only if they have the very same verb.
+        self._insert = self._timed(submitting.insert)
+        self._settle = self._timed(settling.settle)
+        self._renew = self._timed(leasing.renew)
+
+    @classmethod
+    async def open(
+        cls, location: str | os.PathLike[str], *, clock: Clock = wall_clock, connect: Connect = StandardConnection
+    ) -> Self:
+        """Open a database file, or `:memory:`, and bring it to the form this release expects."""
+        path = os.fspath(location)
+        opener = partial(_open, path, connect)
+        try:
+            first = opener()
+            migrate(first, to_micros(clock()))
+            if path == IN_MEMORY:
+                desk = InlineDesk(first)
+                return cls(desk, [desk], clock)
+            first.close()
+            readers = [ReaderDesk(f"rota-sqlite-reader-{number}", opener) for number in range(READERS)]
+            return cls(WriterDesk("rota-sqlite-writer", opener), readers, clock)
+        except (Broken, Busy) as error:
+            raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        await self._writer.close()
+        for reader in self._readers:
+            if reader is not self._writer:
+                await reader.close()
+
+    async def check(self) -> Sequence[str]:
+        """Look for damage."""
+        findings: list[str] = await self._read(_check)
+        return findings
+
+    # Jobs
+
+    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+        """Store new jobs and answer each submission, in order."""
+        answers: list[Inserted] = await self._writer.run(self._insert, jobs, _given(now), merge=True)
+        return answers
+
+    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        """Lease due jobs to a worker, most urgent first."""
+        jobs: list[Job] = await self._write(leasing.claim, wanted, now=now)
+        return jobs
+
+    async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
+        """Extend the leases whose fence still holds."""
+        answers: list[Renewed | None] = await self._writer.run(self._renew, renewals, _given(now), merge=True)
+        return [answer for answer in answers if answer is not None]
+
+    async def settle(
+        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Apply the settlements that still hold and return their ids."""
+        if entry is None:
+            applied: list[bool] = await self._writer.run(self._settle, settlements, _given(now), merge=True)
+        else:
+            applied = await self._write(_recorded, settling.settle, settlements, entry, now=now)
+        return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
+
+    async def ask_cancel(
+        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Mark running jobs as to be cancelled."""
+        marked: list[JobId] = await self._write(_recorded, leasing.ask_cancel, leases, entry, now=now)
+        return marked
+
+    async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        """Make jobs whose time has come pending."""
+        queues: Mapping[str, int] = await self._write(upkeep.promote, limit, now=now)
+        return queues
+
+    async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give running jobs whose lease has run out."""
+        jobs: list[Job] = await self._read(self._timed(leasing.lost), limit, _given(now))
+        return jobs
+
+    async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give waiting jobs that are too late to start."""
+        jobs: list[Job] = await self._read(self._timed(leasing.expired), limit, _given(now))
+        return jobs
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Give jobs by id."""
+        jobs: list[Job] = await self._read(reading.get, ids)
+        return jobs
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Give the jobs that a query asks for."""
+        jobs: list[Job] = await self._read(reading.find, query)
+        return jobs
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        """Give a job's attempts."""
+        attempts: list[Attempt] = await self._read(_in_snapshot, reading.attempts, job_id)
+        return attempts
+
+    async def census(self) -> Census:
+        """Count all jobs, at one moment."""
+        counts: Census = await self._read(_in_snapshot, reading.census)
+        return counts
+
+    async def due(self) -> datetime | None:
+        """Say when upkeep is needed next."""
+        at: int | None = await self._read(upkeep.due)
+        return None if at is None else from_micros(at)
+
+    async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
+        """Delete finished jobs past their time."""
+        count: int = await self._write(upkeep.prune, retention, limit, now=now)
+        return count
+
+    # Schedules
+
+    async def put_schedules(
+        self, schedules: Sequence[Schedule], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Create or replace schedules."""
+        written: list[ScheduleId] = await self._write(_recorded, scheduling.put_schedules, schedules, entry, now=now)
+        return written
+
+    async def schedules(
+        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
+    ) -> Sequence[Schedule]:
+        """Give schedules."""
+        found: list[Schedule] = await self._read(scheduling.schedules, ids, names, after, limit)
+        return found
+
+    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
+        """Give schedules whose fire time has come."""
+        found: list[Schedule] = await self._read(self._timed(scheduling.due_schedules), limit, _given(now))
+        return found
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Write firings down."""
+        made: list[JobId] = await self._write(scheduling.fire, firings, now=now)
+        return made
+
+    async def drop_schedules(
+        self, ids: Sequence[ScheduleId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Delete schedules."""
+        dropped: list[ScheduleId] = await self._write(
+            _recorded, _untimed(scheduling.drop_schedules), ids, entry, now=now
+        )
+        return dropped
+
+    async def occurrences(
+        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
+    ) -> Sequence[Occurrence]:
+        """Give what became of a schedule's fire times."""
+        limit_at = _LATEST if before is None else to_micros(before)
+        found: list[Occurrence] = await self._read(scheduling.occurrences, schedule_id, limit_at, limit)
+        return found
+
+    # Steps
+
+    async def intend(
+        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
+    ) -> tuple[Step, bool] | None:
+        """Write down the intent to perform a step."""
+        step: tuple[Step, bool] | None = await self._write(stepping.intend, job_id, fence, key, now=now)
+        return step
+
+    async def conclude(
+        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    ) -> Step | None:
+        """Write down that a step's effect happened."""
+        step: Step | None = await self._write(stepping.conclude, job_id, fence, key, outcome, now=now)
+        return step
+
+    async def steps(self, job_id: JobId) -> Sequence[Step]:
+        """Give a job's steps."""
+        steps: list[Step] = await self._read(stepping.steps, job_id)
+        return steps
+
+    # Processes, queues, the lead
+
+    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
+        """Record that processes are alive."""
+        await self._write(fleet.beat, members, now=now)
+
+    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
+        """Give the processes on record."""
+        since_micros = _EARLIEST if since is None else to_micros(since)
+        found: list[Member] = await self._read(fleet.members, role, since_micros)
+        return found
+
+    async def leave(self, boots: Iterable[str]) -> None:
+        """Forget processes that said goodbye."""
+        await self._writer.run(fleet.leave, list(boots))
+
+    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
+        """Take or keep the lead if nobody else holds it."""
+        leadership: Leadership = await self._write(fleet.lead, name, holder, lasting, now=now)
+        return leadership
+
+    async def resign(self, name: str, holder: str) -> None:
+        """Give the lead up."""
+        await self._writer.run(fleet.resign, name, holder)
+
+    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write a queue's settings if their version still holds."""
+        written: bool = await self._write(_recorded, _untimed(fleet.put_queue), queue, entry, now=now)
+        return written
+
+    async def queues(self) -> Sequence[Queue]:
+        """Give the queues that have settings."""
+        found: list[Queue] = await self._read(fleet.queues)
+        return found
+
+    # The ledger and tokens
+
+    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
+        """Append entries to the ledger."""
+        await self._write(ledger.record, entries, now=now)
+
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
+        """Give the ledger's entries."""
+        found: list[Entry] = await self._read(ledger.ledger, LARGEST if before is None else before, limit)
+        return found
+
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
+        """Create or replace tokens."""
+        await self._write(_recorded, _untimed(ledger.put_tokens), tokens, entry, now=None)
+
+    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
+        """Give tokens."""
+        found: list[Token] = await self._read(ledger.tokens, ids)
+        return found
+
+    async def _write(self, verb: Verb, *arguments: Any, now: datetime | None) -> Any:  # noqa: ANN401 - as the verb does
+        return await self._writer.run(self._timed(verb), *arguments, _given(now))
+
+    async def _read(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+        return await next(self._turns).run(verb, *arguments)
+
+    def _timed(self, verb: Verb) -> Verb:
+        """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""
+
+        def run(connection: Connection, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+            *rest, now = arguments
+            return verb(connection, *rest, to_micros(self._clock()) if now is None else now)
+
+        run.__name__ = verb.__name__
+        return run
+
+
+def _given(now: datetime | None) -> int | None:
+    return None if now is None else to_micros(now)
+
+
+def _recorded(connection: Connection, verb: Verb, subject: Any, entry: Entry | None, now: int) -> Any:  # noqa: ANN401
+    """Run a verb and, if it did anything, write in the same transaction who asked for it."""
+    answer = verb(connection, subject, now)
+    did_something = any(answer) if isinstance(answer, list) else answer is not False
+    if entry is not None and did_something:
+        ledger.record(connection, [entry], now)
+    return answer
+
+
+def _untimed(verb: Verb) -> Verb:
+    def run(connection: Connection, subject: Any, now: int) -> Any:  # noqa: ANN401, ARG001 - as the verb does
+        return verb(connection, subject)
+
+    return run
+
+
+def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+    """Run several reads so that they see one moment."""
+    connection.run("SAVEPOINT reading")
+    try:
+        return verb(connection, *arguments)
+    finally:
+        connection.run("RELEASE reading")
+
+
+def _check(connection: Connection) -> list[str]:
+    return [finding for (finding,) in connection.rows("PRAGMA integrity_check") if finding != "ok"]
+
+
+def _open(path: str, connect: Connect) -> Connection:
+    if path != IN_MEMORY:
+        # Made by us, so that payloads are not for everyone to read.
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise Broken(f"{error.strerror}", is_final=True) from error
+    connection = connect(path)
+    for pragma in _PRAGMAS:
+        patiently(partial(connection.rows, pragma))
+    return connection

@@ -1,0 +1,110 @@
+"""Storing new jobs: their keys, tags and waits with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from rota.core.identity import LARGEST, JobId
+from rota.core.instant import from_micros, span_to_micros
+from rota.core.job import first_state
+from rota.core.lifecycle import State
+from rota.core.submission import IdempotencyKey, NewJob
+from rota.ports.store import Inserted, Receipt
+from rota.stores.sqlite.driver import Clash, Connection, Row
+from rota.stores.sqlite.releasing import link
+from rota.stores.sqlite.rows import ids_text, new_job_row
+from rota.stores.sqlite.statements import statement
+
+
+def insert(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    """Store new jobs and answer each, in order."""
+    if not any(job.idempotency or job.tags or job.after for job in jobs):
+        plain = _insert_plain(connection, jobs, now)
+        if plain is not None:
+            return plain
+    answers = [_insert_one(connection, job, now) for job in jobs]
+    return _linked(connection, jobs, answers, now) if any(job.after for job in jobs) else answers
+
+
+def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
+    """Store a job that the system itself makes, and say under which id.
+
+    Nobody is there to be told that the id is taken, so the next free one is.
+    """
+    number = job.id
+    while connection.rows("SELECT 1 FROM job WHERE id = ?", (number,)):
+        number = JobId(number + 1 if number < LARGEST else 1)
+    _store(connection, job, number, now)
+    link(connection, [(number, job.after)], now)
+    return number
+
+
+def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
+    """Store jobs that bring nothing with them, all at once; None if an id is taken."""
+    moment = from_micros(now)
+    answers: list[Inserted] = []
+    rows: list[Row] = []
+    for job in jobs:
+        run_at = job.run_at or moment
+        state = State.SCHEDULED if run_at > moment else State.PENDING
+        rows.append(new_job_row(job, state, run_at, now))
+        answers.append(Inserted(job.id, Receipt.CREATED, state))
+    connection.run("SAVEPOINT inserting")
+    try:
+        connection.many(statement("insert"), rows)
+    except Clash:
+        connection.run("ROLLBACK TO inserting")
+        return None
+    finally:
+        connection.run("RELEASE inserting")
+    return answers
+
+
+def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
+    """Tie jobs to what they wait for, once all are stored: they may wait for each other in any order."""
+    made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+    link(connection, [(job.id, job.after) for job in made if job.after], now)
+    states: dict[JobId, str] = dict(
+        connection.rows(statement("states"), (ids_text([answer.job_id for answer in answers]),))
+    )
+    return [replace(answer, state=State(states[answer.job_id])) for answer in answers]
+
+
+def _insert_one(connection: Connection, job: NewJob, now: int) -> Inserted:
+    if job.idempotency is not None:
+        earlier = _earlier(connection, job.idempotency, now)
+        if earlier is not None:
+            return earlier
+    try:
+        state = _store(connection, job, job.id, now)
+    except Clash:
+        ((taken,),) = connection.rows("SELECT state FROM job WHERE id = ?", (job.id,))
+        return Inserted(job.id, Receipt.ID_TAKEN, State(taken))
+    if job.idempotency is not None:
+        key = job.idempotency
+        until = now + span_to_micros(key.keep)
+        connection.run(statement("put_key"), (key.scope, key.key, key.request, job.id, until))
+    return Inserted(job.id, Receipt.CREATED, state)
+
+
+def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> State:
+    moment: datetime = from_micros(now)
+    run_at = job.run_at or moment
+    state = first_state(run_at, moment, blocked=bool(job.after))
+    row = new_job_row(job, state, run_at, now)
+    connection.run(statement("insert"), (job_id, *row[1:]))
+    if job.tags:
+        connection.many(statement("put_tag"), [(tag, job_id) for tag in job.tags])
+    return state
+
+
+def _earlier(connection: Connection, key: IdempotencyKey, now: int) -> Inserted | None:
+    """Answer a submission whose key came before and still counts."""
+    found = connection.rows(statement("find_key"), {"scope": key.scope, "key": key.key, "now": now})
+    if not found or found[0][2]:
+        return None
+    request, job_id, _ = found[0]
+    ((state,),) = connection.rows("SELECT state FROM job WHERE id = ?", (job_id,))
+    return Inserted(job_id, Receipt.REPLAYED if request == key.request else Receipt.KEY_REUSED, State(state))
