@@ -1,0 +1,120 @@
+"""Plans: the queries that run all the time are served by the index made for them, on a table of 100,000 jobs.
+
+A plan that falls back to a scan passes every other test and ruins every production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rota.stores.sqlite.driver import StandardConnection
+from rota.stores.sqlite.migrations import migrate
+from rota.stores.sqlite.statements import statement
+
+ROWS = 100_000
+
+CROWD = """
+WITH RECURSIVE
+    number(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM number WHERE value < ?),
+    stated AS (
+        SELECT value, CASE value % 5 WHEN 0 THEN 'pending' WHEN 1 THEN 'scheduled' WHEN 2 THEN 'running'
+            WHEN 3 THEN 'completed' ELSE 'retrying' END AS state
+        FROM number
+    )
+INSERT INTO job (
+    id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+    attempts, lease_until, finished_at, expires_at
+)
+SELECT value, 'type-' || (value % 7), 'default', 5, state, value, value, value, value, 3, 'at_least_once', 'null', 1,
+    1, iif(state = 'running', value, NULL), iif(state = 'completed', value, NULL), iif(value % 10 = 0, value, NULL)
+FROM stated
+"""
+
+SERVED = {
+    "next_type": ("job_turn", ("default", "")),
+    "pending": ("job_turn", ("default", "t", 0, 0, 10)),
+    "promote": ("job_time", {"now": 0, "limit": 10}),
+    "lost": ("job_lease", (0, 10)),
+    "expired": ("job_expiry", (0, 10)),
+    "finished_before": ("job_finished", {"state": "completed", "before": 0, "limit": 10, "now": 0}),
+    "census_finished": ("job_finished", ()),
+    "due_schedules": ("schedule_due", (0, 10)),
+    "forget_claims": ("claim_at", {"before": 0, "limit": 10}),
+    "forget_keys": ("idempotency_expiry", {"before": 0, "limit": 10}),
+    "forget_occurrences": ("occurrence_at", {"before": 0, "limit": 10}),
+    "drop_tags": ("tag_job", ("[]",)),
+    "drop_keys": ("idempotency_job", ("[]",)),
+}
+
+BY_KEY = [
+    "claim",
+    "claimable",
+    "get",
+    "states",
+    "settle",
+    "complete",
+    "renew",
+    "ask_cancel",
+    "holds",
+    "waiters",
+    "drop_jobs",
+]
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[StandardConnection]:
+    connection = StandardConnection(":memory:")
+    migrate(connection, 0)
+    connection.run(CROWD, (ROWS,))
+    connection.run("ANALYZE")
+    yield connection
+    connection.close()
+
+
+def plan(connection: StandardConnection, name: str, parameters: object) -> list[str]:
+    rows = connection.rows(f"EXPLAIN QUERY PLAN {statement(name)}", parameters)  # type: ignore[arg-type]
+    return [str(row[3]) for row in rows]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_query_is_served_by_its_index(crowded: StandardConnection, name: str) -> None:
+    index, parameters = SERVED[name]
+    steps = plan(crowded, name, parameters)
+    assert any(f"INDEX {index}" in step for step in steps), steps
+    assert not any(step.startswith("SCAN job") and "INDEX" not in step for step in steps), steps
+
+
+@pytest.mark.parametrize("name", ["next_type", "pending", "promote", "lost", "expired", "due_schedules"])
+def test_the_order_comes_from_the_index(crowded: StandardConnection, name: str) -> None:
+    """Sorting would mean that every claim reads the whole backlog."""
+    _, parameters = SERVED[name]
+    assert not any("TEMP B-TREE" in step for step in plan(crowded, name, parameters))
+
+
+class Anything(dict[str, object]):
+    """Parameters for a plan, whose values do not matter."""
+
+    def __missing__(self, key: str) -> object:
+        return "[]" if key == "ids" else 0
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_the_query_goes_by_key(crowded: StandardConnection, name: str) -> None:
+    sql = statement(name)
+    parameters: object = Anything() if ":" in sql else tuple("[]" for _ in range(sql.count("?")))
+    steps = plan(crowded, name, parameters)
+    assert not any(step.startswith(("SCAN job", "SCAN dependency")) for step in steps), steps
+
+
+def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: StandardConnection) -> None:
+    steps = plan(crowded, "due", ())
+    assert not any(step.startswith("SCAN job") for step in steps), steps
+    for index in ("job_time", "job_lease", "job_expiry", "schedule_due"):
+        assert any(index in step for step in steps), (index, steps)
+
+
+def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: StandardConnection) -> None:
+    steps = plan(crowded, "census_lanes", ())
+    assert all("INDEX" in step for step in steps if " job" in step), steps
