@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -14,6 +15,8 @@ def to_micros(moment: datetime) -> int:
     return (moment - EPOCH) // MICROSECOND
 
 
+# Cached, since the jobs of one batch share nearly all of their moments.
+@lru_cache(maxsize=8192)
 def from_micros(micros: int) -> datetime:
     """Read a count of microseconds as an aware UTC moment."""
     return EPOCH + timedelta(microseconds=micros)

@@ -9,7 +9,7 @@ from typing import Final
 
 from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.instant import span_to_micros, to_micros
-from rota.core.lifecycle import Event, State, move
+from rota.core.lifecycle import MOVES, Event, State, move
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template, no_meta
@@ -95,11 +95,13 @@ class Job:
         follow_up: NewJob | None = None,
     ) -> Settlement:
         """Write down what `event` makes of this job; refuse what the lifecycle does not allow."""
+        # The name is for the refusal only: writing it for every settlement would cost more than the decision.
+        target = MOVES[self.state].get(event) or move(self.state, event, subject=self.name)
         return Settlement(
             job_id=self.id,
             fence=self.fence,
             source=self.state,
-            target=move(self.state, event, subject=self.name),
+            target=target,
             event=event,
             run_at=run_at,
             result=result,

@@ -57,7 +57,7 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
         micros(job.expires_at),
         None if job.timeout is None else span_to_micros(job.timeout),
         job.delivery.value,
-        None if job.backoff == DEFAULT_BACKOFF else job.backoff.to_text(),
+        None if job.backoff is DEFAULT_BACKOFF else job.backoff.to_text(),
         job.payload,
         None if job.idempotency is None else job.idempotency.key,
         job.concurrency_key,
