@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SEEDS  ?= 2000
+COUNT  ?= 1000000
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -39,6 +40,12 @@ arch: $(STAMP) ## check that imports go down only
 
 test: $(STAMP) ## run every test, the simulation and the crash tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
+	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2
+
+bench: $(STAMP) ## measure the store beside bare sqlite3
+	$(BIN)/python -m bench.sqlite_store $(ARGS)
 
 check: lint types arch test ## all that a change must pass
 

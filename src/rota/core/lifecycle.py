@@ -54,43 +54,55 @@ TIMED: Final = frozenset({State.SCHEDULED, State.RETRYING})
 
 MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
     {
-        State.BLOCKED: {
-            Event.UNBLOCK: State.PENDING,
-            Event.POSTPONE: State.SCHEDULED,
-            Event.CANCEL: State.CANCELLED,
-        },
-        State.SCHEDULED: {
-            Event.DUE: State.PENDING,
-            Event.RETRY: State.PENDING,
-            Event.CANCEL: State.CANCELLED,
-        },
-        State.PENDING: {
-            Event.CLAIM: State.RUNNING,
-            Event.DISPATCH: State.QUEUED,
-            Event.CANCEL: State.CANCELLED,
-        },
-        State.QUEUED: {
-            Event.CLAIM: State.RUNNING,
-            Event.RECALL: State.PENDING,
-            Event.CANCEL: State.CANCELLED,
-        },
-        State.RUNNING: {
-            Event.SUCCEED: State.COMPLETED,
-            Event.FAIL: State.RETRYING,
-            Event.EXHAUST: State.DEAD,
-            Event.EXPIRE: State.PENDING,
-            Event.SNOOZE: State.SCHEDULED,
-            Event.RELEASE: State.PENDING,
-            Event.CANCEL: State.CANCELLED,
-        },
-        State.RETRYING: {
-            Event.DUE: State.PENDING,
-            Event.RETRY: State.PENDING,
-            Event.CANCEL: State.CANCELLED,
-        },
-        State.DEAD: {Event.RETRY: State.PENDING},
-        State.CANCELLED: {Event.RETRY: State.PENDING},
-        State.COMPLETED: {},
+        State.BLOCKED: MappingProxyType(
+            {
+                Event.UNBLOCK: State.PENDING,
+                Event.POSTPONE: State.SCHEDULED,
+                Event.CANCEL: State.CANCELLED,
+            }
+        ),
+        State.SCHEDULED: MappingProxyType(
+            {
+                Event.DUE: State.PENDING,
+                Event.RETRY: State.PENDING,
+                Event.CANCEL: State.CANCELLED,
+            }
+        ),
+        State.PENDING: MappingProxyType(
+            {
+                Event.CLAIM: State.RUNNING,
+                Event.DISPATCH: State.QUEUED,
+                Event.CANCEL: State.CANCELLED,
+            }
+        ),
+        State.QUEUED: MappingProxyType(
+            {
+                Event.CLAIM: State.RUNNING,
+                Event.RECALL: State.PENDING,
+                Event.CANCEL: State.CANCELLED,
+            }
+        ),
+        State.RUNNING: MappingProxyType(
+            {
+                Event.SUCCEED: State.COMPLETED,
+                Event.FAIL: State.RETRYING,
+                Event.EXHAUST: State.DEAD,
+                Event.EXPIRE: State.PENDING,
+                Event.SNOOZE: State.SCHEDULED,
+                Event.RELEASE: State.PENDING,
+                Event.CANCEL: State.CANCELLED,
+            }
+        ),
+        State.RETRYING: MappingProxyType(
+            {
+                Event.DUE: State.PENDING,
+                Event.RETRY: State.PENDING,
+                Event.CANCEL: State.CANCELLED,
+            }
+        ),
+        State.DEAD: MappingProxyType({Event.RETRY: State.PENDING}),
+        State.CANCELLED: MappingProxyType({Event.RETRY: State.PENDING}),
+        State.COMPLETED: MappingProxyType({}),
     }
 )
 
@@ -110,6 +122,6 @@ def move(state: State, event: Event, *, subject: str = "job") -> State:
     """Say where `event` leads from `state`, or refuse with a reason one can act on."""
     target = MOVES[state].get(event)
     if target is None:
-        remedy = _REMEDIES.get((state, event))
-        raise IllegalTransition(f"{subject}: cannot {event} a {state} job" + (f"; {remedy}" if remedy else ""))
+        remedy = _REMEDIES.get((state, event)) or "what it can do next is: " + (", ".join(MOVES[state]) or "nothing")
+        raise IllegalTransition(f"{subject}: cannot {event} a {state} job; {remedy}")
     return target

@@ -1,0 +1,52 @@
+"""What every benchmark here shares: the machine, medians and spreads, and a table.
+
+A figure is a ratio to a ceiling that was measured in the same run; an absolute figure says more about the machine and
+its neighbours than about us.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Repeated measurements of one thing."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def spread(self) -> str:
+        return f"{min(self.values):,.0f}-{max(self.values):,.0f}"
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def describe_machine() -> str:
+    load = os.getloadavg()[0]
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL)"
+    )
+
+
+def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    print(f"\n{title}")
+    for number, line in enumerate(lines):
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        if number == 0:
+            print("  " + "  ".join("-" * width for width in widths))
