@@ -71,16 +71,13 @@ class Blackout:
         return rule_of(self.rule or "").next((moment - self.lasting).astimezone(zone)) <= moment
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A recurring rule. `version` grows with every write and guards against lost updates."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A schedule as it is asked for."""
 
-    id: ScheduleId
     name: str
     rule: str
     template: Template
-    created_at: datetime
-    updated_at: datetime
     zone: str = "UTC"
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_limit: int = 100
@@ -93,6 +90,15 @@ class Schedule:
     blackouts: tuple[Blackout, ...] = ()
     paused_at: datetime | None = None
     pause_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(Draft):
+    """A recurring rule as it is stored. `version` grows with every edit and guards against lost updates."""
+
+    id: ScheduleId
+    created_at: datetime
+    updated_at: datetime
     next_fire_at: datetime | None = None
     last_fire_at: datetime | None = None
     last_job_id: JobId | None = None

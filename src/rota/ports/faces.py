@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Protocol
 
+from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -41,6 +43,34 @@ class WorkSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks, and from where: for the ledger."""
+
+    name: str = "unknown"
+    origin: str = ""
+
+
+class Deed(StrEnum):
+    """What was done about a job at someone's word."""
+
+    CANCELLED = "cancelled"
+    #: It runs; its worker has been asked to stop it.
+    ASKED_TO_STOP = "asked_to_stop"
+    RETRIED = "retried"
+    STARTED = "started"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a wish about one job: a deed, or the reason why not."""
+
+    job_id: JobId
+    deed: Deed | None = None
+    refusal: InvalidRequest | None = None
+
+
 class Control(Protocol):
     """What everyone else sees."""
 
@@ -56,12 +86,16 @@ class Control(Protocol):
         """Look for jobs."""
         ...
 
-    async def cancel(self, ids: Sequence[JobId], *, actor: str) -> Sequence[JobId]:
-        """Cancel jobs, or ask running ones to stop; give the ids for which one of the two was done."""
+    async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
+        """Wait until a job has ended, at most for a while, and give it as it is then."""
         ...
 
-    async def retry(self, ids: Sequence[JobId], *, actor: str) -> Sequence[JobId]:
-        """Run jobs again, or at once."""
+    async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
+        """Cancel jobs, or ask running ones to stop; one answer for each id, in order."""
+        ...
+
+    async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
+        """Run finished jobs again, and those that wait for their time at once; one answer for each id, in order."""
         ...
 
     async def census(self) -> Census:

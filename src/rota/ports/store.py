@@ -317,6 +317,10 @@ class Store(JobStore, ScheduleStore, StepStore, FleetStore, LedgerStore, Protoco
         """Finish what was begun and let go of the database."""
         ...
 
+    async def watch(self, at_most: timedelta) -> bool:
+        """Wait until another process may have changed something, at most for a while; say whether one may have."""
+        ...
+
     async def check(self) -> Sequence[str]:
         """Look for damage; give one sentence for each finding, none when all is well."""
         ...

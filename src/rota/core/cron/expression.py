@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 from rota.core.cron.rules import Every, FixedTime, WallClock
 from rota.core.errors import InvalidRequest
@@ -31,7 +31,7 @@ class CronExpression:
         """
         zone, instant = _instant_of(after)
         try:
-            return _in_zone(self.rule.next_instant(instant, zone), zone)
+            return self.rule.next_instant(instant, zone).astimezone(zone)
         except OverflowError:
             raise InvalidRequest(
                 f"cron {self.text!r} fires no more after {after.isoformat()}: the calendar ends with the year 9999",
@@ -45,7 +45,7 @@ class CronExpression:
         try:
             while len(times) < count:
                 instant = self.rule.next_instant(instant, zone)
-                times.append(_in_zone(instant, zone))
+                times.append(instant.astimezone(zone))
         except OverflowError:
             pass
         return times
@@ -62,22 +62,19 @@ class CronExpression:
                 return self
 
 
-def _in_zone(instant: datetime, zone: tzinfo) -> datetime:
-    return zone.fromutc(instant.replace(tzinfo=zone))
-
-
 def _instant_of(moment: datetime) -> tuple[tzinfo, datetime]:
-    """Split an aware moment into its zone and its naive UTC instant, cut to whole seconds as all fire times are."""
-    zone, offset = moment.tzinfo, moment.utcoffset()
-    if zone is None or offset is None:
+    """Split an aware moment into its zone and its instant, cut to whole seconds as all fire times are."""
+    zone = moment.tzinfo
+    if zone is None or moment.utcoffset() is None:
         raise InvalidRequest(
             f"cron: {moment.isoformat()} has no time zone; pass an aware datetime in the zone of the schedule",
             field="after",
         )
     try:
-        return zone, (moment - offset).replace(tzinfo=None, microsecond=0, fold=0)
+        instant = moment.astimezone(UTC)
     except OverflowError:
         raise InvalidRequest(
             f"cron: {moment.isoformat()} lies outside the years 1 to 9999 in UTC; pass a moment within them",
             field="after",
         ) from None
+    return zone, instant.replace(microsecond=0) if instant.microsecond else instant

@@ -9,7 +9,6 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
-from rota.core.cron import pattern
 from rota.core.cron.expression import CronExpression
 from rota.core.cron.field import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH, SECOND, STAR
 from rota.core.cron.pattern import Pattern
@@ -101,7 +100,7 @@ def _read_fields(words: list[str]) -> CronExpression:
         months=months,
         weekdays=(weekdays | weekdays >> 7) & 0b111_1111,  # 7 is Sunday as well
         either_day=not (day_text.startswith(STAR) or weekday_text.startswith(STAR)),
-        unit=pattern.SECOND if has_second else pattern.MINUTE,
+        has_seconds=has_second,
     )
     if not wanted.occurs():
         raise InvalidCron(

@@ -7,7 +7,7 @@ knows leap years and weekdays. It does not know that clocks change: that is the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import MAXYEAR, date, datetime, timedelta
+from datetime import MAXYEAR, date, datetime
 from typing import Final
 
 #: Six weeks side by side: a set of weekdays times this is the set of matching days from any Sunday on.
@@ -15,9 +15,6 @@ _SIX_WEEKS: Final = sum(1 << 7 * week for week in range(6))
 _FEBRUARY: Final = 2
 _LONGEST_LENGTHS: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DECEMBER: Final = 12
-
-SECOND: Final = timedelta(seconds=1)
-MINUTE: Final = timedelta(minutes=1)
 
 
 def _lowest(bits: int) -> int:
@@ -38,8 +35,8 @@ def _days_up_to(length: int) -> int:
 class Pattern:
     """Sets of matching seconds, minutes, hours, days, months and weekdays (Sunday is 0), each as a bit mask.
 
-    `either_day` says that one matching day field is enough; otherwise both must match. `unit` is the size of what is
-    told apart: a minute, or a second for expressions that have a field for it.
+    `either_day` says that one matching day field is enough; otherwise both must match. `has_seconds` tells an
+    expression with a field for seconds from one that is content with the minute's first.
     """
 
     seconds: int
@@ -49,7 +46,7 @@ class Pattern:
     months: int
     weekdays: int
     either_day: bool
-    unit: timedelta
+    has_seconds: bool
 
     def occurs(self) -> bool:
         """Say whether any date matches at all.
@@ -62,25 +59,14 @@ class Pattern:
         )
 
     def first_from(self, wall: datetime) -> datetime:
-        """Give the first match at or after `wall`, which must be a whole `unit`; OverflowError if none is left."""
-        year, month, day = wall.year, wall.month, wall.day
+        """Give the first match at or after `wall`, in whole seconds; OverflowError if none is left."""
+        year, month, day, zone = wall.year, wall.month, wall.day, wall.tzinfo
         if self.months >> month & 1 and self._days_in(year, month) >> day & 1:
             hour, minute, second = self._first_time_from(wall.hour, wall.minute, wall.second)
             if hour >= 0:
-                return datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - what a wall clock shows
+                return datetime(year, month, day, hour, minute, second, 0, zone)
         year, month, day = self._first_day_after(year, month, day)
-        return datetime(  # noqa: DTZ001 - as above
-            year, month, day, _lowest(self.hours), _lowest(self.minutes), _lowest(self.seconds)
-        )
-
-    def floor(self, wall: datetime) -> datetime:
-        """Cut off what is smaller than a unit."""
-        return wall.replace(second=0, microsecond=0) if self.unit == MINUTE else wall.replace(microsecond=0)
-
-    def ceiling(self, wall: datetime) -> datetime:
-        """Give the first whole unit that is not before `wall`."""
-        whole = self.floor(wall)
-        return whole if whole == wall else whole + self.unit
+        return datetime(year, month, day, _lowest(self.hours), _lowest(self.minutes), _lowest(self.seconds), 0, zone)
 
     def _first_time_from(self, hour: int, minute: int, second: int) -> tuple[int, int, int]:
         """Find the first matching time of day; the hour is -1 when the day has none left."""

@@ -1,19 +1,17 @@
 """When a rule fires next, as an instant: the calendar and the clock changes put together.
 
-Each rule answers `next_instant(after, zone)`. Instants are naive UTC in whole seconds. What the kinds of rule mean is
-told in the package's docstring.
+Each rule answers `next_instant(after, zone)`, in whole seconds of UTC. What the kinds of rule mean is told in the
+package's docstring, what instants and walls are in `zones`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
-from typing import Final
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from rota.core.cron.pattern import Pattern
-from rota.core.cron.zones import CALM, change_between, offset_of, wall_at
-
-EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - instants are naive UTC here
+from rota.core.cron.zones import CALM, SECOND, change_between
+from rota.core.instant import EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Every:
 
     def next_instant(self, after: datetime, zone: tzinfo) -> datetime:  # noqa: ARG002 - an interval has no zone
         """Give the first multiple after `after`."""
-        return after + self.interval - (after - self.anchor) % self.interval
+        return after + (self.interval - (after - self.anchor) % self.interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +39,19 @@ class WallClock:
         from change to change until the match found lies before the next one. A match far away is approached in two
         leaps, because only changes within `CALM` of either end can bring an earlier match.
         """
-        pattern = self.pattern
-        here, wall = after, wall_at(zone, after)
-        wanted = pattern.first_from(pattern.floor(wall) + pattern.unit)
+        here, wall = after, after.astimezone(zone)
+        wanted = self.pattern.first_from(wall + SECOND)
         while True:
             fire = here + (wanted - wall)
             horizon = fire if fire - here <= CALM else here + CALM
-            if wall_at(zone, horizon) - horizon != wall - here:
+            if horizon.astimezone(zone).utcoffset() != wall.utcoffset():
                 here = change_between(zone, here, horizon)
             elif horizon == fire:
                 return fire
             else:
                 here = max(horizon, fire - CALM)
-            wall = wall_at(zone, here)
-            wanted = pattern.first_from(pattern.ceiling(wall))
+            wall = here.astimezone(zone)
+            wanted = self.pattern.first_from(wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +62,35 @@ class FixedTime:
 
     def next_instant(self, after: datetime, zone: tzinfo) -> datetime:
         """Give the first instant after `after` at which the clock reaches or passes a time it has not passed before."""
-        pattern = self.pattern
-        wanted = pattern.first_from(self._first_not_passed(after, zone))
+        wanted = self.pattern.first_from(self._first_not_passed(after, zone))
         fire = self._reached(wanted, zone)
         # More than once only when a zone jumps by odd seconds, as local mean times did, and `after` is in that minute.
         while fire <= after:
-            wanted = pattern.first_from(wanted + pattern.unit)
+            wanted = self.pattern.first_from(wanted + SECOND)
             fire = self._reached(wanted, zone)
         return fire
 
     def _first_not_passed(self, instant: datetime, zone: tzinfo) -> datetime:
-        """Give the earliest whole unit on the wall that the clock may not have passed yet at `instant`."""
-        wall = wall_at(zone, instant)
+        """Give the wall from which on things may still have to fire, `instant` being past."""
+        wall = instant.astimezone(zone)
         if wall.fold:
             # All that is shown until the end of the overlap was shown before.
-            offset_before = offset_of(zone, wall, fold=0)
-            repeated = offset_before - (wall - instant)
-            change = change_between(zone, instant - repeated, instant)
-            return self.pattern.ceiling(change + offset_before)
-        whole = self.pattern.floor(wall)
-        since = wall - whole
-        # When the clock jumped within this minute, the last whole minute that it showed lies before the jump.
-        shown = wall_at(zone, instant - since) if since else whole
-        return whole + self.pattern.unit if shown == whole else self.pattern.ceiling(shown)
+            first_time = wall.replace(fold=0)
+            change = change_between(zone, first_time.astimezone(UTC), instant)
+            return first_time + (change - first_time.astimezone(UTC))
+        if wall.second and not self.pattern.has_seconds:
+            # When the clock jumped within this minute, nothing of what it jumped over has fired yet.
+            since = timedelta(seconds=wall.second)
+            shown = (instant - since).astimezone(zone)
+            if wall - shown != since:
+                return shown
+        return wall + SECOND
 
     def _reached(self, wall: datetime, zone: tzinfo) -> datetime:
-        """Say when the clock first shows `wall`, or the first whole unit after the gap that swallows it."""
-        offset = offset_of(zone, wall, fold=0)
-        instant = wall - offset
-        if wall_at(zone, instant) == wall:
+        """Say when the clock first shows `wall`, or the first whole minute or second after the gap that swallows it."""
+        instant = wall.astimezone(UTC)
+        if instant.astimezone(zone) == wall:
             return instant
-        change = change_between(zone, wall - offset_of(zone, wall, fold=1), instant)
-        shown = wall_at(zone, change)
-        return change + (self.pattern.ceiling(shown) - shown)
+        change = change_between(zone, wall.replace(fold=1).astimezone(UTC), instant)
+        odd_seconds = 0 if self.pattern.has_seconds else -change.astimezone(zone).second % 60
+        return change + timedelta(seconds=odd_seconds)

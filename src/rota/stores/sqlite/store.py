@@ -5,6 +5,7 @@ Writes go to the one writer, reads to the readers beside it. In memory there is 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,8 @@ from rota.stores.sqlite.migrations import migrate
 
 IN_MEMORY: Final = ":memory:"
 READERS: Final = 2
+#: How often to look whether another process has written; bounds how late a worker elsewhere hears of work.
+GLANCE_SECONDS: Final = 0.02
 #: The largest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
@@ -60,8 +63,12 @@ def wall_clock() -> datetime:
 class SqliteStore:
     """All verbs of `rota.ports.store.Store` on SQLite."""
 
-    def __init__(self, writer: Desk, readers: Sequence[Desk], clock: Clock) -> None:
+    def __init__(
+        self, writer: Desk, readers: Sequence[Desk], clock: Clock, *, lookout: Connection | None = None
+    ) -> None:
         self._writer = writer
+        self._lookout = lookout
+        self._last_seen = None if lookout is None else _data_version(lookout)
         self._readers = readers
         self._turns = cycle(readers)
         self._clock = clock
@@ -85,16 +92,36 @@ class SqliteStore:
                 return cls(desk, [desk], clock)
             first.close()
             readers = [ReaderDesk(f"rota-sqlite-reader-{number}", opener) for number in range(READERS)]
-            return cls(WriterDesk("rota-sqlite-writer", opener), readers, clock)
+            return cls(WriterDesk("rota-sqlite-writer", opener), readers, clock, lookout=opener())
         except (Broken, Busy) as error:
             raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
 
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
+        if self._lookout is not None:
+            self._lookout.close()
+            self._lookout = None
         await self._writer.close()
         for reader in self._readers:
             if reader is not self._writer:
                 await reader.close()
+
+    async def watch(self, at_most: timedelta) -> bool:
+        """Wait until another process may have changed something, at most for a while; say whether one may have.
+
+        SQLite tells nobody, but a glance at its change counter costs microseconds. Our own commits count too: whoever
+        is woken for nothing asks once more than needed.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + at_most.total_seconds()
+        while self._lookout is not None and loop.time() < give_up_at:
+            seen = _data_version(self._lookout)
+            if seen != self._last_seen:
+                self._last_seen = seen
+                return True
+            await asyncio.sleep(GLANCE_SECONDS)
+        await asyncio.sleep(max(give_up_at - loop.time(), 0))
+        return False
 
     async def check(self) -> Sequence[str]:
         """Look for damage."""
@@ -347,6 +374,11 @@ def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  #
 
 def _check(connection: Connection) -> list[str]:
     return [finding for (finding,) in connection.rows("PRAGMA integrity_check") if finding != "ok"]
+
+
+def _data_version(connection: Connection) -> int:
+    ((version,),) = connection.rows("PRAGMA data_version")
+    return int(version)
 
 
 def _open(path: str, connect: Connect) -> Connection:

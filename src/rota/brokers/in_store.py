@@ -1,0 +1,89 @@
+"""No broker but the store: within a process an announcement rings a bell, between processes the store's change does.
+
+One task watches the store for changes by other processes while anyone listens, and rings for everyone: it cannot tell
+which queue was meant, and asking the store is cheap. When nobody listens, nobody watches. If the watch fails (the store
+is away), listeners wake up as if something had changed, ask the store, and learn it from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Final
+
+from rota.core.errors import RotaError
+from rota.core.identity import JobId
+from rota.ports.broker import Attendance
+from rota.ports.store import Store
+
+#: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
+WATCH: Final = timedelta(seconds=1)
+
+
+class Bell:
+    """Rings for one listener."""
+
+    def __init__(self, queues: Collection[str]) -> None:
+        self.queues = frozenset(queues)
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """End the wait, or the next one."""
+        self._rung.set()
+
+    async def wait(self, limit: int, at_most: timedelta) -> Sequence[JobId] | None:  # noqa: ARG002 - hands over no ids
+        """Wait for the bell, at most for a while."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), at_most.total_seconds())
+        self._rung.clear()
+        return None
+
+
+class InStoreBroker:
+    """Brings workers and work together through the store alone."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._bells: list[Bell] = []
+        self._watch: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def attend(self, queues: Collection[str]) -> Iterator[Attendance]:
+        """Begin to listen for work in these queues."""
+        bell = Bell(queues)
+        self._bells.append(bell)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._watch_store())
+        try:
+            yield bell
+        finally:
+            self._bells.remove(bell)
+
+    async def announce(self, queues: Collection[str]) -> None:
+        """Ring for whoever listens to one of these queues."""
+        for bell in self._bells:
+            if not bell.queues.isdisjoint(queues):
+                bell.ring()
+
+    async def acknowledge(self, ids: Sequence[JobId]) -> None:
+        """Nothing was handed over, so there is nothing to let go of."""
+
+    async def close(self) -> None:
+        """Stop watching."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
+
+    async def _watch_store(self) -> None:
+        while self._bells:
+            try:
+                has_changed = await self._store.watch(WATCH)
+            except RotaError:
+                has_changed = True
+                await asyncio.sleep(WATCH.total_seconds())
+            if has_changed:
+                for bell in self._bells:
+                    bell.ring()

@@ -1,0 +1,166 @@
+"""Why a job is where it is: the reasons in the order of their weight, each with its evidence and what to do.
+
+The first reason is the one that, were it removed, would let the job go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rota.core.fleet import Member, Role
+from rota.core.identity import JobId, to_text
+from rota.core.job import Job
+from rota.core.lifecycle import FINISHED, TIMED, State
+from rota.core.settlement import Reason as End
+from rota.engine.jobs import unknown
+from rota.engine.parts import Parts
+
+#: A process that was not heard of for this long is taken for gone.
+ALIVE_FOR: Final = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: a code for programs, a sentence for people, what it is read from, and what to do about it."""
+
+    code: str
+    text: str
+    fix: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that explains a job's state, the weightiest reason first."""
+
+    job: Job
+    reasons: tuple[Reason, ...]
+
+
+class Explain:
+    """Explains jobs."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def __call__(self, job_id: JobId) -> Explanation:
+        """Say why a job is where it is."""
+        found = await self._parts.store.get([job_id])
+        if not found:
+            raise unknown(job_id)
+        job = found[0]
+        return Explanation(job, tuple([reason async for reason in self._reasons(job)]))
+
+    async def _reasons(self, job: Job) -> AsyncIterator[Reason]:
+        now = self._parts.clock()
+        if job.state in FINISHED:
+            yield _end(job)
+            return
+        if job.state is State.RUNNING:
+            for reason in _running(job, now):
+                yield reason
+            if job.lease_until is not None and job.lease_until <= now and not await self._alive(Role.SCHEDULER, now):
+                yield _no_scheduler()
+            return
+        if job.state is State.BLOCKED:
+            text = f"it waits for {job.blockers} other job{'s' if job.blockers > 1 else ''} to end"
+            yield Reason("blocked_by_dependency", text, "look at those jobs", {"blockers": job.blockers})
+            return
+        if job.state in TIMED and job.run_at > now:
+            yield _timed(job, now)
+        elif job.state in TIMED and not await self._alive(Role.SCHEDULER, now):
+            yield _no_scheduler()
+        async for reason in self._no_taker(job, now):
+            yield reason
+
+    async def _no_taker(self, job: Job, now: datetime) -> AsyncIterator[Reason]:
+        """Say what keeps a job from the workers once it is its time."""
+        for queue in await self._parts.store.queues():
+            if queue.name == job.queue and queue.paused_at is not None:
+                why = f": {queue.pause_reason}" if queue.pause_reason else ""
+                text = f"queue {job.queue!r} has been paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC{why}"
+                evidence = {"queue": job.queue, "since": queue.paused_at, "reason": queue.pause_reason}
+                yield Reason("queue_paused", text, f"resume queue {job.queue!r}", evidence)
+        workers = await self._alive(Role.WORKER, now)
+        on_queue = [worker for worker in workers if job.queue in worker.queues and not worker.is_draining]
+        knowing = [worker for worker in on_queue if worker.types is None or job.type in worker.types]
+        if not on_queue:
+            text = f"no live worker takes jobs from queue {job.queue!r}"
+            fix = f"start one: rota worker --queues {job.queue}"
+            yield Reason("no_live_worker_for_queue", text, fix, {"queue": job.queue, "live_workers": len(workers)})
+        elif not knowing:
+            text = f"none of the {len(on_queue)} live workers on queue {job.queue!r} knows the type {job.type!r}"
+            known = sorted({name for worker in on_queue for name in worker.types or ()})
+            fix = "start a worker whose app defines it, or correct the type"
+            yield Reason("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
+        elif job.state in {State.PENDING, State.QUEUED}:
+            yield await self._crowded(job, knowing)
+
+    async def _crowded(self, job: Job, workers: Sequence[Member]) -> Reason:
+        slots = sum(worker.slots for worker in workers)
+        busy = sum(worker.busy for worker in workers)
+        census = await self._parts.store.census()
+        ahead = sum(lane.count for lane in census.lanes if lane.lane.queue == job.queue and lane.state is State.PENDING)
+        evidence = {"busy": busy, "slots": slots, "waiting_in_queue": ahead}
+        if busy >= slots:
+            text = f"all {slots} slots of the workers that know it are busy; at most {ahead} jobs wait in its queue"
+            return Reason("workers_saturated", text, "add workers or slots, or raise its priority", evidence)
+        return Reason("about_to_start", "it is due and a worker with a free slot knows it", "wait a moment", evidence)
+
+    async def _alive(self, role: Role, now: datetime) -> Sequence[Member]:
+        return await self._parts.store.members(role=role, since=now - ALIVE_FOR)
+
+
+def _running(job: Job, now: datetime) -> list[Reason]:
+    reasons = []
+    evidence = {"worker": job.worker, "until": job.lease_until, "since": job.started_at, "fence": job.fence}
+    if job.cancel_requested_at is not None:
+        text = f"it was asked to stop at {job.cancel_requested_at:%H:%M:%S} UTC and has not yet obeyed"
+        reasons.append(Reason("cancel_requested", text, "wait for the next heartbeat of its worker", evidence))
+    if job.lease_until is not None and job.lease_until <= now:
+        text = f"worker {job.worker!r} has not renewed its lease; it will be taken from it"
+        reasons.append(Reason("lease_expired_waiting_reaper", text, "see whether a scheduler runs", evidence))
+    else:
+        text = f"worker {job.worker!r} runs it (attempt {job.attempts} of {job.max_attempts})"
+        reasons.append(Reason("leased", text, "", evidence))
+    return reasons
+
+
+def _timed(job: Job, now: datetime) -> Reason:
+    left = (job.run_at - now).total_seconds()
+    evidence = {"run_at": job.run_at, "seconds_left": round(left, 3)}
+    if job.state is State.RETRYING:
+        said = f": {job.error.kind}: {job.error.message[:200]}" if job.error is not None else ""
+        text = f"attempt {job.attempts} of {job.max_attempts} failed{said}; the next is due in {left:.0f} s"
+        return Reason("retry_backoff", text, "run it now if the cause is gone", evidence)
+    return Reason("scheduled_future", f"it is due in {left:.0f} s", "run it now, or wait", evidence)
+
+
+def _no_scheduler() -> Reason:
+    text = "no scheduler is alive: nothing that waits for its time moves"
+    return Reason("no_live_scheduler", text, "start one: rota scheduler")
+
+
+_ENDS: Final = {
+    End.EXHAUSTED: "its attempts are used up",
+    End.PERMANENT: "its failure was declared permanent",
+    End.POISON: "it took its worker down too often",
+    End.OUTCOME_UNKNOWN: "whether its effect happened cannot be known, and it must not happen twice",
+    End.TOO_LATE: "its time for retries is over",
+    End.EXPIRED: "it did not start in time",
+    End.DEPENDENCY_FAILED: "a job it waited for did not succeed",
+    End.CANCEL_REQUESTED: "someone cancelled it",
+    End.REPLACED: "its schedule's next job replaced it",
+}
+
+
+def _end(job: Job) -> Reason:
+    evidence: dict[str, Any] = {"finished_at": job.finished_at, "attempts": job.attempts, "worker": job.worker}
+    if job.error is not None:
+        evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
+    why = f": {_ENDS[job.reason]}" if job.reason is not None else ""
+    fix = "" if job.state is State.COMPLETED else f"retry it: rota jobs retry {to_text(job.id)}"
+    return Reason(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", fix, evidence)

@@ -1,0 +1,209 @@
+"""What everyone else asks for: to submit jobs, look at them, and have something done about them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from rota.core.decision import cancel, expire, retry, run_now
+from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, StoreUnavailable
+from rota.core.identity import JobId, to_text
+from rota.core.job import Job
+from rota.core.ledger import Entry
+from rota.core.lifecycle import FINISHED, State
+from rota.core.settlement import Settlement
+from rota.core.submission import NewJob
+from rota.engine.parts import Parts
+from rota.engine.work import Work
+from rota.ports.broker import TIMETABLE
+from rota.ports.faces import Actor, Answer, Deed
+from rota.ports.store import Census, Inserted, JobQuery, Receipt
+from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSubmitted
+
+#: How often to look again when a job moves while we decide about it.
+ROUNDS = 10
+
+Decision = Callable[[Job], Settlement | None]
+
+
+class Jobs:
+    """Submit, look, cancel, retry, run now."""
+
+    def __init__(self, parts: Parts, work: Work) -> None:
+        self._parts = parts
+        self._work = work
+
+    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
+        """Store jobs; they are on stable storage when this returns."""
+        begun = time.perf_counter()
+        answers = list(await self._parts.store.insert(jobs))
+        await self._take_other_ids(jobs, answers)
+        made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+        if made:
+            self._parts.telemetry.emit(JobsSubmitted(made, time.perf_counter() - begun))
+            places = {job.queue for job in made if job.run_at is None or job.after}
+            # A time in the past is a time too; the store's clock decides what it means.
+            if any(job.run_at is not None or job.expires_at is not None for job in made):
+                places |= {TIMETABLE, *(job.queue for job in made)}
+            await self._parts.broker.announce(places)
+        return answers
+
+    async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted]) -> None:
+        """Submit again, under new ids, what met another process's job of the same id."""
+        for _ in range(ROUNDS):
+            taken = [place for place, answer in enumerate(answers) if answer.receipt is Receipt.ID_TAKEN]
+            if not taken:
+                return
+            again = [replace(jobs[place], id=self._parts.fresh_id()) for place in taken]
+            for place, answer in zip(taken, await self._parts.store.insert(again), strict=True):
+                answers[place] = answer
+        raise StoreUnavailable("no free id was found; is this host's clock far behind the others'?")
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Look at jobs."""
+        return await self._parts.store.get(ids)
+
+    async def one(self, job_id: JobId) -> Job:
+        """Look at a job that must be there."""
+        found = await self._parts.store.get([job_id])
+        if not found:
+            raise unknown(job_id)
+        return found[0]
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Look for jobs."""
+        return await self._parts.store.find(query)
+
+    async def census(self) -> Census:
+        """Count the jobs."""
+        return await self._parts.store.census()
+
+    async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
+        """Wait until a job has ended, at most for a while, and give it as it is then."""
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + at_most.total_seconds()
+
+        def listen(event: Event) -> None:
+            if isinstance(event, JobsSettled) and any(one.job_id == job_id for one in event.settlements):
+                ended.set()
+
+        leave = self._parts.telemetry.listen(listen)
+        try:
+            with self._parts.broker.attend((TIMETABLE,)) as attendance:
+                while True:
+                    job = await self.one(job_id)
+                    left = give_up_at - loop.time()
+                    if job.state in FINISHED or left <= 0:
+                        return job
+                    await _first(ended.wait(), attendance.wait(0, timedelta(seconds=min(left, 60))))
+                    ended.clear()
+        finally:
+            leave()
+
+    async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
+        """Cancel jobs, or ask running ones to stop."""
+        return await self._act(ids, by, "cancel", cancel, Deed.CANCELLED)
+
+    async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
+        """Run finished jobs again, and those that wait for their time at once."""
+        return await self._act(ids, by, "retry", lambda job: retry(job, self._parts.clock()), Deed.RETRIED)
+
+    async def run_now(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
+        """Start jobs that wait for their time at once."""
+        return await self._act(ids, by, "run_now", lambda job: run_now(job, self._parts.clock()), Deed.STARTED)
+
+    async def expire(self, limit: int) -> int:
+        """End waiting jobs whose time to start has passed."""
+        jobs = await self._parts.store.expired(limit)
+        await self._work.write_back(jobs, [expire(job) for job in jobs])
+        return len(jobs)
+
+    async def _act(
+        self, ids: Sequence[JobId], by: Actor, action: str, decision: Decision, deed: Deed
+    ) -> Sequence[Answer]:
+        """Decide about jobs and write it down; look again at those that moved meanwhile."""
+        answers: dict[JobId, Answer] = {}
+        for _ in range(ROUNDS):
+            open_ids = [job_id for job_id in dict.fromkeys(ids) if job_id not in answers]
+            if not open_ids:
+                break
+            answers |= await self._act_once(open_ids, by, action, decision, deed)
+        unsettled = IllegalTransition("the job keeps changing; try again")
+        return [answers.get(job_id, Answer(job_id, refusal=unsettled)) for job_id in ids]
+
+    async def _act_once(
+        self, ids: Sequence[JobId], by: Actor, action: str, decision: Decision, deed: Deed
+    ) -> dict[JobId, Answer]:
+        found = {job.id: job for job in await self._parts.store.get(ids)}
+        answers = {job_id: Answer(job_id, refusal=unknown(job_id)) for job_id in ids if job_id not in found}
+        settlements: list[Settlement] = []
+        running: list[Job] = []
+        for job in found.values():
+            try:
+                settlement = decision(job)
+            except InvalidRequest as refusal:
+                answers[job.id] = Answer(job.id, refusal=refusal)
+                continue
+            if settlement is None:
+                running.append(job)
+            else:
+                settlements.append(settlement)
+        for job_id in await self._write([found[one.job_id] for one in settlements], settlements, by, action):
+            answers[job_id] = Answer(job_id, deed)
+        for job_id in await self._ask(running, by, action):
+            answers[job_id] = Answer(job_id, Deed.ASKED_TO_STOP)
+        return answers
+
+    async def _write(
+        self, jobs: Sequence[Job], settlements: Sequence[Settlement], by: Actor, action: str
+    ) -> Sequence[JobId]:
+        if not settlements:
+            return ()
+        entry = _entry(by, action, jobs)
+        begun = time.perf_counter()
+        applied = set(await self._parts.store.settle(settlements, entry=entry))
+        pairs = [(job, one) for job, one in zip(jobs, settlements, strict=True) if one.job_id in applied]
+        if pairs:
+            told = JobsSettled([job for job, _ in pairs], [one for _, one in pairs], time.perf_counter() - begun)
+            self._parts.telemetry.emit(told)
+            self._parts.telemetry.emit(Acted(entry))
+            queues = {job.queue for job, one in pairs if one.target is State.PENDING}
+            await self._parts.broker.announce({*queues, TIMETABLE})
+        return tuple(applied)
+
+    async def _ask(self, jobs: Sequence[Job], by: Actor, action: str) -> Sequence[JobId]:
+        if not jobs:
+            return ()
+        entry = _entry(by, action, jobs)
+        asked = set(await self._parts.store.ask_cancel([(job.id, job.fence) for job in jobs], entry=entry))
+        if asked:
+            self._parts.telemetry.emit(CancelAsked([job for job in jobs if job.id in asked]))
+            self._parts.telemetry.emit(Acted(entry))
+        return tuple(asked)
+
+
+def unknown(job_id: JobId) -> JobNotFound:
+    """Say that there is no such job."""
+    return JobNotFound(f"job {to_text(job_id)}: unknown; it was never submitted here, or it was pruned", field="id")
+
+
+def _entry(by: Actor, action: str, jobs: Sequence[Job]) -> Entry:
+    shown = [to_text(job.id) for job in jobs[:20]]
+    detail = f"and {len(jobs) - len(shown)} more" if len(jobs) > len(shown) else ""
+    return Entry(actor=by.name, action=f"jobs.{action}", target=" ".join(shown), origin=by.origin, detail=detail)
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait for whichever comes first, and leave the others."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,38 @@
+"""What must be done as time passes, whoever does it."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from rota.engine.parts import Parts
+from rota.ports.store import Retention
+from rota.telemetry.events import JobsPromoted, JobsPruned
+
+
+class Upkeep:
+    """Promote what is due, prune what is past its time."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def promote(self, limit: int) -> int:
+        """Make jobs whose time has come pending, and tell their workers."""
+        begun = time.perf_counter()
+        queues = await self._parts.store.promote(limit)
+        if queues:
+            self._parts.telemetry.emit(JobsPromoted(queues, time.perf_counter() - begun))
+            await self._parts.broker.announce(queues)
+        return sum(queues.values())
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete finished jobs past their time, a small number at once."""
+        begun = time.perf_counter()
+        count = await self._parts.store.prune(retention, limit)
+        if count:
+            self._parts.telemetry.emit(JobsPruned(count, time.perf_counter() - begun))
+        return count
+
+    async def due(self) -> datetime | None:
+        """Say when any of this is needed next."""
+        return await self._parts.store.due()

@@ -1,0 +1,149 @@
+"""What a worker asks for: work, more time, and to be rid of what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from rota.core.decision import Means, decide
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import TIMED, State
+from rota.core.outcome import Lost
+from rota.core.settlement import Settlement
+from rota.engine.parts import Parts
+from rota.ports.broker import TIMETABLE
+from rota.ports.faces import Report
+from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, SettlementsRefused
+
+#: How many leased jobs to keep at hand for their settlement; what is not at hand is read again.
+REMEMBERED: Final = 50_000
+
+
+class Work:
+    """Claim, renew, settle, reap."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._leased: OrderedDict[JobId, Job] = OrderedDict()
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        """Lease jobs; when there are none, wait for some."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + wait.total_seconds()
+        with self._parts.broker.attend(wanted.queues) as attendance:
+            while True:
+                jobs = await self._claim_once(wanted)
+                left = give_up_at - loop.time()
+                if jobs or left <= 0:
+                    return jobs
+                ids = await attendance.wait(wanted.limit, timedelta(seconds=left))
+                if ids is not None:
+                    wanted = replace(wanted, ids=tuple(ids))
+
+    async def _claim_once(self, wanted: Claim) -> Sequence[Job]:
+        begun = time.perf_counter()
+        jobs = await self._parts.store.claim(wanted)
+        if jobs:
+            self._remember(jobs)
+            self._parts.telemetry.emit(JobsClaimed(jobs, time.perf_counter() - begun))
+        return jobs
+
+    def _remember(self, jobs: Iterable[Job]) -> None:
+        self._leased.update((job.id, job) for job in jobs)
+        while len(self._leased) > REMEMBERED:
+            self._leased.popitem(last=False)
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        """Keep leases; those absent from the answer are lost."""
+        return await self._parts.store.renew(renewals)
+
+    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+        """Write down what attempts yielded; those absent from the answer were refused."""
+        jobs = await self._jobs_of(reports)
+        applied = await self._apply(jobs, reports)
+        late = [report for report in reports if report.job_id not in applied]
+        if late:
+            # A job that was asked to stop meanwhile still holds its fence but must be decided anew.
+            fresh = {job.id: job for job in await self._parts.store.get([report.job_id for report in late])}
+            applied |= await self._apply(fresh, late)
+            refused = [report.job_id for report in late if report.job_id not in applied]
+            if refused:
+                self._parts.telemetry.emit(SettlementsRefused(refused))
+        for report in reports:
+            self._leased.pop(report.job_id, None)
+        await self._parts.broker.acknowledge([report.job_id for report in reports])
+        return [report.job_id for report in reports if report.job_id in applied]
+
+    async def _jobs_of(self, reports: Sequence[Report]) -> dict[JobId, Job]:
+        """Find the jobs that reports are about, at hand or in the store."""
+        jobs = {report.job_id: job for report in reports if (job := self._at_hand(report)) is not None}
+        missing = [report.job_id for report in reports if report.job_id not in jobs]
+        if missing:
+            jobs.update((job.id, job) for job in await self._parts.store.get(missing))
+        return jobs
+
+    def _at_hand(self, report: Report) -> Job | None:
+        job = self._leased.get(report.job_id)
+        return job if job is not None and job.fence == report.fence else None
+
+    async def _apply(self, jobs: dict[JobId, Job], reports: Iterable[Report]) -> set[JobId]:
+        settlements = [
+            self._decided(job, report)
+            for report in reports
+            if (job := jobs.get(report.job_id)) is not None and job.fence == report.fence and job.state is State.RUNNING
+        ]
+        return await self.write_back([jobs[one.job_id] for one in settlements], settlements)
+
+    def _decided(self, job: Job, report: Report) -> Settlement:
+        settlement = decide(job, report.outcome, self.means_for(job))
+        return settlement if report.log_tail is None else replace(settlement, log_tail=report.log_tail)
+
+    def means_for(self, job: Job) -> Means:
+        """Bring what a decision about a job needs."""
+        has_heirs = job.on_success is not None or job.on_failure is not None
+        return Means(self._parts.clock(), self._parts.dice(), self._parts.fresh_id() if has_heirs else None)
+
+    async def write_back(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> set[JobId]:
+        """Settle, and tell whoever waits for what comes of it."""
+        if not settlements:
+            return set()
+        begun = time.perf_counter()
+        applied = set(await self._parts.store.settle(settlements))
+        seconds = time.perf_counter() - begun
+        pairs = [(job, one) for job, one in zip(jobs, settlements, strict=True) if one.job_id in applied]
+        if pairs:
+            told = JobsSettled([job for job, _ in pairs], [one for _, one in pairs], seconds)
+            self._parts.telemetry.emit(told)
+            await self._announce(pairs)
+        return applied
+
+    async def _announce(self, pairs: Iterable[tuple[Job, Settlement]]) -> None:
+        places = set()
+        for job, settlement in pairs:
+            if settlement.target is State.PENDING:
+                places.add(job.queue)
+            elif settlement.target in TIMED:
+                places.add(TIMETABLE)
+            if settlement.follow_up is not None:
+                places.update((settlement.follow_up.queue, TIMETABLE))
+        if places:
+            await self._parts.broker.announce(places)
+
+    async def reap(self, limit: int) -> int:
+        """Take jobs from workers that did not renew."""
+        jobs = await self._parts.store.lost(limit)
+        if not jobs:
+            return 0
+        settlements = [decide(job, Lost(), self.means_for(job)) for job in jobs]
+        applied = await self.write_back(jobs, settlements)
+        taken = [job for job in jobs if job.id in applied]
+        if taken:
+            self._parts.telemetry.emit(LeasesExpired(taken))
+        return len(jobs)

@@ -1,0 +1,104 @@
+"""The scheduler's loops.
+
+Two of them. The time-keeper asks the store for the next moment at which anything is due, sleeps until then, and does
+all duties that depend on time; it is woken when something with an earlier time is written, by this process or another.
+It never sleeps longer than `LONGEST_SLEEP`, so that a forgotten announcement or a stepped clock costs little. The
+pruner has its own slow pace, and goes on at once while there is a full batch to delete.
+
+If a pass fails (the store is away), the loop waits, longer each time up to a limit, and goes on. If the process dies
+between two passes, or within one, nothing is lost: every pass is a transaction of the store, and the next scheduler
+finds what is due. Two schedulers doing the same pass at once take what the other left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from rota.core.errors import RotaError
+from rota.engine import Engine
+from rota.ports.broker import TIMETABLE
+from rota.ports.store import Retention
+from rota.scheduler.duties import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
+
+LONGEST_SLEEP: Final = timedelta(seconds=5)
+SHORTEST_SLEEP: Final = timedelta(milliseconds=5)
+PRUNE_EVERY: Final = timedelta(seconds=30)
+SHORTEST_BACKOFF_SECONDS: Final = 0.05
+LONGEST_BACKOFF_SECONDS: Final = 5.0
+_log = logging.getLogger("rota.scheduler")
+
+
+class Scheduler:
+    """Does what time asks for, until it is cancelled."""
+
+    def __init__(self, engine: Engine, *, retention: Retention | None = None) -> None:
+        self._engine = engine
+        self._timely: Sequence[Duty] = (Ticker(engine), Promoter(engine), Reaper(engine), Expirer(engine))
+        self._pruner = Pruner(engine, retention or Retention())
+
+    async def run(self) -> None:
+        """Keep the time until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_time(), name="rota-time-keeper")
+            group.create_task(self._prune(), name="rota-pruner")
+
+    async def tick(self) -> int:
+        """Do every duty that depends on time once."""
+        return sum([await duty.tick() for duty in self._timely])
+
+    async def _keep_time(self) -> None:
+        backoff = Backoff()
+        with self._engine.broker.attend((TIMETABLE,)) as attendance:
+            while True:
+                try:
+                    did = await self.tick()
+                    pause = await self._until_due()
+                    backoff.reset()
+                except RotaError as error:
+                    _log.warning("a pass failed and will be repeated: %s", error)
+                    await asyncio.sleep(backoff.next())
+                    continue
+                if pause > timedelta(0) or not did:
+                    # Something due that no duty could move must not make us spin.
+                    await attendance.wait(0, max(pause, SHORTEST_SLEEP))
+
+    async def _until_due(self) -> timedelta:
+        due = await self._engine.upkeep.due()
+        if due is None:
+            return LONGEST_SLEEP
+        return min(due - self._engine.clock(), LONGEST_SLEEP)
+
+    async def _prune(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                is_full = await self._pruner.tick() >= BATCH
+                backoff.reset()
+            except RotaError as error:
+                _log.warning("pruning failed and will be repeated: %s", error)
+                await asyncio.sleep(backoff.next())
+                continue
+            # A breath between batches: retention must not be what everyone waits for.
+            await asyncio.sleep(0.01 if is_full else PRUNE_EVERY.total_seconds() * (0.75 + random.random() / 2))  # noqa: S311
+
+
+class Backoff:
+    """Waits longer each time, up to a limit, and a little at random."""
+
+    def __init__(self) -> None:
+        self._seconds = SHORTEST_BACKOFF_SECONDS
+
+    def next(self) -> float:
+        """Say how long to wait now."""
+        seconds = self._seconds * (0.5 + random.random())  # noqa: S311 - spreads, protects nothing
+        self._seconds = min(self._seconds * 2, LONGEST_BACKOFF_SECONDS)
+        return seconds
+
+    def reset(self) -> None:
+        """Begin anew after a success."""
+        self._seconds = SHORTEST_BACKOFF_SECONDS

@@ -1,0 +1,136 @@
+"""The events: one for each verb of the engine, with what it was about and how long it took.
+
+They carry the values the verb worked with, not copies: a million jobs a minute pass here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.core.fleet import Leadership
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.ledger import Entry
+from rota.core.schedule import Firing, Schedule
+from rota.core.settlement import Settlement
+from rota.core.submission import NewJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSubmitted:
+    """`job.submitted`: new jobs are on stable storage."""
+
+    jobs: Sequence[NewJob]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobsClaimed:
+    """`job.claimed`: a worker has leased jobs."""
+
+    jobs: Sequence[Job]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSettled:
+    """`job.settled`: jobs have moved on. `jobs` are they as they were before, in the order of `settlements`."""
+
+    jobs: Sequence[Job]
+    settlements: Sequence[Settlement]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SettlementsRefused:
+    """`settlement.refused`: a worker came too late; its jobs belong to someone else."""
+
+    ids: Sequence[JobId]
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesExpired:
+    """`lease.expired`: workers did not renew; their jobs were taken from them."""
+
+    jobs: Sequence[Job]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPromoted:
+    """`job.due`: jobs whose time has come are pending."""
+
+    queues: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """`job.cancel_asked`: running jobs have been asked to stop."""
+
+    jobs: Sequence[Job]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFired:
+    """`schedule.fired`: fire times were dealt with, and jobs made."""
+
+    schedule: Schedule
+    firing: Firing
+    jobs: Sequence[JobId]
+    late_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleChanged:
+    """`schedule.changed`: a schedule was created, edited, paused, resumed or dropped."""
+
+    name: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChanged:
+    """`queue.changed`: a queue was paused, resumed or given limits."""
+
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPruned:
+    """`job.pruned`: finished jobs past their time were deleted."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """`leader.changed`: another process leads."""
+
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """`operator.acted`: someone did something that the ledger records."""
+
+    entry: Entry
+
+
+Event = (
+    JobsSubmitted
+    | JobsClaimed
+    | JobsSettled
+    | SettlementsRefused
+    | LeasesExpired
+    | JobsPromoted
+    | CancelAsked
+    | ScheduleFired
+    | ScheduleChanged
+    | QueueChanged
+    | JobsPruned
+    | LeaderChanged
+    | Acted
+)
