@@ -31,6 +31,8 @@ class Means:
 
 def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
     """Say what becomes of a running job after one attempt."""
+    if job.state is not State.RUNNING:
+        raise IllegalTransition(f"{job.name}: only a running job has an outcome; this one is {job.state}")
     match outcome:
         case Succeeded(result):
             return job.settled(Event.SUCCEED, result=result, follow_up=_follow_up(job, job.on_success, means))
@@ -40,9 +42,7 @@ def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
             return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED)
         # Below, the job would run again; an acknowledged cancel forbids that.
         case _ if job.cancel_requested_at is not None:
-            error = outcome.error if isinstance(outcome, Failed | Lost) else None
-            lost = isinstance(outcome, Lost)
-            return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED, error=error, crash=lost)
+            return _cancelled(job, outcome)
         case Snoozed(delay):
             return _again(job, Event.SNOOZE, means, run_at=means.now + delay)
         case Released(started):
@@ -53,6 +53,17 @@ def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
             return _failed(job, error, means, permanent=permanent)
         case _:
             assert_never(outcome)
+
+
+def _cancelled(job: Job, outcome: Outcome) -> Settlement:
+    """End a job that was asked to stop, with what its attempt has to say for itself."""
+    return job.settled(
+        Event.CANCEL,
+        reason=Reason.CANCEL_REQUESTED,
+        error=outcome.error if isinstance(outcome, Failed | Lost) else None,
+        crash=isinstance(outcome, Lost),
+        refund=outcome == Released(started=False),
+    )
 
 
 def _again(job: Job, event: Event, means: Means, *, run_at: datetime | None = None) -> Settlement:
@@ -105,6 +116,8 @@ def cancel(job: Job) -> Settlement | None:
 
 def expire(job: Job) -> Settlement:
     """End a waiting job whose time to start has passed."""
+    if job.state is State.RUNNING:
+        raise IllegalTransition(f"{job.name}: it has started and no longer expires; cancel it to stop it")
     return job.settled(Event.CANCEL, reason=Reason.EXPIRED)
 
 

@@ -6,48 +6,65 @@ from datetime import timedelta
 from typing import Final
 
 from rota.core.errors import InvalidRequest
+from rota.core.instant import span_to_micros
 
 UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 LONGEST: Final = timedelta(days=36_500)
 _EXAMPLES: Final = "write seconds as a number, or units as in '90s', '5m', '1h30m', '2d'"
 _DIGITS: Final = frozenset("0123456789.")
 _LONGEST_TEXT: Final = 40
+_LONGEST_MICROS: Final = span_to_micros(LONGEST)
 
 
 def parse_duration(value: timedelta | float | str, *, field: str = "duration") -> timedelta:
     """Read a duration; refuse what is negative, endless or not understood, naming the field."""
+    try:
+        micros = _micros_of(value)
+    except (ValueError, OverflowError):
+        micros = None
+    if micros is None:
+        raise InvalidRequest(f"{field}: {_shown(value)} is not a duration; {_EXAMPLES}", field=field)
+    if not 0 <= micros <= _LONGEST_MICROS:
+        message = f"{field}: {_shown(value)} must lie between 0 and {LONGEST.days} days"
+        raise InvalidRequest(message, field=field)
+    return timedelta(microseconds=micros)
+
+
+def _micros_of(value: object) -> int | None:
+    """Count a duration's microseconds; None for what is none at all."""
     match value:
         case timedelta():
-            span = value
+            return span_to_micros(value)
         case bool():
-            raise InvalidRequest(f"{field}: {value!r} is not a duration; {_EXAMPLES}", field=field)
-        case int() | float():
-            span = _from_seconds(value, field)
-        case str():
-            span = _from_text(value, field)
-    if not timedelta(0) <= span <= LONGEST:
-        raise InvalidRequest(f"{field}: {value!r} must lie between 0 and {LONGEST.days} days", field=field)
-    return span
+            return None
+        case int():
+            return value * UNITS["s"]
+        case float():
+            return round(value * UNITS["s"])
+        case str() if len(value) <= _LONGEST_TEXT:
+            return _micros_of_text(value.strip().lower())
+        case _:
+            return None
 
 
-def _from_seconds(seconds: float, field: str) -> timedelta:
-    try:
-        return timedelta(seconds=seconds)
-    except (OverflowError, ValueError):
-        raise InvalidRequest(f"{field}: {seconds!r} is no usable number of seconds", field=field) from None
+def _shown(value: object) -> str:
+    if isinstance(value, int) and abs(value) > 10**_LONGEST_TEXT:
+        return "a number of that size"
+    return ascii(value)[: _LONGEST_TEXT + 2]
 
 
-def _from_text(text: str, field: str) -> timedelta:
-    rest = text.strip().lower()
-    if not rest or len(rest) > _LONGEST_TEXT:
-        raise InvalidRequest(f"{field}: {text[:_LONGEST_TEXT]!r} is not a duration; {_EXAMPLES}", field=field)
-    span = timedelta(0)
+def _micros_of_text(text: str) -> int | None:
+    micros = 0
+    rest = text
     while rest:
         number, unit, rest = _split(rest)
-        if not _is_number(number) or (unit and unit not in UNITS) or (not unit and number != text.strip()):
-            raise InvalidRequest(f"{field}: {text!r} is not a duration; {_EXAMPLES}", field=field)
-        span += _from_seconds(float(number) * UNITS.get(unit, 1_000_000) / 1_000_000, field)
-    return span
+        # Without a unit it counts seconds, but only where it stands alone: "1h30" is anyone's guess.
+        if not _is_number(number) or (unit and unit not in UNITS) or (not unit and number != text):
+            return None
+        whole, _, part = number.partition(".")
+        factor = UNITS[unit or "s"]
+        micros += int(whole or 0) * factor + round(float(f"0.{part or 0}") * factor)
+    return micros if text else None
 
 
 def _split(text: str) -> tuple[str, str, str]:

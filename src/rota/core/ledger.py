@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -27,10 +28,9 @@ class Entry:
 
     def chained(self, number: int, at: datetime, previous: str) -> Entry:
         """Place this entry behind the one whose digest is `previous`."""
-        told = "\0".join(
-            (previous, str(number), str(to_micros(at)), self.actor, self.action, self.target, self.origin, self.detail)
-        )
-        return replace(self, number=number, at=at, digest=sha256(told.encode("utf-8", "replace")).hexdigest())
+        # As JSON, in ASCII: no byte can be moved from one word to the next, and no two texts look alike.
+        told = [previous, number, to_micros(at), self.actor, self.action, self.target, self.origin, self.detail]
+        return replace(self, number=number, at=at, digest=sha256(json.dumps(told).encode("ascii")).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from math import isfinite, log2
 from typing import Final
 
+from rota.core.duration import LONGEST
 from rota.core.errors import InvalidRequest
 from rota.core.instant import MICROSECOND, span_to_micros
 
@@ -51,8 +52,9 @@ class Backoff:
             raise InvalidRequest(f"retry.jitter: {self.jitter!r} must lie between 0 and 1", field="retry.jitter")
         if not (isfinite(self.factor) and self.factor >= 1):
             raise InvalidRequest(f"retry.factor: {self.factor!r} must be 1 or more", field="retry.factor")
-        if min(self.base, self.cap, *self.delays, *([self.max_elapsed] if self.max_elapsed else [])) < timedelta(0):
-            raise InvalidRequest("retry: a delay must not be negative", field="retry")
+        spans = (self.base, self.cap, self.max_elapsed or timedelta(0), *self.delays)
+        if min(spans) < timedelta(0) or max(spans) > LONGEST:
+            raise InvalidRequest(f"retry: a delay must lie between 0 and {LONGEST.days} days", field="retry")
         if (self.growth is Growth.LISTED) != bool(self.delays) or len(self.delays) > _LONGEST_LIST:
             raise InvalidRequest(
                 f"retry.delays: a list of 1 to {_LONGEST_LIST} delays belongs to growth 'listed' and to no other",
@@ -65,7 +67,8 @@ class Backoff:
         The middle of the dice, 0.5, is the delay without jitter. Jitter comes after the cap: clamped to it, half of
         all long-failing jobs would return at the very same moment.
         """
-        return self._plain(max(attempt, 1)) * (1 + self.jitter * (2 * dice - 1))
+        plain = self._plain(max(attempt, 1))
+        return plain + plain * self.jitter * (2 * dice - 1)
 
     def _plain(self, attempt: int) -> timedelta:
         match self.growth:
@@ -74,7 +77,7 @@ class Backoff:
             case Growth.CONSTANT:
                 return min(self.base, self.cap)
             case Growth.LINEAR:
-                return min(self.base * min(attempt, 2**31), self.cap)
+                return timedelta(microseconds=min(span_to_micros(self.base) * attempt, span_to_micros(self.cap)))
             case Growth.EXPONENTIAL:
                 # Beyond 2^60 every cap is passed; computing further would only overflow.
                 if (attempt - 1) * log2(self.factor) > _LARGEST_EXPONENT:

@@ -164,32 +164,47 @@ def rule_of(text: str) -> cron.CronExpression:
     return cron.parse(text)
 
 
+#: What a host keeps beside the zones: its own time is another one on the next host. Its copies of all zones under
+#: posix/ and right/, the latter with leap seconds, are not what anyone means either.
+_OF_THE_HOST: Final = frozenset({"localtime", "posixrules"})
+
+
 def zone_of(name: str) -> ZoneInfo:
     """Find an IANA zone, or refuse the name."""
     try:
+        if name.startswith(("posix/", "right/")) or name in _OF_THE_HOST:
+            raise ValueError
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidRequest(
-            f"zone: {name!r} is not an IANA time zone; write e.g. 'Europe/Berlin'", field="zone"
-        ) from None
+        message = f"zone: {ascii(name)[:80]} is not an IANA time zone; write e.g. 'Europe/Berlin'"
+        raise InvalidRequest(message, field="zone") from None
 
 
 def plan(schedule: Schedule, now: datetime, *, previous_is_active: bool, fresh_id: Callable[[], JobId]) -> Firing:
     """Decide what a due schedule owes at `now`: which fire times make jobs, which do not, and when it is due next."""
-    return _firing(
-        schedule,
-        now,
-        _owed(schedule, now),
-        schedule.next_after(now),
-        previous_is_active=previous_is_active,
-        fresh_id=fresh_id,
-    )
+    owed = _owed(schedule, now)
+    # Asked too early, by a scheduler whose clock is behind: moving the fire time back would fire it twice.
+    next_fire_at = schedule.next_after(now) if owed or _is_due(schedule, now) else schedule.next_fire_at
+    previous = schedule.last_job_id if previous_is_active else None
+    return _firing(schedule, now, owed, next_fire_at, previous, fresh_id)
 
 
 def backfill(
     schedule: Schedule, start: datetime, end: datetime, now: datetime, *, fresh_id: Callable[[], JobId]
 ) -> Firing:
-    """Decide which jobs a past stretch of time should have made. What was made before is not made again."""
+    """Decide which jobs a past stretch of time should have made. What was made before is not made again.
+
+    They are due now, not in the past, or they would go before all that is due today. Jobs that must not overlap run
+    one after the other: all of them were asked for.
+    """
+    overlap = Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE
+    firing = _firing(
+        replace(schedule, overlap=overlap), now, _within(schedule, start, end), None, None, fresh_id, run_at=now
+    )
+    return replace(firing, planned_for=None, is_backfill=True)
+
+
+def _within(schedule: Schedule, start: datetime, end: datetime) -> list[datetime]:
     times: list[datetime] = []
     at = schedule.next_after(start - MICROSECOND)
     while at is not None and at <= end:
@@ -197,8 +212,11 @@ def backfill(
         if len(times) > LARGEST_CATCH_UP:
             raise InvalidRequest(f"backfill: more than {LARGEST_CATCH_UP} fire times; take a shorter range", field="to")
         at = schedule.next_after(at)
-    firing = _firing(schedule, now, times, None, previous_is_active=False, fresh_id=fresh_id)
-    return replace(firing, planned_for=None, is_backfill=True)
+    return times
+
+
+def _is_due(schedule: Schedule, now: datetime) -> bool:
+    return schedule.next_fire_at is not None and schedule.next_fire_at <= now
 
 
 def _firing(
@@ -206,21 +224,21 @@ def _firing(
     now: datetime,
     times: list[datetime],
     next_fire_at: datetime | None,
-    *,
-    previous_is_active: bool,
+    previous: JobId | None,
     fresh_id: Callable[[], JobId],
+    *,
+    run_at: datetime | None = None,
 ) -> Firing:
     occurrences: list[Occurrence] = []
     jobs: list[NewJob] = []
     cancels: list[JobId] = []
-    previous = schedule.last_job_id if previous_is_active else None
     for fire_time in times:
         fate = _fate(schedule, fire_time, previous)
         job_id = None
         if fate is Fate.FIRED:
             if previous is not None and schedule.overlap is Overlap.CANCEL_PREVIOUS:
                 cancels.append(previous)
-            job = _job(schedule, fire_time, now, fresh_id(), previous)
+            job = _job(schedule, fire_time, now, fresh_id(), previous, run_at or schedule.run_at(fire_time))
             jobs.append(job)
             previous = job_id = job.id
         occurrences.append(Occurrence(schedule.id, fire_time, fate, job_id))
@@ -243,12 +261,19 @@ def _fate(schedule: Schedule, fire_time: datetime, previous: JobId | None) -> Fa
     return Fate.FIRED
 
 
-def _job(schedule: Schedule, fire_time: datetime, now: datetime, job_id: JobId, previous: JobId | None) -> NewJob:
+def _job(
+    schedule: Schedule,
+    fire_time: datetime,
+    now: datetime,
+    job_id: JobId,
+    previous: JobId | None,
+    run_at: datetime,
+) -> NewJob:
     waits = previous is not None and schedule.overlap is Overlap.QUEUE
     return schedule.template.make(
         job_id,
         now,
-        run_at=schedule.run_at(fire_time),
+        run_at=run_at,
         schedule_id=schedule.id,
         fire_time=fire_time,
         after=(Dependency(previous, Need.END),) if waits and previous is not None else (),
@@ -258,7 +283,7 @@ def _job(schedule: Schedule, fire_time: datetime, now: datetime, job_id: JobId, 
 def _owed(schedule: Schedule, now: datetime) -> list[datetime]:
     """List the fire times up to `now` that are to be dealt with, oldest first."""
     first = schedule.next_fire_at
-    if first is None or first > now:
+    if first is None or not _is_due(schedule, now):
         return []
     recent = _up_to(schedule, max(first, now - schedule.grace), now, LARGEST_CATCH_UP)
     match schedule.catch_up:
@@ -277,10 +302,26 @@ def _up_to(schedule: Schedule, start: datetime, end: datetime, limit: int) -> li
     A schedule of every second that slept for a year owes thirty million; we only ever look at those we take.
     """
     times: list[datetime] = []
-    while len(times) < limit and (found := _latest(schedule, start, end)) is not None:
+    found = _latest(schedule, start, end)
+    gap = timedelta(seconds=1)
+    while found is not None and len(times) < limit:
         times.append(found)
-        end = found - MICROSECOND
+        found = _before(schedule, start, found, gap)
+        gap = times[-1] - found if found is not None else gap
     return times[::-1]
+
+
+def _before(schedule: Schedule, start: datetime, moment: datetime, gap: timedelta) -> datetime | None:
+    """Find the last fire time within [start, moment), reaching back by a guess and then further."""
+    reach = gap
+    while True:
+        floor = max(start, moment - reach)
+        first = schedule.next_after(floor - MICROSECOND)
+        if first is not None and first < moment:
+            return _latest(schedule, first, moment - MICROSECOND)
+        if floor == start:
+            return None
+        reach *= 2
 
 
 def _latest(schedule: Schedule, start: datetime, end: datetime) -> datetime | None:

@@ -165,6 +165,8 @@ def _template_of(plain: dict[str, Any]) -> Template:
     plain["backoff"] = Backoff.from_text(json.dumps(plain["backoff"])) if plain.get("backoff") else DEFAULT_BACKOFF
     plain["delivery"] = Delivery(plain["delivery"])
     plain["tags"] = tuple(plain.get("tags", ()))
+    # Shared by all who read this text: nobody may write into it.
+    plain["meta"] = MappingProxyType(plain["meta"])
     return Template(**plain)
 
 

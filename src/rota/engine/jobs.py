@@ -21,7 +21,7 @@ from rota.engine.parts import Parts
 from rota.engine.work import Work
 from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Actor, Answer, Deed
-from rota.ports.store import Census, Inserted, JobQuery, Receipt
+from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Receipt
 from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSubmitted
 
 #: How often to look again when a job moves while we decide about it.
@@ -117,6 +117,19 @@ class Jobs:
         """Start jobs that wait for their time at once."""
         return await self._act(ids, by, "run_now", lambda job: run_now(job, self._parts.clock()), Deed.STARTED)
 
+    async def discard(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
+        """Delete dead and cancelled jobs for good."""
+        found = {job.id: job for job in await self._parts.store.get(ids)}
+        entry = _entry(by, "discard", list(found.values()))
+        deleted = set(await self._parts.store.discard(list(found), entry=entry))
+        if deleted:
+            self._parts.telemetry.emit(Acted(entry))
+        return [_discarded(job_id, found.get(job_id), is_gone=job_id in deleted) for job_id in ids]
+
+    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
+        """Look at the causes that jobs have died of."""
+        return await self._parts.store.dead_groups(limit)
+
     async def expire(self, limit: int) -> int:
         """End waiting jobs whose time to start has passed."""
         jobs = await self._parts.store.expired(limit)
@@ -190,6 +203,18 @@ class Jobs:
 def unknown(job_id: JobId) -> JobNotFound:
     """Say that there is no such job."""
     return JobNotFound(f"job {to_text(job_id)}: unknown; it was never submitted here, or it was pruned", field="id")
+
+
+def _discarded(job_id: JobId, job: Job | None, *, is_gone: bool) -> Answer:
+    if job is None:
+        return Answer(job_id, refusal=unknown(job_id))
+    if is_gone:
+        return Answer(job_id, Deed.DISCARDED)
+    if job.state not in {State.DEAD, State.CANCELLED}:
+        why = f"only a dead or cancelled job can be discarded; this one is {job.state}"
+    else:
+        why = "it is still needed: a job waits for it, or its idempotency key is still kept"
+    return Answer(job_id, refusal=IllegalTransition(f"{job.name}: {why}"))
 
 
 def _entry(by: Actor, action: str, jobs: Sequence[Job]) -> Entry:

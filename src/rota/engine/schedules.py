@@ -21,7 +21,6 @@ from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
 #: The most fire times shown at once.
 LONGEST_PREVIEW: Final = 1000
-_ROUNDS: Final = 5
 _log = logging.getLogger("rota.schedules")
 
 
@@ -43,6 +42,17 @@ class Schedules:
             raise IllegalTransition(f"schedule {draft.name!r}: the name is taken; edit that one or choose another name")
         await self._tell(schedule, "created")
         return await self.one(schedule.id)
+
+    async def put(self, draft: Draft, by: Actor) -> Schedule:
+        """Have a schedule of this name be as the draft says: create it, edit it, or leave it if it is so already."""
+        found = await self._parts.store.schedules(names=[draft.name])
+        if not found:
+            return await self.create(draft, by)
+        names = [field.name for field in fields(Draft) if field.name not in {"paused_at", "pause_reason"}]
+        wanted = {name: getattr(draft, name) for name in names}
+        if all(getattr(found[0], name) == value for name, value in wanted.items()):
+            return found[0]
+        return await self.edit(replace(found[0], **wanted), by)
 
     async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit") -> Schedule:
         """Replace a schedule that is still at the version it was read at; fire times are counted anew from now."""

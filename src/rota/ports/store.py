@@ -92,6 +92,18 @@ class Census:
         return living + sum(count for state, count in self.finished.items() if not states or state in states)
 
 
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead jobs of one type that died of one cause."""
+
+    type: str
+    fingerprint: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example: JobId
+
+
 class JobStore(Protocol):
     """Where jobs live."""
 
@@ -181,6 +193,19 @@ class JobStore(Protocol):
         whose idempotency key is still kept. What is past its time but must stay does not hide what is behind it.
         Old history goes too: fire times, the ledger, processes that vanished, claims and keys.
         """
+        ...
+
+    async def discard(
+        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Delete dead and cancelled jobs at an operator's word, and return the ids of those deleted.
+
+        They count as pruned. What an unfinished job waited for, or whose idempotency key is still kept, stays.
+        """
+        ...
+
+    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
+        """Give the causes that jobs have died of, those with the most deaths first."""
         ...
 
 

@@ -64,7 +64,7 @@ class FixedTime:
         """Give the first instant after `after` at which the clock reaches or passes a time it has not passed before."""
         wanted = self.pattern.first_from(self._first_not_passed(after, zone))
         fire = self._reached(wanted, zone)
-        # More than once only when a zone jumps by odd seconds, as local mean times did, and `after` is in that minute.
+        # Taken only when the clock jumps in the middle of a minute and `after` is in what is left of that minute.
         while fire <= after:
             wanted = self.pattern.first_from(wanted + SECOND)
             fire = self._reached(wanted, zone)

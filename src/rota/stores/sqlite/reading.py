@@ -9,11 +9,11 @@ from typing import Any
 
 from rota.core.attempt import Attempt
 from rota.core.identity import LARGEST, JobId
-from rota.core.instant import to_micros
+from rota.core.instant import from_micros, to_micros
 from rota.core.job import Job
 from rota.core.lane import Lane, LaneCount
 from rota.core.lifecycle import Event, State
-from rota.ports.store import Census, JobQuery
+from rota.ports.store import Census, DeadGroup, JobQuery
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.rows import attempt_of, ids_text, job_of, states_of
 from rota.stores.sqlite.statements import statement
@@ -86,3 +86,11 @@ def census(connection: Connection) -> Census:
         finished=states_of(connection.rows(statement("census_finished"))),
         pruned=states_of(connection.rows(statement("census_pruned"))),
     )
+
+
+def dead_groups(connection: Connection, limit: int) -> list[DeadGroup]:
+    """Give the causes that jobs have died of."""
+    return [
+        DeadGroup(type_, fingerprint, count, from_micros(first), from_micros(last), example)
+        for type_, fingerprint, count, first, last, example in connection.rows(statement("dead_groups"), (limit,))
+    ]

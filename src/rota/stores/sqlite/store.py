@@ -27,7 +27,7 @@ from rota.core.settlement import Settlement
 from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, Inserted, JobQuery, Retention
+from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
 from rota.stores.sqlite import fleet, leasing, ledger, reading, scheduling, settling, stepping, submitting, upkeep
 from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, patiently
 from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
@@ -206,6 +206,18 @@ class SqliteStore:
         """Delete finished jobs past their time."""
         count: int = await self._write(upkeep.prune, retention, limit, now=now)
         return count
+
+    async def discard(
+        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Delete dead and cancelled jobs."""
+        deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=now)
+        return deleted
+
+    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
+        """Give the causes that jobs have died of."""
+        groups: list[DeadGroup] = await self._read(reading.dead_groups, limit)
+        return groups
 
     # Schedules
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
@@ -47,6 +48,19 @@ def prune(connection: Connection, retention: Retention, limit: int, now: int) ->
 def _prune_state(connection: Connection, state: State, before: int, limit: int, now: int) -> int:
     parameters = {"state": state.value, "before": before, "limit": limit, "now": now}
     ids = [job_id for (job_id,) in connection.rows(statement("finished_before"), parameters)]
+    return _delete(connection, state, ids)
+
+
+def discard(connection: Connection, ids: Sequence[JobId], now: int) -> list[JobId]:
+    """Delete dead and cancelled jobs by id, and give those that were."""
+    found = connection.rows(statement("discardable"), {"ids": ids_text(ids), "now": now})
+    for state in (State.DEAD, State.CANCELLED):
+        _delete(connection, state, [job_id for job_id, its_state in found if its_state == state.value])
+    return [job_id for job_id, _ in found]
+
+
+def _delete(connection: Connection, state: State, ids: Sequence[JobId]) -> int:
+    """Delete finished jobs of one state with all that belongs to them, and count them."""
     if not ids:
         return 0
     text = ids_text(ids)

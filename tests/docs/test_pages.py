@@ -1,0 +1,57 @@
+"""Every page: its links lead somewhere, it names no place on somebody's machine, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+#: Where a page was written is nobody's business, and where packages come from is the reader's choice.
+FOREIGN = re.compile(r"(?<![\w.])/(?:work|root|home|Users)/|\.\./shared|pythonhosted\.org|pypi\.org/simple|\[\[TODO")
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+TARGET = re.compile(r"^([a-z-]+):.*## ", flags=re.MULTILINE)
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    links = [link for link, _ in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    assert [link for link in links if link.startswith("/") or not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_a_page_names_no_place_that_its_reader_does_not_have(page: Path) -> None:
+    assert FOREIGN.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_every_decision_is_in_the_list_and_has_its_four_parts() -> None:
+    decisions = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+    listed = re.findall(r"\]\((0\d{3}-[\w-]+\.md)\)", (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8"))
+    assert [page.name for page in decisions] == listed
+    assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
+    for page in decisions:
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"^## (\w+)$", text, flags=re.MULTILINE) == ["Status", "Context", "Decision", "Consequences"]
+        assert "**Easier.**" in text
+        assert "**Harder.**" in text
+
+
+def test_commands_that_contributors_are_told_of_exist() -> None:
+    told = set(re.findall(r"`?make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    there = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
+    assert told <= there
+    assert {"setup", "fmt", "lint", "types", "arch", "test", "check"} <= told
+
+
+def test_words_of_the_glossary_are_explained_once() -> None:
+    words = re.findall(
+        r"^\*\*(.+?)\*\*:", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    assert len(words) == len(set(words)) > 30
