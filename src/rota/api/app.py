@@ -1,0 +1,129 @@
+"""The API as an ASGI application: the door that every request comes through, and the routes behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.routing import Route as StarletteRoute
+from starlette.routing import Router
+
+from rota.api.auth import NOBODY, identify, refuse_strangers
+from rota.api.calls import AsgiScope, Call, Context, Receive, Send, refused
+from rota.api.endpoint import CALL, Endpoint, answered, deliver
+from rota.api.errors import Refusal, refusal_of, too_busy
+from rota.api.openapi import document
+from rota.api.routes import ROUTES
+from rota.api.settings import ApiSettings, Limits
+from rota.api.table import Route
+from rota.engine import Engine
+
+
+def create_app(engine: Engine, *, settings: ApiSettings | None = None) -> Api:
+    """Make the API of an engine."""
+    return Api(Context(engine, settings or ApiSettings()), ROUTES)
+
+
+class Api:
+    """An ASGI application. `close` ends what waits, so that a server can stop without cutting anyone off."""
+
+    def __init__(self, context: Context, routes: Sequence[Route]) -> None:
+        self.context = context
+        context.describe = self._describe
+        self.routes = routes
+        self._hot = {(route.method, route.path): route for route in routes if route.is_hot}
+        self._router = Router(_by_path(routes, context), default=self._unknown, redirect_slashes=False)
+        self._in_flight = 0
+
+    def _describe(self) -> dict[str, Any]:
+        settings = self.context.settings
+        return document(self.routes, settings.version, asks_for_key=bool(settings.keys))
+
+    def close(self) -> None:
+        """Answer whoever waits, and end the streams; requests are still served."""
+        self.context.closing.set()
+
+    async def aclose(self) -> None:
+        """Close, and end what goes on behind answered requests."""
+        self.close()
+        errands = tuple(self.context.errands)
+        for errand in errands:
+            errand.cancel()
+        await asyncio.gather(*errands, return_exceptions=True)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Let a request in."""
+        if scope["type"] == "http":
+            self._in_flight += 1
+            try:
+                await self._serve(scope, receive, send)
+            finally:
+                self._in_flight -= 1
+        elif scope["type"] == "lifespan":
+            await _live(receive, send)
+        else:
+            # No route speaks anything else, so nothing else needs a key: it ends here.
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _serve(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        try:
+            _refuse_excess(scope, headers, self.context.limits, self._in_flight)
+            refuse_strangers(headers, self.context.settings)
+            key = identify(scope, headers, self.context.settings)
+        except Exception as error:  # noqa: BLE001 - every error has an answer
+            call = Call(scope, receive, self.context, headers, NOBODY)
+            await deliver(refused(refusal_of(error)), call, send)
+            return
+        route = self._hot.get((scope["method"], scope["path"]))
+        if route is not None:
+            call = Call(scope, receive, self.context, headers, key)
+            await deliver(await answered(route, call), call, send)
+            return
+        scope[CALL] = (headers, key)
+        await self._router(scope, receive, send)
+
+    async def _unknown(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        headers, key = scope[CALL]
+        refusal = Refusal(404, "not_found", "there is nothing here", fix="see /docs for what there is")
+        await deliver(refused(refusal), Call(scope, receive, self.context, headers, key), send)
+
+
+def _by_path(routes: Sequence[Route], context: Context) -> list[StarletteRoute]:
+    """Gather the methods of each path; plain paths before those with a name in them."""
+    paths: dict[str, dict[str, Route]] = {}
+    for route in sorted(routes, key=lambda one: "{" in one.path):
+        methods = paths.setdefault(route.path, {})
+        if route.method in methods:
+            raise ValueError(f"{route.method} {route.path} is described twice")
+        methods[route.method] = route
+    return [StarletteRoute(path, Endpoint(methods, context)) for path, methods in paths.items()]
+
+
+def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Limits, in_flight: int) -> None:
+    if in_flight > limits.in_flight:
+        raise too_busy("too many requests are under way")
+    raw_path = scope.get("raw_path") or scope["path"].encode()
+    if len(raw_path) + len(scope["query_string"]) > limits.url_bytes:
+        raise Refusal(414, "url_too_long", f"the address is longer than {limits.url_bytes} bytes")
+    pairs = scope["headers"]
+    if len(pairs) > limits.header_count or sum(len(name) + len(value) for name, value in pairs) > limits.header_bytes:
+        allowed = f"{limits.header_count} headers of {limits.header_bytes} bytes together are allowed"
+        raise Refusal(431, "headers_too_large", f"too many or too long headers; {allowed}")
+    length = headers.get(b"content-length")
+    if length is not None and not (length.isdigit() and int(length) <= limits.body_bytes):
+        detail = f"the body is larger than {limits.body_bytes} bytes"
+        raise Refusal(413, "too_large", detail, fix="send less at once")
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Refusal(415, "unsupported_media_type", "compressed bodies are not taken", fix="send it plain")
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Take part in a server's start and stop, in which we have nothing to do."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

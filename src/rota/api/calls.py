@@ -1,0 +1,245 @@
+"""One request and its answer, as the routes see them: plain ASGI below, no framework's objects in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from rota.api.errors import Refusal, invalid, malformed, too_busy
+from rota.api.live import Live
+from rota.api.reading import meant, read
+from rota.api.settings import ApiKey, ApiSettings, Limits
+from rota.engine import Engine
+from rota.ports.faces import Actor
+
+AsgiScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
+
+T = TypeVar("T")
+Q = TypeVar("Q", bound=msgspec.Struct)
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Streams:
+    """Counts the open streams, which hold a connection each for as long as they like."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open = 0
+
+    def __enter__(self) -> None:
+        if self._open >= self._limit:
+            raise too_busy(f"{self._limit} streams are open already")
+        self._open += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._open -= 1
+
+
+@dataclass
+class Context:
+    """What all routes share."""
+
+    engine: Engine
+    settings: ApiSettings
+    #: Set when the server is to stop: whoever waits for something is answered at once.
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    #: What goes on after its request was answered.
+    errands: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.started_at = self.engine.clock()
+        self.streams = Streams(self.limits.streams)
+        self.live = Live(self.engine)
+        self.describe: Callable[[], dict[str, Any]] = dict
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The published description, made of all routes when it is first asked for."""
+        return self.describe()
+
+    @property
+    def limits(self) -> Limits:
+        """How much is too much."""
+        return self.settings.limits
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer that is ready."""
+
+    body: bytes
+    status: int = 200
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    media: str = JSON
+
+
+@dataclass(slots=True)
+class Stream:
+    """An answer that is made while it is sent."""
+
+    chunks: AsyncIterator[bytes]
+    media: str
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+class Call:
+    """One request."""
+
+    __slots__ = ("_receive", "context", "headers", "key", "path_names", "scope")
+
+    def __init__(
+        self, scope: AsgiScope, receive: Receive, context: Context, headers: Mapping[bytes, bytes], key: ApiKey
+    ) -> None:
+        self.scope = scope
+        self._receive = receive
+        self.context = context
+        self.headers = headers
+        self.key = key
+        self.path_names: Mapping[str, str] = scope.get("path_params") or {}
+
+    @property
+    def engine(self) -> Engine:
+        """The verbs."""
+        return self.context.engine
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks, for the ledger."""
+        client = self.scope.get("client")
+        return Actor(self.key.name, client[0] if client else "")
+
+    @property
+    def path(self) -> str:
+        """The path that was asked for."""
+        return str(self.scope["path"])
+
+    def header(self, name: bytes) -> str | None:
+        """Give a header; text that is not ASCII is read as UTF-8."""
+        value = self.headers.get(name)
+        if value is None:
+            return None
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            label = name.decode()
+            raise invalid([(label, "this header is not UTF-8")]) from None
+
+    async def body(self) -> bytes:
+        """Read the body, as long as it comes in time and is not too large."""
+        limits = self.context.limits
+        try:
+            async with asyncio.timeout(limits.body_time.total_seconds()):
+                message = await self._receive()
+                body: bytes = message.get("body", b"")
+                if message.get("more_body"):
+                    body = await self._rest(body, limits)
+        except TimeoutError:
+            raise Refusal(408, "too_slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
+        if len(body) > limits.body_bytes:
+            raise too_large(limits)
+        return body
+
+    async def _rest(self, body: bytes, limits: Limits) -> bytes:
+        parts = bytearray(body)
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise malformed("the request ended before its body did")
+            parts += message.get("body", b"")
+            if len(parts) > limits.body_bytes:
+                raise too_large(limits)
+            if not message.get("more_body"):
+                return bytes(parts)
+
+    async def read(self, form: type[T]) -> T:
+        """Read the body as a form."""
+        return read(await self.json(), form, self.context.limits)
+
+    async def read_or(self, form: type[T], default: T) -> T:
+        """Read the body as a form; an empty one stands for the default."""
+        body = await self.body()
+        if not body:
+            return default
+        self._must_be_json()
+        return read(body, form, self.context.limits)
+
+    async def json(self) -> bytes:
+        """Read a body that must be JSON."""
+        self._must_be_json()
+        return await self.body()
+
+    def _must_be_json(self) -> None:
+        # Also what keeps web pages of others from submitting: they may not send this type without asking first.
+        media = self.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if media != b"application/json" and not media.endswith(b"+json"):
+            raise Refusal(
+                415, "unsupported_media_type", "the body must be JSON", fix="send 'Content-Type: application/json'"
+            )
+
+    def query(self, form: type[Q]) -> Q:
+        """Read the query as a form; lists take a name that comes several times."""
+        values: dict[str, Any] = {}
+        try:
+            pairs = parse_qsl(self.scope["query_string"].decode(), keep_blank_values=True, errors="strict")
+        except UnicodeDecodeError:
+            raise invalid([("query", "the query is not UTF-8")]) from None
+        fields = {one.encode_name: one for one in msgspec.structs.fields(form)}
+        for name, value in pairs:
+            if name not in fields:
+                raise invalid([(name[:100], f"unknown query parameter{meant(name, list(fields))}")])
+            if name in values:
+                raise invalid([(name, "this query parameter stands twice")])
+            values[name] = value
+        try:
+            return msgspec.convert(values, form, strict=False)
+        except msgspec.ValidationError as error:
+            text, _, place = str(error).partition(" - at `$.")
+            raise invalid([(place.rstrip("`") or "query", text)]) from None
+
+    async def gone(self) -> None:
+        """Wait until the caller has gone or the server is to stop. Only after the body was read."""
+        closing = asyncio.ensure_future(self.context.closing.wait())
+        left = asyncio.ensure_future(self._disconnected())
+        try:
+            await asyncio.wait((closing, left), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closing.cancel()
+            left.cancel()
+
+    async def _disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+def too_large(limits: Limits) -> Refusal:
+    """Refuse a body beyond the limit."""
+    fix = "send less at once"
+    return Refusal(413, "too_large", f"the body is larger than {limits.body_bytes} bytes", fix=fix)
+
+
+def shown(value: object, status: int = 200, **headers: str) -> Answer:
+    """Answer with a form."""
+    named = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    return Answer(_encoder.encode(value), status, named)
+
+
+def nothing(status: int = 204) -> Answer:
+    """Answer without a word."""
+    return Answer(b"", status, media="")
+
+
+def refused(refusal: Refusal) -> Answer:
+    """Answer with a refusal."""
+    headers = [(name.lower().encode(), text.encode()) for name, text in refusal.headers.items()]
+    return Answer(_encoder.encode(refusal.problem()), refusal.status, headers, PROBLEM)

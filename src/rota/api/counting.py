@@ -1,0 +1,85 @@
+"""Counting: the state of the whole, as several routes and the live stream show it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+from rota.core.fleet import Member, Role
+from rota.core.lane import Queue
+from rota.core.lifecycle import FINISHED, WAITING, State
+from rota.engine import Engine
+from rota.engine.explain import ALIVE_FOR
+from rota.ports.store import Census
+from rota.wire.fleet import QueueForm, TypeDepth
+from rota.wire.system import Overview, Stats, lane_forms
+
+
+async def live_workers(engine: Engine) -> Sequence[Member]:
+    """Give the workers heard of lately."""
+    return await engine.store.members(role=Role.WORKER, since=engine.clock() - ALIVE_FOR)
+
+
+async def stats_now(engine: Engine) -> Stats:
+    """Count everything."""
+    return stats_of(await engine.census(), await live_workers(engine), engine.clock())
+
+
+async def overview_now(engine: Engine) -> Overview:
+    """Count everything, and queue by queue."""
+    census, workers = await engine.census(), await live_workers(engine)
+    queues = queue_forms(census, await engine.queues.all(), workers)
+    return Overview(stats=stats_of(census, workers, engine.clock()), queues=queues)
+
+
+def stats_of(census: Census, workers: Sequence[Member], now: datetime) -> Stats:
+    """Make the counts of a census and the workers there are."""
+    slots = sum(worker.slots for worker in workers)
+    busy = sum(worker.busy for worker in workers)
+    return Stats(
+        timestamp=now,
+        queue_depth=census.total(*WAITING),
+        running=census.total(State.RUNNING),
+        worker_utilization=round(min(busy / slots, 1.0), 4) if slots else 0.0,
+        dlq_size=census.total(State.DEAD),
+        workers=len(workers),
+        slots=slots,
+        busy=busy,
+        states={state: census.total(state) for state in State},
+        pruned={state: census.pruned.get(state, 0) for state in State if state in FINISHED},
+        lanes=lane_forms(census),
+    )
+
+
+def queue_forms(census: Census, settings: Sequence[Queue], workers: Sequence[Member]) -> list[QueueForm]:
+    """Describe every queue that has jobs, workers or settings."""
+    types: dict[str, dict[str, Counter[State]]] = defaultdict(lambda: defaultdict(Counter))
+    for one in census.lanes:
+        types[one.lane.queue][one.lane.type][one.state] += one.count
+    known = {queue.name: queue for queue in settings}
+    attended = Counter(name for worker in workers for name in worker.queues)
+    names = sorted({*types, *known, *attended})
+    return [queue_form(known.get(name, Queue(name)), types[name], attended[name]) for name in names]
+
+
+def queue_form(queue: Queue, types: dict[str, Counter[State]], live_workers: int) -> QueueForm:
+    """Describe one queue."""
+    states: Counter[State] = Counter()
+    for counts in types.values():
+        states += counts
+    return QueueForm(
+        name=queue.name,
+        depth=sum(count for state, count in states.items() if state in WAITING),
+        states=dict(states),
+        types=[TypeDepth(type=name, states=dict(counts)) for name, counts in sorted(types.items())],
+        live_workers=live_workers,
+        is_paused=queue.paused_at is not None,
+        paused_at=queue.paused_at,
+        pause_reason=queue.pause_reason,
+        resume_at=queue.resume_at,
+        max_depth=queue.max_depth,
+        max_running=queue.max_running,
+        rate_limit=queue.rate_limit,
+        version=queue.version,
+    )

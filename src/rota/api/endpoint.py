@@ -1,0 +1,101 @@
+"""From a route to ASGI: calling its handler, and sending what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from rota.api.auth import authorize
+from rota.api.calls import Answer, AsgiScope, Call, Context, Receive, Send, Stream, refused
+from rota.api.errors import Refusal, refusal_of
+from rota.api.table import Route
+
+#: Said in every answer: nothing here is to be kept by caches, guessed at, framed or run.
+_ALWAYS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+CALL: Final = "rota.call"
+
+
+async def answered(route: Route, call: Call) -> Answer | Stream:
+    """Call a route's handler; whatever goes wrong is an answer too."""
+    try:
+        authorize(call.key, route.scope)
+        return await route.handler(call)
+    except Exception as error:  # noqa: BLE001 - every error has an answer
+        return refused(refusal_of(error))
+
+
+class Endpoint:
+    """All methods of one path."""
+
+    def __init__(self, routes: Mapping[str, Route], context: Context) -> None:
+        self._routes = dict(routes)
+        self._context = context
+        if "GET" in routes and routes["GET"].answers_head:
+            self._routes["HEAD"] = routes["GET"]
+        self.allowed = ", ".join(sorted(self._routes))
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request that has passed the door."""
+        headers, key = scope[CALL]
+        route = self._routes.get(scope["method"])
+        call = Call(scope, receive, self._context, headers, key)
+        if route is None:
+            detail = f"{scope['method']} is not possible here; {self.allowed} are"
+            refusal = Refusal(405, "method_not_allowed", detail, headers={"Allow": self.allowed})
+            await deliver(refused(refusal), call, send)
+        else:
+            await deliver(await answered(route, call), call, send)
+
+
+async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
+    """Send an answer."""
+    if isinstance(answer, Stream):
+        await _stream(answer, call, send)
+        return
+    headers = [*_ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
+    if answer.media:
+        headers.append((b"content-type", answer.media.encode()))
+    if any(name == b"content-security-policy" for name, _ in answer.headers):
+        headers.remove(_ALWAYS[2])
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if call.scope["method"] == "HEAD" else answer.body})
+
+
+async def _stream(answer: Stream, call: Call, send: Send) -> None:
+    try:
+        with call.context.streams:
+            headers = [*_ALWAYS, (b"content-type", answer.media.encode()), *answer.headers]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            if call.scope["method"] != "HEAD":
+                await _pump(answer, call, send)
+            await send({"type": "http.response.body", "body": b""})
+    except Refusal as refusal:
+        await deliver(refused(refusal), call, send)
+
+
+async def _pump(answer: Stream, call: Call, send: Send) -> None:
+    """Send chunk after chunk until there are no more, or nobody is there to take them."""
+    gone = asyncio.ensure_future(call.gone())
+    try:
+        while True:
+            chunk = asyncio.ensure_future(anext(answer.chunks, None))
+            await asyncio.wait((chunk, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not chunk.done():
+                chunk.cancel()
+                with suppress(asyncio.CancelledError):
+                    await chunk
+                return
+            data = chunk.result()
+            if data is None:
+                return
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+    finally:
+        gone.cancel()
+        if hasattr(answer.chunks, "aclose"):
+            await answer.chunks.aclose()

@@ -1,0 +1,175 @@
+"""The published description: OpenAPI 3.1, made of the route table and the forms. Nothing of it is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from types import UnionType
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec import Struct
+
+from rota.api.calls import JSON, PROBLEM
+from rota.api.settings import Scope
+from rota.api.table import Body, Route
+from rota.wire.problem import Problem
+from rota.wire.scalars import Identifier
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+_PROBLEM: Final = {"content": {PROBLEM: {"schema": {"$ref": _REFERENCE.format(name="Problem")}}}}
+#: What the paths of jobs call an id is one; elsewhere it may be a name.
+_IDS: Final = ("/v1/jobs/", "/jobs/", "/tasks/", "/v1/dead-letters/")
+_RETRY_LATER: Final = {429, 503}
+
+Plain = dict[str, Any]
+
+
+def document(routes: Sequence[Route], version: str, *, asks_for_key: bool = False) -> Plain:
+    """Describe the API."""
+    schemas = Schemas(routes)
+    paths: dict[str, Plain] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, asks_for_key=asks_for_key)
+    components: Plain = {"schemas": schemas.components}
+    if asks_for_key:
+        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rota",
+            "version": version or "0",
+            "description": (
+                "A distributed task scheduler. Times are RFC 3339 in UTC, durations seconds; on the way in also text "
+                "such as '5m'. Every refusal is application/problem+json. A name that stands twice in one JSON object "
+                "is refused (422), as are numbers beyond a double's range; NaN, Infinity and lone surrogates are not "
+                "JSON (400)."
+            ),
+        },
+        "paths": paths,
+        "components": components,
+    }
+
+
+class Schemas:
+    """The schemas of all forms that the routes speak of."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._types: list[Any] = [Problem, Identifier]
+        for route in routes:
+            self._types += [route.takes, route.query]
+            self._types += [part for body in route.gives.values() for part in parts_of(body)]
+        unique = list(dict.fromkeys(one for one in self._types if one is not None and not isinstance(one, str)))
+        schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)
+        self._schemas = dict(zip(unique, schemas, strict=True))
+        self.components: Plain = components
+
+    def of(self, form: Any) -> Plain:  # noqa: ANN401 - any type
+        """Give the schema of a form, or of any of several."""
+        forms = get_args(form) if isinstance(form, UnionType) else (form,)
+        schemas = [self._schemas[one] for one in forms]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+    def resolved(self, struct: type[Struct]) -> Plain:
+        """Give a form's schema itself, not a reference to it."""
+        found: Plain = self.components[struct.__name__]
+        return found
+
+
+def parts_of(body: Body) -> tuple[Any, ...]:
+    """Give the forms of which a body may be one."""
+    if isinstance(body, tuple):
+        return tuple(part for one in body for part in parts_of(one))
+    return get_args(body) if isinstance(body, UnionType) else (body,)
+
+
+def _operation(route: Route, schemas: Schemas, *, asks_for_key: bool) -> Plain:
+    operation: Plain = {
+        "operationId": _name(route),
+        "summary": route.summary,
+        "tags": [route.family],
+        "x-rota-scope": route.scope.value,
+        "responses": _responses(route, schemas),
+    }
+    parameters = [*_path_parameters(route, schemas), *_query_parameters(route, schemas), *_header_parameters(route)]
+    if parameters:
+        operation["parameters"] = parameters
+    if route.takes is not None:
+        content = {JSON: {"schema": schemas.of(route.takes)}}
+        operation["requestBody"] = {"required": not route.body_is_optional, "content": content}
+    if asks_for_key:
+        operation["security"] = [] if route.scope is Scope.PUBLIC else [{"bearer": []}]
+    return operation
+
+
+def _name(route: Route) -> str:
+    words = "".join(character if character.isalnum() else " " for character in route.path).split()
+    return "_".join([route.method.lower(), *words])
+
+
+def _path_parameters(route: Route, schemas: Schemas) -> Iterable[Plain]:
+    for part in route.path.split("/"):
+        if part.startswith("{"):
+            is_id = route.path.startswith(_IDS)
+            schema = schemas.of(Identifier) if is_id else {"type": "string", "minLength": 1}
+            yield {"name": part.strip("{}"), "in": "path", "required": True, "schema": schema}
+
+
+def _query_parameters(route: Route, schemas: Schemas) -> Iterable[Plain]:
+    if route.query is None:
+        return
+    form = schemas.resolved(route.query)
+    for name, schema in form["properties"].items():
+        yield {"name": name, "in": "query", "required": name in form.get("required", ()), "schema": _present(schema)}
+
+
+def _present(schema: Plain) -> Plain:
+    """Leave out that a value may be null: in a query it is absent instead."""
+    if "anyOf" not in schema:
+        return schema
+    rest = [one for one in schema["anyOf"] if one != {"type": "null"}]
+    return rest[0] if len(rest) == 1 else {"anyOf": rest}
+
+
+def _header_parameters(route: Route) -> Iterable[Plain]:
+    schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
+    for name in route.headers:
+        yield {"name": name, "in": "header", "required": False, "schema": schema}
+
+
+def _responses(route: Route, schemas: Schemas) -> dict[str, Plain]:
+    responses = {str(status): _given(status, body, schemas) for status, body in route.gives.items()}
+    for status in sorted(_refusals(route)):
+        known = responses.setdefault(str(status), {"description": HTTPStatus(status).phrase, "content": {}})
+        known["content"] = {**known["content"], **_PROBLEM["content"]}
+        if status in _RETRY_LATER:
+            known["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
+    return responses
+
+
+def _refusals(route: Route) -> set[int]:
+    """List the refusals that follow from what a route is."""
+    statuses = {403, 429, 503, *route.refuses}
+    if route.scope is not Scope.PUBLIC:
+        statuses.add(401)
+    if route.takes is not None:
+        statuses |= {400, 408, 413, 415, 422}
+    if route.query is not None or route.headers:
+        statuses.add(422)
+    if "{" in route.path:
+        statuses |= {404, 422}
+    return statuses
+
+
+def _given(status: int, body: Body, schemas: Schemas) -> Plain:
+    response: Plain = {"description": HTTPStatus(status).phrase}
+    bodies = body if isinstance(body, tuple) else (body,)
+    content: Plain = {}
+    for one in bodies:
+        if isinstance(one, str):
+            content[one] = {"schema": {"type": "string"}}
+        elif one is not None:
+            content[JSON] = {"schema": schemas.of(one)}
+    if content:
+        response["content"] = content
+    return response

@@ -1,0 +1,88 @@
+"""The worker protocol: claim, renew, settle. Batches, fenced; the busiest routes there are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rota.api.calls import Answer, Call, shown
+from rota.api.settings import Scope
+from rota.api.table import Route
+from rota.api.waiting import claimed
+from rota.core.duration import parse_duration
+from rota.core.identity import to_text
+from rota.wire.jobs import form_of
+from rota.wire.leases import (
+    ClaimReply,
+    ClaimRequest,
+    RenewReply,
+    RenewRequest,
+    SettleReply,
+    SettleRequest,
+    claim_of,
+    renewal_of,
+    renewed_form,
+    report_of,
+)
+
+
+async def claim(call: Call) -> Answer:
+    """Lease jobs to a worker; when there are none, wait for some as long as the worker wants to."""
+    request = await call.read(ClaimRequest)
+    wait: timedelta = parse_duration(request.wait, field="wait")
+    jobs = await claimed(call, claim_of(request), wait)
+    return shown(ClaimReply(jobs=[form_of(job) for job in jobs]))
+
+
+async def renew(call: Call) -> Answer:
+    """Keep leases; those that are lost are named."""
+    renewals = [renewal_of(form) for form in (await call.read(RenewRequest)).renewals]
+    renewed = await call.engine.renew(renewals) if renewals else ()
+    held = {(one.job_id, one.fence) for one in renewed}
+    lost = [to_text(one.job_id) for one in renewals if (one.job_id, one.fence) not in held]
+    return shown(RenewReply(renewed=[renewed_form(one) for one in renewed], lost=lost))
+
+
+async def settle(call: Call) -> Answer:
+    """Write down what attempts yielded; those that came too late are named and change nothing."""
+    reports = [report_of(form) for form in (await call.read(SettleRequest)).reports]
+    settled = await call.engine.settle(reports) if reports else ()
+    applied = set(settled)
+    refused = [to_text(one.job_id) for one in reports if one.job_id not in applied]
+    return shown(SettleReply(settled=[to_text(one) for one in settled], refused=refused))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/leases:claim",
+        scope=Scope.WORK,
+        handler=claim,
+        summary="Lease jobs to a worker; wait for some if there are none",
+        family="leases",
+        takes=ClaimRequest,
+        gives={200: ClaimReply},
+        is_hot=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/leases:renew",
+        scope=Scope.WORK,
+        handler=renew,
+        summary="Keep leases; lost ones are named",
+        family="leases",
+        takes=RenewRequest,
+        gives={200: RenewReply},
+        is_hot=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/leases:settle",
+        scope=Scope.WORK,
+        handler=settle,
+        summary="Report outcomes; late ones are named and change nothing",
+        family="leases",
+        takes=SettleRequest,
+        gives={200: SettleReply},
+        is_hot=True,
+    ),
+)

@@ -1,0 +1,199 @@
+"""Handing in jobs: one, many, or a schedule that makes them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+
+import msgspec
+from msgspec import ValidationError
+
+from rota.api.aliases import bare_key
+from rota.api.calls import Answer, Call, shown
+from rota.api.errors import invalid, refusal_of
+from rota.api.reading import read, take
+from rota.api.settings import ApiSettings, Scope
+from rota.api.table import Route
+from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaError
+from rota.core.identity import to_text
+from rota.core.schedule import Draft, Schedule, rule_of
+from rota.core.submission import NewJob, Template
+from rota.ports.store import Inserted, Receipt
+from rota.wire.jobs import BatchItem, BatchReply, BatchRequest, JobForm, TaskForm, form_of, fresh_form, task_form
+from rota.wire.scalars import Name
+from rota.wire.schedules import RecurringForm, recurring_form
+from rota.wire.submission import Submission, folded, new_job_of, template_of
+
+_KEY_REUSED = "this idempotency key came before with another request; take a new key, or send the same request"
+
+
+async def submit(call: Call) -> Answer:
+    """Take one job; it is on stable storage when this answers."""
+    submission = folded(read(await call.json(), Submission, call.context.limits), header_key(call))
+    if submission.cron is not None:
+        return await _recurring(call, submission)
+    job = checked(call, submission)
+    (inserted,) = await call.engine.submit([job])
+    is_ours = call.path.startswith("/v1/")
+    if inserted.receipt is Receipt.CREATED:
+        form = fresh_form(job, inserted, call.engine.clock(), warnings(job.type, call.context.settings))
+        place = f"{call.path}/{form.id}"
+        return shown(form if is_ours else task_form(form), 201, location=place)
+    if inserted.receipt is Receipt.KEY_REUSED:
+        raise KeyReused(_KEY_REUSED, field="idempotency_key")
+    form = form_of(await call.engine.jobs.one(inserted.job_id))
+    place = f"{call.path}/{form.id}"
+    return shown(form if is_ours else task_form(form), location=place, idempotent_replayed="true")
+
+
+async def submit_many(call: Call) -> Answer:
+    """Take many jobs in one transaction; each is answered by itself."""
+    limits = call.context.limits
+    request = read(await call.json(), BatchRequest, limits)
+    if len(request.jobs) > limits.batch:
+        raise invalid([("jobs", f"{len(request.jobs)} jobs; at most {limits.batch} at once")])
+    items: list[BatchItem | None] = [None] * len(request.jobs)
+    jobs: list[NewJob] = []
+    for place, raw in enumerate(request.jobs):
+        try:
+            submission = folded(take(raw, Submission))
+            if submission.cron is not None:
+                raise invalid([("cron", "schedules are made one by one: POST /v1/schedules")])
+            jobs.append(checked(call, submission))
+        except RotaError as error:
+            refusal = refusal_of(error)
+            items[place] = BatchItem(status=refusal.status, error=refusal.problem())
+    answers = iter(await call.engine.submit(jobs)) if jobs else iter(())
+    full = [item or _batch_item(next(answers)) for item in items]
+    counts = [item.receipt for item in full]
+    created, replayed = counts.count(Receipt.CREATED), counts.count(Receipt.REPLAYED)
+    refused = len(full) - created - replayed
+    return shown(BatchReply(items=full, created=created, replayed=replayed, refused=refused))
+
+
+def _batch_item(inserted: Inserted) -> BatchItem:
+    item = BatchItem(status=201, id=to_text(inserted.job_id), state=inserted.state, receipt=inserted.receipt)
+    if inserted.receipt is Receipt.REPLAYED:
+        item.status = 200
+    elif inserted.receipt is not Receipt.CREATED:
+        item.status = 422
+        item.error = refusal_of(KeyReused(_KEY_REUSED)).problem()
+    return item
+
+
+def header_key(call: Call) -> str | None:
+    """Read the idempotency key that stands in the header."""
+    if b"idempotency-key" not in call.headers:
+        return None
+    key = bare_key(call.header(b"idempotency-key"))
+    try:
+        return msgspec.convert(key, Name)
+    except ValidationError as error:
+        raise invalid([("Idempotency-Key", str(error))]) from None
+
+
+def checked(call: Call, submission: Submission) -> NewJob:
+    """Make the core's value of a submission, its payload checked where its type is built in."""
+    engine, settings = call.engine, call.context.settings
+    job = new_job_of(
+        submission, engine.fresh_id(), engine.clock(), defaults=settings.defaults, key_scope=call.key.key_scope
+    )
+    check_payloads(job, settings, "")
+    return job
+
+
+def check_payloads(job: NewJob | Template, settings: ApiSettings, path: str) -> None:
+    """Refuse payloads that a built-in type could only fail on, in what follows a job too."""
+    check = settings.payload_checks.get(job.type)
+    if check is not None:
+        try:
+            check(msgspec.json.decode(job.payload))
+        except InvalidRequest as error:
+            field = error.field or "payload"
+            raise invalid(
+                [(f"{path}{field if field.startswith('payload') else f'payload.{field}'}", str(error))]
+            ) from None
+    if job.on_success is not None:
+        check_payloads(job.on_success, settings, f"{path}on_success.")
+    if job.on_failure is not None:
+        check_payloads(job.on_failure, settings, f"{path}on_failure.")
+
+
+def warnings(job_type: str, settings: ApiSettings) -> list[str]:
+    """Warn of a type that no worker here knows: it may be a slip, or a worker elsewhere knows it."""
+    if settings.known_types is None or job_type in (known := settings.known_types()):
+        return []
+    close = get_close_matches(job_type, known, n=1)
+    meant = f"; did you mean '{close[0]}'?" if close else ""
+    return [f"no worker here knows the type '{job_type}'{meant}"]
+
+
+async def _recurring(call: Call, submission: Submission) -> Answer:
+    """Make a schedule of a submission with a rule."""
+    draft = _draft(call, submission)
+    check_payloads(draft.template, call.context.settings, "")
+    try:
+        schedule = await call.engine.schedules.create(draft, call.actor)
+    except IllegalTransition:
+        if submission.idempotency_key is None:
+            raise
+        schedule = await call.engine.schedules.named(draft.name)
+        if not _is_same(draft, schedule):
+            raise KeyReused(_KEY_REUSED, field="idempotency_key") from None
+        return shown(recurring_form(schedule), location=_place(schedule), idempotent_replayed="true")
+    return shown(recurring_form(schedule), 201, location=_place(schedule))
+
+
+def _draft(call: Call, submission: Submission) -> Draft:
+    for field in ("delay", "after"):
+        if getattr(submission, field):
+            raise invalid([(field, "a recurring job has its rule instead; leave this out")])
+    suffix = submission.idempotency_key or to_text(call.engine.fresh_id())
+    return Draft(
+        name=submission.name or f"{submission.type}:{suffix}"[:200],
+        rule=str(rule_of(submission.cron or "")),
+        template=template_of(submission, call.context.settings.defaults),
+        zone=submission.zone or "UTC",
+        start_at=submission.run_at,
+    )
+
+
+def _is_same(draft: Draft, schedule: Schedule) -> bool:
+    names = {field.name for field in fields(Draft)} - {"paused_at", "pause_reason"}
+    return all(getattr(draft, name) == getattr(schedule, name) for name in names)
+
+
+def _place(schedule: Schedule) -> str:
+    return f"/v1/schedules/{to_text(schedule.id)}"
+
+
+_SUBMIT = Route(
+    method="POST",
+    path="/v1/jobs",
+    scope=Scope.SUBMIT,
+    handler=submit,
+    summary="Submit a job, or with 'cron' a schedule",
+    family="jobs",
+    takes=Submission,
+    gives={201: JobForm | RecurringForm, 200: JobForm | RecurringForm},
+    headers=("Idempotency-Key",),
+    refuses=(409,),
+    is_hot=True,
+)
+_OLDER = {201: TaskForm | RecurringForm, 200: TaskForm | RecurringForm}
+ROUTES = (
+    _SUBMIT,
+    _SUBMIT.under("/jobs", gives=_OLDER, family="older paths"),
+    _SUBMIT.under("/tasks", gives=_OLDER, family="older paths"),
+    Route(
+        method="POST",
+        path="/v1/jobs:batch",
+        scope=Scope.SUBMIT,
+        handler=submit_many,
+        summary="Submit up to 1,000 jobs; each is answered by itself",
+        family="jobs",
+        takes=BatchRequest,
+        gives={200: BatchReply},
+        is_hot=True,
+    ),
+)

@@ -1,0 +1,96 @@
+"""What the API is told when it is made: who may do what, how much is too much, and what it shows about this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from hashlib import sha256
+
+from rota.wire.submission import Defaults
+
+
+class Scope(StrEnum):
+    """What a route asks of its caller. `admin` includes all others; `public` asks for nothing."""
+
+    PUBLIC = "public"
+    READ = "read"
+    SUBMIT = "submit"
+    WORK = "work"
+    ADMIN = "admin"
+
+
+ALL_SCOPES = frozenset({Scope.READ, Scope.SUBMIT, Scope.WORK, Scope.ADMIN})
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key to the API, of which only a hash is kept. `key_scope` keeps its idempotency keys apart from others'."""
+
+    name: str
+    digest: bytes
+    scopes: frozenset[Scope] = ALL_SCOPES
+    key_scope: str = ""
+
+    @classmethod
+    def of(cls, name: str, token: str, scopes: Collection[Scope] = ALL_SCOPES, *, key_scope: str = "") -> ApiKey:
+        """Make a key of a token."""
+        return cls(name, sha256(token.encode()).digest(), frozenset(scopes), key_scope)
+
+    def allows(self, scope: Scope) -> bool:
+        """Say whether this key opens a route."""
+        return scope is Scope.PUBLIC or scope in self.scopes or Scope.ADMIN in self.scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is too much (S15, S16)."""
+
+    body_bytes: int = 1_048_576
+    depth: int = 64
+    keys: int = 10_000
+    header_bytes: int = 16_384
+    header_count: int = 100
+    url_bytes: int = 8_192
+    page: int = 500
+    batch: int = 1_000
+    #: How long a request may take to send its body, and how long one may wait for something to happen.
+    body_time: timedelta = timedelta(seconds=30)
+    longest_wait: timedelta = timedelta(seconds=60)
+    #: Requests under way at once, waiting ones included, before more are answered 429.
+    in_flight: int = 10_000
+    streams: int = 500
+
+
+def _not_leader() -> bool:
+    return False
+
+
+def _healthy() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """All that the API is told."""
+
+    #: Without keys nobody is asked for one; bind to loopback then.
+    keys: tuple[ApiKey, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    instance_id: str = "rota"
+    version: str = ""
+    store_name: str = "sqlite"
+    is_leader: Callable[[], bool] = _not_leader
+    current_leader: Callable[[], str | None] | None = None
+    coordinator_is_healthy: Callable[[], bool] = _healthy
+    #: Checks the payload of a built-in type; raises `InvalidRequest` if it will not do.
+    payload_checks: Mapping[str, Callable[[object], None]] = field(default_factory=dict)
+    defaults: Defaults = field(default_factory=Defaults)
+    #: Types that a worker in this process knows; an unknown one in a submission is warned about, not refused.
+    known_types: Callable[[], Collection[str]] | None = None
+    #: The lease of `GET /next-job`, whose callers renew nothing.
+    next_job_lease: timedelta = timedelta(seconds=60)
+    #: Whether requests are served whatever host they name. Without keys only names of this machine are, so that no web
+    #: page can reach us by a name of its own that leads here (DNS rebinding).
+    serves_any_host: bool = False

@@ -1,0 +1,52 @@
+"""What a route is: its path, what it asks of its caller, what it takes and what it gives.
+
+One description serves the router, the check of scopes and the published document. A route cannot be written down
+without a scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from msgspec import Struct
+
+from rota.api.calls import Answer, Call, Stream
+from rota.api.settings import Scope
+
+Handler = Callable[[Call], Awaitable[Answer | Stream]]
+
+#: What a body can be besides a form: a media type, or nothing at all.
+Body = Any
+EVENT_STREAM: Final = "text/event-stream"
+JSON_LINES: Final = "application/x-ndjson"
+HTML: Final = "text/html"
+PLAIN_TEXT: Final = "text/plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One thing that can be asked for."""
+
+    method: str
+    path: str
+    scope: Scope
+    handler: Handler
+    summary: str
+    family: str
+    gives: Mapping[int, Body]
+    takes: type[Struct] | None = None
+    body_is_optional: bool = False
+    query: type[Struct] | None = None
+    headers: tuple[str, ...] = ()
+    #: Statuses of refusals beyond those that follow from the rest.
+    refuses: tuple[int, ...] = ()
+    #: Whether HEAD may stand for GET: not where asking changes something.
+    answers_head: bool = True
+    #: Whether this route is too frequent to go through the router.
+    is_hot: bool = False
+
+    def under(self, path: str, **changes: Any) -> Route:  # noqa: ANN401 - any field
+        """Give the same route under another path."""
+        return replace(self, path=path, **changes)

@@ -1,0 +1,37 @@
+"""Queues: how they stand, pausing them, letting them go on."""
+
+from __future__ import annotations
+
+import argparse
+
+from rota.cli.commands.setup import printer_of, server_of
+from rota.cli.exits import Exit
+from rota.cli.output import column, say
+
+
+def list_queues(options: argparse.Namespace) -> int:
+    """List queues."""
+    found = server_of(options).get("/v1/queues")["items"]
+    columns = (
+        column("name"),
+        column("depth"),
+        column("running"),
+        column("paused_at"),
+        column("reason", "pause_reason"),
+    )
+    printer_of(options).records(found, columns, empty="no queues")
+    return Exit.OK
+
+
+def pause(options: argparse.Namespace) -> int:
+    """Stop handing out a queue's jobs."""
+    server_of(options).post(f"/v1/queues/{options.name}/pause", {"reason": options.reason})
+    say(f"paused {options.name}")
+    return Exit.OK
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Hand out a queue's jobs again."""
+    server_of(options).post(f"/v1/queues/{options.name}/resume")
+    say(f"resumed {options.name}")
+    return Exit.OK

@@ -1,0 +1,165 @@
+"""What a command prints: data to standard output, everything else to standard error.
+
+On a terminal a table; piped, the same columns without colour and without cutting. Whatever comes from a job is cleaned
+of control characters: a payload must not be able to drive someone's terminal.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+FORMATS: Final = ("table", "json", "jsonl", "csv", "ids")
+Record = Mapping[str, Any]
+Column = tuple[str, Callable[[Record], Any]]
+
+
+def column(name: str, key: str | None = None) -> Column:
+    """Make a column that shows a field as it is."""
+    return name, lambda record: record.get(key or name)
+
+
+class Printer:
+    """Prints records in the form that was asked for."""
+
+    def __init__(self, form: str = "table", *, time: str = "relative", stream: TextIO | None = None) -> None:
+        self.form = form
+        self._time = time
+        self._out = stream or sys.stdout
+
+    def records(self, records: Iterable[Record], columns: Sequence[Column], *, empty: str = "nothing found") -> None:
+        """Print many records."""
+        match self.form:
+            case "json":
+                self._line(json.dumps(list(records), ensure_ascii=False, indent=2))
+            case "jsonl":
+                for record in records:
+                    self._line(json.dumps(record, ensure_ascii=False))
+            case "ids":
+                for record in records:
+                    self._line(clean(str(record.get("id", ""))))
+            case "csv":
+                writer = csv.writer(self._out)
+                writer.writerow([name for name, _ in columns])
+                writer.writerows([[_plain(read(record)) for _, read in columns] for record in records])
+            case _:
+                self._table(list(records), columns, empty)
+
+    def record(self, record: Record) -> None:
+        """Print one record, a line for each of its fields."""
+        if self.form in {"json", "jsonl"}:
+            self._line(json.dumps(record, ensure_ascii=False, indent=2 if self.form == "json" else None))
+        elif self.form == "ids":
+            self._line(clean(str(record.get("id", ""))))
+        else:
+            known = {name: value for name, value in record.items() if value not in (None, [], {})}
+            width = max(map(len, known), default=0)
+            for name, value in known.items():
+                self._line(f"{name.ljust(width)}  {self._shown(name, value)}")
+
+    def _table(self, records: list[Record], columns: Sequence[Column], empty: str) -> None:
+        if not records:
+            say(empty)
+            return
+        lines = [[name.upper() for name, _ in columns]]
+        lines += [[self._shown(name, read(record)) for name, read in columns] for record in records]
+        widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
+        room = os.get_terminal_size().columns if self._out.isatty() else None
+        for number, cells in enumerate(lines):
+            padded = [cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
+            line = "  ".join(padded).rstrip()
+            if room is not None and len(line) > room:
+                line = line[: room - 1] + "…"
+            self._line(_bold(line) if number == 0 and _has_colour(self._out) else line)
+
+    def _shown(self, name: str, value: object) -> str:
+        if isinstance(value, str) and name.endswith(("_at", "at", "_until", "next", "last", "due")) and "T" in value:
+            return shown_time(value, self._time)
+        return clean(_plain(value))
+
+    def _line(self, text: str) -> None:
+        print(text, file=self._out)
+
+
+def say(text: str) -> None:
+    """Tell a person something that is not data."""
+    print(text, file=sys.stderr)
+
+
+def clean(text: str) -> str:
+    """Replace what could drive a terminal."""
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+        for character in text
+    )
+
+
+def shown_time(text: str, form: str) -> str:
+    """Show a moment as it was asked for."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return clean(text)
+    match form:
+        case "iso" | "utc":
+            return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        case "local":
+            return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+        case _:
+            return _relative((moment - datetime.now(UTC)).total_seconds())
+
+
+def _relative(seconds: float) -> str:
+    size = abs(seconds)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if size >= length:
+            amount = f"{size / length:.0f}{unit}"
+            return f"in {amount}" if seconds > 0 else f"{amount} ago"
+    return "now"
+
+
+def _plain(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _has_colour(stream: TextIO) -> bool:
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and not os.environ.get("NO_COLOR"))
+
+
+def _bold(text: str) -> str:
+    return f"\033[1m{text}\033[0m"
+
+
+class Progress:
+    """A bar on standard error for long operations, where a person watches."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self._label = label
+        self._total = max(total, 1)
+        self._is_shown = sys.stderr.isatty()
+
+    def show(self, done: int) -> None:
+        """Show how far it has come."""
+        if self._is_shown:
+            filled = 30 * done // self._total
+            bar = "█" * filled + "░" * (30 - filled)
+            end = "\n" if done >= self._total else ""
+            print(f"\r{self._label} {bar} {done}/{self._total}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,267 @@
+"""The tree of commands: names, flags and help. What a command does stands in `commands/`, loaded when it is run."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable
+from typing import NoReturn
+
+from rota import __version__
+from rota.cli.exits import Exit
+from rota.cli.output import FORMATS
+from rota.settings import OPTIONS
+
+Adder = Callable[[argparse.ArgumentParser], None]
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line and what to do in another."""
+        self.exit(Exit.USAGE, f"rota: {message}\nfix: {self._hint(message)}\n")
+
+    def _hint(self, message: str) -> str:
+        wrong, known = _wrong_and_known(message, self)
+        close = difflib.get_close_matches(wrong, known, 1, 0.6) if wrong else []
+        return f"did you mean {close[0]!r}?" if close else f"see `{self.prog} --help`"
+
+
+def _wrong_and_known(message: str, parser: argparse.ArgumentParser) -> tuple[str, list[str]]:
+    """Find in argparse's message what it did not know, and in the parser what it could have been."""
+    flags = sorted(_flags(parser))
+    choices = [
+        str(choice)
+        for action in parser._actions  # noqa: SLF001 - as above
+        for choice in (action.choices or ())
+    ]
+    if "unrecognized arguments:" in message:
+        return message.split(":", 1)[1].split(maxsplit=1)[0].split("=", maxsplit=1)[0], flags
+    if "invalid choice:" in message:
+        return message.split("invalid choice: ", 1)[1].split("'")[1], choices
+    return "", []
+
+
+def _flags(parser: argparse.ArgumentParser) -> set[str]:
+    """Gather the flags of a parser and of all below it: argparse reports an unknown one from the root."""
+    flags: set[str] = set()
+    for action in parser._actions:  # noqa: SLF001 - argparse keeps them so
+        flags.update(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for below in action.choices.values():
+                flags |= _flags(below)
+    return flags
+
+
+def build() -> Parser:
+    """Make the whole tree."""
+    parser = Parser(
+        prog="rota",
+        description="The task scheduler that tells the truth.",
+        epilog="Every flag has an environment variable: --api-url is ROTA_API_URL.",
+    )
+    parser.add_argument("--version", action="version", version=f"rota {__version__}")
+    shared = _shared()
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
+    _add_roles(commands, shared)
+    _add_submit(commands, shared)
+    _add_jobs(commands, shared)
+    _add_dead_letters(commands, shared)
+    _add_schedules(commands, shared)
+    _add_rest(commands, shared)
+    return parser
+
+
+def _shared() -> Parser:
+    shared = Parser(add_help=False)
+    group = shared.add_argument_group("everywhere")
+    group.add_argument("--api-url", metavar="URL", help=OPTIONS["api_url"].help)
+    group.add_argument("--token", help="the bearer token; better kept in ROTA_TOKEN")
+    group.add_argument("-o", "--output", choices=FORMATS, default="table", help="how to print")
+    group.add_argument(
+        "--time", choices=("relative", "iso", "local", "utc"), default="relative", help="how to show times"
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="print data only")
+    group.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
+    return shared
+
+
+def _command(
+    commands: argparse._SubParsersAction[Parser],
+    name: str,
+    run: str,
+    description: str,
+    shared: Parser,
+) -> Parser:
+    parser = commands.add_parser(name, help=description, description=description, parents=[shared])
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _group(
+    commands: argparse._SubParsersAction[Parser], name: str, description: str
+) -> argparse._SubParsersAction[Parser]:
+    parser = commands.add_parser(name, help=description, description=description)
+    return parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="sub_command", required=True, parser_class=Parser
+    )
+
+
+_ROLE_FLAGS = {
+    "store": ("--store", "--db"),
+    "broker": ("--broker",),
+    "coordinator": ("--coordinator",),
+    "host": ("--host",),
+    "port": ("--port",),
+    "app": ("--app",),
+    "worker_id": ("--worker-id",),
+    "queues": ("--queues",),
+    "concurrency": ("--concurrency",),
+    "lease": ("--lease",),
+    "poll_interval": ("--poll-interval",),
+    "drain_timeout": ("--drain-timeout",),
+    "fail_rate": ("--fail-rate",),
+    "log_level": ("--log-level",),
+    "log_format": ("--log-format",),
+}
+
+
+def _add_roles(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    for name, description in (
+        ("standalone", "API, scheduler and worker in one process"),
+        ("scheduler", "keep the time, and serve the API if a port is given"),
+        ("api", "serve the API"),
+        ("worker", "run jobs, from an API or straight from a store"),
+    ):
+        parser = _command(commands, name, "roles:run", description, shared)
+        for setting, flags in _ROLE_FLAGS.items():
+            parser.add_argument(*flags, dest=setting, metavar=setting.upper(), help=OPTIONS[setting].help)
+        parser.add_argument("--insecure", action="store_const", const=True, help=OPTIONS["insecure"].help)
+
+
+def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    parser = _command(commands, "submit", "submit:submit", "submit a job, or a recurring one", shared)
+    parser.add_argument("--type", default="default", help="the task to run")
+    parser.add_argument("--payload", default="null", help="JSON, @file, or - for standard input")
+    parser.add_argument("--max-attempts", type=int, help="how often to try at most")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--cron", help="run again and again, by a cron expression")
+    when.add_argument("--every", help="run again and again, after a duration such as 5m")
+    when.add_argument("--at", help="run at a time, RFC 3339")
+    when.add_argument("--in", dest="delay", help="run after a duration such as 90s")
+    parser.add_argument("--tz", help="the zone of --cron")
+    parser.add_argument("--priority", type=int, help="1 low to 10 high")
+    parser.add_argument("--queue", help="the queue it waits in")
+    parser.add_argument("--key", help="an idempotency key: submitting twice makes one job")
+    parser.add_argument("--timeout", help="how long an attempt may take")
+    parser.add_argument("--tag", action="append", help="a word to find it by; may be repeated")
+    parser.add_argument("--on-success", metavar="TYPE", help="the task to run when it has succeeded")
+    parser.add_argument("--on-failure", metavar="TYPE", help="the task to run when it is dead")
+    parser.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait for its result")
+    parser.add_argument("--from", dest="source", metavar="FILE", help="submit every line of a JSONL file")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be submitted")
+    status = _command(commands, "status", "jobs:status", "how the queues stand, or one job", shared)
+    status.add_argument("id", nargs="?", help="a job")
+
+
+def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    jobs = _group(commands, "jobs", "look at jobs and act on them")
+    listing = _command(jobs, "list", "jobs:list_jobs", "list jobs, newest first", shared)
+    for name in ("status", "type", "queue", "tag"):
+        listing.add_argument(f"--{name}", help=f"only this {name}")
+    listing.add_argument("--limit", type=int, default=50, help="how many at most")
+    for name, run, description in (
+        ("get", "jobs:get", "show a job"),
+        ("explain", "jobs:explain", "say why a job is where it is"),
+        ("attempts", "jobs:attempts", "show a job's attempts"),
+    ):
+        _command(jobs, name, run, description, shared).add_argument("id", help="the job")
+    result = _command(jobs, "result", "jobs:result", "show a job's result", shared)
+    result.add_argument("id", help="the job")
+    result.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait until it has ended")
+    for name, description in (
+        ("cancel", "cancel jobs, or ask running ones to stop"),
+        ("retry", "run jobs again"),
+        ("run-now", "start jobs that wait for their time"),
+    ):
+        parser = _command(jobs, name, "jobs:act", description, shared)
+        parser.add_argument("ids", nargs="+", metavar="ID", help="the jobs")
+        parser.set_defaults(verb=name)
+        _add_caution(parser)
+
+
+def _add_caution(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done")
+
+
+def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    letters = _group(commands, "dlq", "dead letters: jobs that were given up")
+    listing = _command(letters, "list", "dead_letters:list_letters", "list dead jobs", shared)
+    listing.add_argument("--group", action="store_true", help="by cause")
+    listing.add_argument("--limit", type=int, default=50, help="how many at most")
+    _command(letters, "show", "jobs:get", "show a dead job", shared).add_argument("id", help="the job")
+    for name, description in (("retry", "run dead jobs again"), ("discard", "delete dead jobs for good")):
+        parser = _command(letters, name, "dead_letters:act", description, shared)
+        parser.add_argument("ids", nargs="*", metavar="ID", help="the jobs")
+        parser.add_argument("--all", action="store_true", help="all of them")
+        parser.set_defaults(verb=name)
+        _add_caution(parser)
+
+
+def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    schedules = _group(commands, "schedules", "recurring work")
+    _command(schedules, "list", "schedules:list_schedules", "list schedules", shared)
+    create = _command(schedules, "create", "schedules:create", "put a schedule up", shared)
+    create.add_argument("name", help="its name")
+    create.add_argument("--type", required=True, help="the task to run")
+    create.add_argument("--cron", required=True, help="when, by a cron expression or @every 5m")
+    create.add_argument("--tz", default="UTC", help="the zone of --cron")
+    create.add_argument("--payload", default="null", help="JSON, @file, or - for standard input")
+    create.add_argument("--queue", help="the queue its jobs wait in")
+    create.add_argument("--max-attempts", type=int, help="how often to try each")
+    create.add_argument(
+        "--overlap", choices=("allow", "skip", "queue", "cancel_previous"), help="if the last still runs"
+    )
+    create.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+    create.add_argument("--dry-run", action="store_true", help="show the next runs only")
+    for name, description in (
+        ("pause", "stop a schedule"),
+        ("resume", "let it go on"),
+        ("run-now", "run it once, at once"),
+        ("delete", "delete it; its jobs stay"),
+    ):
+        parser = _command(schedules, name, "schedules:act", description, shared)
+        parser.add_argument("name", help="its name or id")
+        parser.set_defaults(verb=name)
+        _add_caution(parser)
+    upcoming = _command(schedules, "next", "schedules:upcoming", "show its next runs", shared)
+    upcoming.add_argument("name", help="its name or id")
+    upcoming.add_argument("-n", type=int, default=10, help="how many")
+    preview = _command(schedules, "preview", "schedules:preview", "show when an expression would run", shared)
+    preview.add_argument("expression", help="a cron expression")
+    preview.add_argument("--tz", default="UTC", help="its zone")
+    preview.add_argument("-n", type=int, default=10, help="how many")
+
+
+def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    workers = _group(commands, "workers", "who runs jobs")
+    _command(workers, "list", "workers:list_workers", "list workers", shared)
+    queues = _group(commands, "queues", "lanes of work")
+    _command(queues, "list", "queues:list_queues", "list queues", shared)
+    pause = _command(queues, "pause", "queues:pause", "stop handing out a queue's jobs", shared)
+    pause.add_argument("name", help="the queue")
+    pause.add_argument("--reason", default="", help="why, for those who wonder")
+    _command(queues, "resume", "queues:resume", "hand them out again", shared).add_argument("name", help="the queue")
+    config = _group(commands, "config", "settings")
+    show = _command(config, "show", "config:show", "show every setting", shared)
+    show.add_argument("--origin", action="store_true", help="and where it came from")
+    store = _group(commands, "db", "the store")
+    for name, description in (
+        ("migrate", "bring it to the form this release needs"),
+        ("status", "show its migrations"),
+    ):
+        parser = _command(store, name, f"database:{name}", description, shared)
+        parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
+    _command(commands, "version", "config:version", "show the version", shared)

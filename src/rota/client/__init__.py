@@ -1,0 +1,7 @@
+"""Both faces over HTTP: a worker, the CLI or an app that has this cannot tell it from the engine in process."""
+
+from __future__ import annotations
+
+from rota.client.client import Client, connect
+
+__all__ = ["Client", "connect"]

@@ -1,0 +1,188 @@
+"""The client: `WorkSource` and `Control` over HTTP."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from rota.client.transport import Transport
+from rota.core.errors import InvalidRequest
+from rota.core.fleet import Member
+from rota.core.identity import JobId, to_text
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import FINISHED, State
+from rota.core.submission import IdempotencyKey, NewJob
+from rota.ports.faces import Actor, Answer, Deed, Report
+from rota.ports.store import Census, Inserted, JobQuery
+from rota.wire.fleet import Beat, BeatRequest, LeaveRequest
+from rota.wire.jobs import BatchReply, BatchRequest, JobForm, JobPage, ResultForm, inserted_of, job_of
+from rota.wire.leases import (
+    ClaimReply,
+    RenewReply,
+    RenewRequest,
+    SettleReply,
+    SettleRequest,
+    claim_form,
+    renewal_form,
+    renewed_of,
+    report_form,
+)
+from rota.wire.scalars import job_id_of
+from rota.wire.submission import submission_of
+from rota.wire.system import Stats, census_of
+
+T = TypeVar("T")
+#: As much as the server takes in one request.
+LARGEST_BATCH: Final = 1_000
+#: How long one request waits at most; well below what proxies on the way may cut.
+LONGEST_WAIT: Final = timedelta(seconds=30)
+
+
+def connect(urls: Sequence[str], *, token: str = "") -> Client:
+    """Make a client of one or several addresses of the same Rota."""
+    return Client(Transport(urls, token=token))
+
+
+class Client:
+    """Both faces over HTTP."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._transport.close()
+
+    # WorkSource
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        """Lease jobs; when there are none, wait for some. Named, so that a lost reply loses no job."""
+        named = replace(wanted, limit=min(wanted.limit, LARGEST_BATCH), claim_id=wanted.claim_id or uuid.uuid4().hex)
+        seconds = min(wait, LONGEST_WAIT).total_seconds()
+        form = claim_form(named, seconds)
+        reply = await self._transport.ask("POST", "/v1/leases:claim", ClaimReply, body=form, wait_seconds=seconds)
+        return [job_of(job) for job in reply.jobs]
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        """Keep leases."""
+        renewed: list[Renewed] = []
+        for batch in _batches(renewals):
+            request = RenewRequest(renewals=[renewal_form(renewal) for renewal in batch])
+            reply = await self._transport.ask("POST", "/v1/leases:renew", RenewReply, body=request)
+            renewed += [renewed_of(form) for form in reply.renewed]
+        return renewed
+
+    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+        """Report outcomes."""
+        settled: list[JobId] = []
+        for batch in _batches(reports):
+            request = SettleRequest(reports=[report_form(report) for report in batch])
+            reply = await self._transport.ask("POST", "/v1/leases:settle", SettleReply, body=request)
+            settled += [job_id_of(text) for text in reply.settled]
+        return settled
+
+    async def announce_member(self, member: Member) -> None:
+        """Tell the others that this process is alive."""
+        beat = Beat(
+            worker_id=member.name,
+            boot_id=member.boot,
+            role=member.role,
+            host=member.host,
+            pid=member.pid,
+            version=member.version,
+            address=member.address,
+            queues=list(member.queues),
+            types=None if member.types is None else list(member.types),
+            slots=member.slots,
+            busy=member.busy,
+            is_draining=member.is_draining,
+            started_at=member.started_at,
+        )
+        await self._transport.ask("POST", "/v1/workers:beat", type(None), body=BeatRequest(workers=[beat]))
+
+    async def leave(self, boot: str) -> None:
+        """Say goodbye."""
+        await self._transport.ask("POST", "/v1/workers:leave", type(None), body=LeaveRequest(boot_ids=[boot]))
+
+    # Control
+
+    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
+        """Submit jobs. Each has a key, its own or one made here, so that a lost reply makes no second job."""
+        answers: list[Inserted] = []
+        now = datetime.now(UTC)
+        for batch in _batches(jobs):
+            forms = [msgspec.Raw(msgspec.json.encode(submission_of(_keyed(job), now))) for job in batch]
+            reply = await self._transport.ask("POST", "/v1/jobs:batch", BatchReply, body=BatchRequest(jobs=forms))
+            answers += [inserted_of(item) for item in reply.items]
+        return answers
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Look at jobs."""
+        found = []
+        for job_id in ids:
+            try:
+                form = await self._transport.ask("GET", f"/v1/jobs/{to_text(job_id)}", JobForm)
+            except InvalidRequest:
+                continue
+            found.append(job_of(form))
+        return found
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Look for jobs."""
+        wanted: dict[str, Any] = {
+            "status": ",".join(query.states),
+            "type": ",".join(query.types),
+            "queue": ",".join(query.queues),
+            "tag": query.tag,
+            "limit": query.limit,
+        }
+        asked = {name: value for name, value in wanted.items() if value not in (None, "")}
+        page = await self._transport.ask("GET", "/v1/jobs", JobPage, query=asked)
+        return [job_of(form) for form in page.items]
+
+    async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
+        """Wait until a job has ended."""
+        left = at_most
+        while True:
+            seconds = min(left, LONGEST_WAIT).total_seconds()
+            path = f"/v1/jobs/{to_text(job_id)}/result"
+            ended = await self._transport.ask("GET", path, ResultForm, query={"wait": seconds}, wait_seconds=seconds)
+            left -= timedelta(seconds=seconds)
+            if ended.state in FINISHED or left <= timedelta(0):
+                return job_of(await self._transport.ask("GET", f"/v1/jobs/{to_text(job_id)}", JobForm))
+
+    async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:  # noqa: ARG002 - the token says who
+        """Cancel jobs, or ask running ones to stop."""
+        return [await self._act(job_id, "cancel", Deed.CANCELLED) for job_id in ids]
+
+    async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:  # noqa: ARG002 - the token says who
+        """Run jobs again."""
+        return [await self._act(job_id, "retry", Deed.RETRIED) for job_id in ids]
+
+    async def _act(self, job_id: JobId, verb: str, deed: Deed) -> Answer:
+        try:
+            form = await self._transport.ask("POST", f"/v1/jobs/{to_text(job_id)}/{verb}", JobForm)
+        except InvalidRequest as refusal:
+            return Answer(job_id, refusal=refusal)
+        return Answer(job_id, Deed.ASKED_TO_STOP if form.state is State.RUNNING else deed)
+
+    async def census(self) -> Census:
+        """Count the jobs."""
+        return census_of(await self._transport.ask("GET", "/v1/stats", Stats))
+
+
+def _keyed(job: NewJob) -> NewJob:
+    if job.idempotency is not None:
+        return job
+    return replace(job, idempotency=IdempotencyKey(f"rota-{to_text(job.id)}", b""))
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), LARGEST_BATCH):
+        yield items[start : start + LARGEST_BATCH]

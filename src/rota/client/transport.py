@@ -1,0 +1,116 @@
+"""Requests that arrive: several addresses, one after the other, with patience and without losing anything.
+
+Every request here is safe to repeat (claims have an id, settlements and renewals a fence, submissions a key or an id
+made here), so whatever goes wrong on the way, it is sent again: at once to the next address, and after all of them
+have failed, later. What the server refuses is not repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from rota.core.errors import InvalidRequest, JobNotFound, RotaError, StoreUnavailable, Unavailable
+from rota.wire.problem import Problem
+
+T = TypeVar("T")
+
+#: Statuses that say «not now»: another address, or a later time, may do better.
+NOT_NOW: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+CONNECT_SECONDS: Final = 5.0
+READ_SECONDS: Final = 15.0
+ROUNDS: Final = 3
+LONGEST_PAUSE_SECONDS: Final = 5.0
+
+
+class Refused(RotaError):
+    """The server does not let us: the token is missing, wrong, or not enough."""
+
+
+class Transport:
+    """Sends JSON to whichever address answers."""
+
+    def __init__(self, urls: Sequence[str], *, token: str = "") -> None:
+        if not urls:
+            raise InvalidRequest("api_url: name at least one address", field="api_url")
+        self._urls = [url.rstrip("/") for url in urls]
+        self._current = 0
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "rota"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        limits = httpx.Limits(max_connections=20, max_keepalive_connections=20, keepalive_expiry=50)
+        self._http = httpx.AsyncClient(headers=headers, limits=limits, trust_env=False)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._http.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        body: msgspec.Struct | None = None,
+        query: dict[str, Any] | None = None,
+        wait_seconds: float = 0.0,
+    ) -> T:
+        """Send a request, again if need be, and read its answer."""
+        content = None if body is None else msgspec.json.encode(body)
+        problem: Exception = StoreUnavailable("not tried")
+        for attempt in range(ROUNDS * len(self._urls)):
+            try:
+                response = await self._send(method, path, content, query, wait_seconds)
+            except httpx.HTTPError as error:
+                problem = Unavailable(f"{self._urls[self._current]}: {type(error).__name__}: {error}")
+            else:
+                if response.status_code < httpx.codes.BAD_REQUEST:
+                    return self._read(response, answer)
+                problem = _problem_of(response)
+                if response.status_code not in NOT_NOW:
+                    raise problem
+            self._current = (self._current + 1) % len(self._urls)
+            if (attempt + 1) % len(self._urls) == 0:
+                await asyncio.sleep(_pause(attempt // len(self._urls)))
+        raise problem
+
+    async def _send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, Any] | None, wait_seconds: float
+    ) -> httpx.Response:
+        timeout = httpx.Timeout(READ_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
+        url = self._urls[self._current] + path
+        return await self._http.request(method, url, content=content, params=query, timeout=timeout)
+
+    def _read(self, response: httpx.Response, answer: type[T]) -> T:
+        if answer is type(None):
+            return None
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.DecodeError as error:
+            where = self._urls[self._current]
+            raise Unavailable(f"{where} answered something we cannot read ({error}); is it a Rota API?") from None
+
+
+def _pause(round_number: int) -> float:
+    longest = min(0.1 * 2**round_number, LONGEST_PAUSE_SECONDS)
+    return float(longest * (0.5 + random.random() / 2))  # noqa: S311 - spreads, protects nothing
+
+
+def _problem_of(response: httpx.Response) -> Exception:
+    try:
+        told = msgspec.json.decode(response.content, type=Problem)
+        detail, field = told.detail, told.errors[0].field if told.errors else None
+    except msgspec.DecodeError:
+        detail, field = f"HTTP {response.status_code}", None
+    if response.status_code in {401, 403}:
+        return Refused(f"{detail}; bring a token that may do this")
+    if response.status_code == httpx.codes.NOT_FOUND:
+        return JobNotFound(detail, field=field)
+    if response.status_code in NOT_NOW:
+        return StoreUnavailable(detail)
+    return InvalidRequest(detail, field=field)

@@ -1,0 +1,181 @@
+"""A process of Rota: its parts, the signals that end it, and in which order they end.
+
+The first signal stops the worker from claiming, lets running jobs finish and hands the rest back; then the API finishes
+its requests and the scheduler its pass. The second signal hurries. Whatever part fails takes the process down with a
+message: half a process would be a lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from rota import __version__
+from rota.core.fleet import Role
+from rota.engine import Engine
+from rota.ports.faces import Actor
+from rota.ports.store import Retention
+from rota.roles.logs import set_up
+from rota.roles.presence import Presence
+from rota.runtime import Link, connect
+from rota.scheduler import Scheduler
+from rota.sdk.app import Rota
+from rota.sdk.handlers import handlers_of, load_app
+from rota.settings import Settings
+from rota.worker import Handlers, SourceReference, Worker, WorkerOptions
+from rota.worker.builtin import CHECKS
+
+_log = logging.getLogger("rota")
+_BEATS_PER_LEASE: Final = 3
+
+
+def retention_of(settings: Settings) -> Retention:
+    """Say how long what is finished is kept."""
+    return Retention(completed=settings.keep_completed, cancelled=settings.keep_completed, dead=settings.keep_dead)
+
+
+def run_role(role: str, settings: Settings) -> None:
+    """Run a role until a signal ends it."""
+    set_up(settings.log_level, settings.log_format)
+    asyncio.run(Process(role, settings).run())
+
+
+class Process:
+    """One running process."""
+
+    def __init__(self, role: str, settings: Settings) -> None:
+        self._role = role
+        self._settings = settings
+        self._worker: Worker | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._parts: list[asyncio.Task[None]] = []
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start the parts, wait for a signal or a failure, and end them in order."""
+        app = load_app(self._settings.app) if self._settings.app else None
+        link = await self._linked()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            await self._start(link, app)
+            await self._until_stopped()
+        finally:
+            await self._end(link)
+
+    async def _linked(self) -> Link:
+        settings = self._settings
+        if self._role == "worker" and settings.origin("store") == "default":
+            return await connect(*settings.api_url, token=settings.token)
+        return await connect(settings.store)
+
+    async def _start(self, link: Link, app: Rota | None) -> None:
+        if link.engine is not None and self._role != "worker":
+            await self._start_services(link.engine, app)
+        if self._role in {"standalone", "worker"}:
+            self._start_worker(link, app)
+
+    async def _start_services(self, engine: Engine, app: Rota | None) -> None:
+        roles = []
+        if self._role in {"standalone", "scheduler"}:
+            roles.append(Role.SCHEDULER)
+            for draft in app.recurring if app is not None else ():
+                await engine.schedules.put(draft, Actor("app"))
+            self._begin(Scheduler(engine, retention=retention_of(self._settings)).run(), "scheduler")
+        serves = self._role != "scheduler" or self._settings.origin("port") != "default"
+        if serves:
+            roles.append(Role.API)
+        presence = Presence(engine, roles, address=f"{self._settings.host}:{self._settings.port}" if serves else "")
+        self._begin(presence.run(), "presence")
+        if serves:
+            await self._start_api(engine, presence, app)
+
+    async def _start_api(self, engine: Engine, presence: Presence, app: Rota | None) -> None:
+        # Imported when needed: a worker serves nothing.
+        from rota.roles.serving import api_of, serve_api  # noqa: PLC0415
+
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        api = api_of(engine, self._settings, presence, CHECKS, known_types=self._known_types(app))
+        self._begin(serve_api(api, self._settings, ready), "api")
+        await asyncio.wait([ready, *self._parts], return_when=asyncio.FIRST_COMPLETED)
+
+    def _known_types(self, app: Rota | None) -> tuple[str, ...] | None:
+        return self._handlers(app).types if self._role == "standalone" else None
+
+    def _handlers(self, app: Rota | None) -> Handlers:
+        return handlers_of(app, allow_hosts=self._settings.allow_hosts, file_root=self._settings.file_root)
+
+    def _start_worker(self, link: Link, app: Rota | None) -> None:
+        settings = self._settings
+        options = WorkerOptions(
+            name=settings.worker_id or f"{socket.gethostname()}-{os.getpid()}",
+            queues=settings.queues,
+            concurrency=settings.concurrency,
+            lease=settings.lease,
+            beat=min(settings.lease / _BEATS_PER_LEASE, timedelta(seconds=5)),
+            drain_timeout=settings.drain_timeout,
+            fail_rate=settings.fail_rate,
+            version=__version__,
+            address=settings.worker_address,
+        )
+        self._worker = Worker(
+            link.source,
+            self._handlers(app),
+            options,
+            announce_member=link.announce_member,
+            companion=None if self._role == "standalone" else self._companion(),
+        )
+        self._working = asyncio.create_task(self._worker.run(), name="rota-worker")
+        _log.info(
+            "worker %s takes jobs from %s with %d slots; it knows %s",
+            options.name,
+            ", ".join(options.queues),
+            options.concurrency,
+            ", ".join(self._handlers(app).types),
+        )
+
+    def _companion(self) -> SourceReference:
+        settings = self._settings
+        urls = settings.api_url if settings.origin("store") == "default" else (settings.store,)
+        return SourceReference("rota.roles.sources:source_of", {"urls": list(urls), "token": settings.token})
+
+    def _begin(self, part: Coroutine[Any, Any, None], name: str) -> None:
+        self._parts.append(asyncio.create_task(part, name=f"rota-{name}"))
+
+    def _on_signal(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+        if self._stop.is_set():
+            _log.warning("hurrying")
+        else:
+            _log.info("stopping: running jobs may finish; signal again to hurry")
+        self._stop.set()
+
+    async def _until_stopped(self) -> None:
+        stop = asyncio.create_task(self._stop.wait())
+        watched = [stop, *self._parts, *([self._working] if self._working is not None else [])]
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        for part in done:
+            if part is not stop:
+                part.result()
+
+    async def _end(self, link: Link) -> None:
+        if self._worker is not None and self._working is not None:
+            if not self._stop.is_set():
+                self._worker.stop()
+            with suppress(asyncio.CancelledError):
+                await self._working
+        for part in reversed(self._parts):
+            part.cancel()
+        await asyncio.gather(*self._parts, return_exceptions=True)
+        await link.close()
+        _log.info("stopped")

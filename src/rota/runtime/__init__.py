@@ -1,0 +1,7 @@
+"""Putting it together: the only room that knows which store, broker and coordinator are in use."""
+
+from __future__ import annotations
+
+from rota.runtime.link import Link, connect
+
+__all__ = ["Link", "connect"]

@@ -1,0 +1,59 @@
+"""A link to Rota: straight to a store, or over HTTP to an API. Whoever holds one cannot tell which."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from rota.brokers.in_store import InStoreBroker
+from rota.core.fleet import Member
+from rota.engine import Engine
+from rota.engine.engine import wall_clock
+from rota.engine.ids import IdMaker
+from rota.ports.faces import Control, WorkSource
+from rota.ports.store import Store
+from rota.runtime.store import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Both faces, a maker of ids, and, where the store is at hand, the engine behind them."""
+
+    control: Control
+    source: WorkSource
+    fresh_id: IdMaker
+    close: Callable[[], Awaitable[None]]
+    #: Tells the others that a process is alive.
+    announce_member: Callable[[Member], Awaitable[None]]
+    engine: Engine | None = None
+
+
+async def connect(url: str, *others: str, token: str = "") -> Link:
+    """Link up with what a URL names; with several, all of them are addresses of one API."""
+    if url.startswith(("http://", "https://")):
+        return _over_http((url, *others), token)
+    return link_of(await open_store(url))
+
+
+def link_of(store: Store) -> Link:
+    """Link up with a store that is open."""
+    broker = InStoreBroker(store)
+    engine = Engine(store, broker)
+
+    async def close() -> None:
+        await broker.close()
+        await store.close()
+
+    async def announce(member: Member) -> None:
+        await store.beat([member])
+
+    return Link(engine, engine, engine.fresh_id, close, announce, engine)
+
+
+def _over_http(urls: Sequence[str], token: str) -> Link:
+    # Imported when needed: who works on a file need not load an HTTP client.
+    from rota.client import connect as connect_over_http  # noqa: PLC0415
+
+    client = connect_over_http(urls, token=token)
+    return Link(client, client, IdMaker(wall_clock, random.random), client.close, client.announce_member)

@@ -1,0 +1,10 @@
+"""The Python way in: tasks, their submission, and what becomes of it."""
+
+from __future__ import annotations
+
+from rota.sdk.app import Rota
+from rota.sdk.handle import Handle, JobFailed, ResultTimeout
+from rota.sdk.options import Options, Retry
+from rota.sdk.task import AsyncTask, Call, Task
+
+__all__ = ["AsyncTask", "Call", "Handle", "JobFailed", "Options", "ResultTimeout", "Retry", "Rota", "Task"]

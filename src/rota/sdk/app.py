@@ -1,0 +1,199 @@
+"""The app: where tasks are defined and through which they are submitted.
+
+Nothing is opened before it is needed: importing a module that defines tasks touches neither file nor network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from rota.core.duration import parse_duration
+from rota.core.errors import InvalidRequest, KeyReused
+from rota.core.identity import JobId, to_number
+from rota.core.schedule import Draft
+from rota.core.submission import NewJob
+from rota.engine.engine import wall_clock
+from rota.ports.faces import Control
+from rota.ports.store import Receipt
+from rota.runtime import Link, connect
+from rota.sdk.handle import Handle
+from rota.sdk.options import Duration, Options, template_of
+from rota.sdk.portal import Portal
+from rota.sdk.task import AsyncTask, Call, Task
+from rota.settings import read
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Executor = Literal["auto", "async", "thread", "process"]
+
+
+class Decorator(Protocol):
+    """What `task(…)` gives: it makes a function a task and keeps its types."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # an async function is a function too
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class Rota:
+    """Defines tasks and submits them: to a file (`Rota()`), a database, or an API (`Rota("https://…")`)."""
+
+    def __init__(self, url: str | None = None, *, name: str = "default") -> None:
+        self.name = name
+        self.url = url or read(environment=os.environ).store
+        self.tasks: dict[str, Task[..., Any] | AsyncTask[..., Any]] = {}
+        self.executors: dict[str, Executor] = {}
+        #: The schedules that tasks ask for by `cron` or `every`; a scheduler puts them up.
+        self.recurring: list[Draft] = []
+        self._guard = threading.Lock()
+        self._portal: Portal | None = None
+        self._link: asyncio.Future[Link] | None = None
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # as above
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        executor: Executor = "auto",
+        **defaults: Unpack[Options],
+    ) -> Decorator: ...
+    def task(  # type: ignore[misc]  # mypy does not see that the options are the same
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        executor: Executor = "auto",
+        **defaults: Unpack[Options],
+    ) -> Any:
+        """Make a function a task. Works with and without parentheses, on sync and async functions."""
+
+        def define(defined: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
+            task = self._define(defined, name or defined.__name__, executor, defaults)
+            if cron is not None or every is not None:
+                self.recurring.append(_draft(task, cron, every, tz))
+            return task
+
+        return define if function is None else define(function)
+
+    def _define(
+        self, function: Callable[..., Any], name: str, executor: Executor, defaults: Options
+    ) -> Task[..., Any] | AsyncTask[..., Any]:
+        if name in self.tasks:
+            raise InvalidRequest(f"task {name!r} is defined twice; give one of them another name", field="name")
+        template_of(name, "null", defaults)
+        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+        task: Task[..., Any] | AsyncTask[..., Any] = kind(self, function, name, defaults)
+        self.tasks[name] = task
+        self.executors[name] = executor
+        return task
+
+    def submit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Submit many calls in one go."""
+        return self.portal.call(self.send(list(calls)))
+
+    async def asubmit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Submit many calls in one go."""
+        return await self.portal.acall(self.send(list(calls)))
+
+    def submit_by_name(self, name: str, payload: object = None, **options: Unpack[Options]) -> Handle[Any]:
+        """Submit a job for a task that is defined elsewhere."""
+        call: Call[Any] = Call(self, name, json.dumps(payload, allow_nan=False), options, json.loads)
+        return call.submit()
+
+    def get(self, job_id: str) -> Handle[Any]:
+        """Take hold of a job that was submitted before."""
+        return Handle(self, JobId(to_number(job_id)), json.loads)
+
+    @contextmanager
+    def run(self, *, concurrency: int = 10, queues: Iterable[str] = ("default",)) -> Iterator[Rota]:
+        """Run a worker and a scheduler in this process while the block lasts."""
+        # Imported when needed: who only submits need not load what runs.
+        from rota.sdk.embedded import start  # noqa: PLC0415
+
+        link = self.portal.call(self.link())
+        embedded = self.portal.call(start(link, self, concurrency=concurrency, queues=tuple(queues)))
+        try:
+            yield self
+        finally:
+            self.portal.call(embedded.stop())
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the store. What is used afterwards opens it again."""
+        with self._guard:
+            portal, self._portal = self._portal, None
+            link, self._link = self._link, None
+        if portal is not None:
+            if link is not None:
+                portal.call(_close(link))
+            portal.close()
+
+    @property
+    def portal(self) -> Portal:
+        """The loop through which this app reaches its engine."""
+        with self._guard:
+            if self._portal is None:
+                self._portal = Portal()
+            return self._portal
+
+    async def link(self) -> Link:
+        """Link up, once; runs on the portal's loop."""
+        if self._link is None or (self._link.done() and self._link.exception() is not None):
+            self._link = asyncio.ensure_future(connect(self.url))
+        return await self._link
+
+    async def control(self) -> Control:
+        """Give the face through which jobs are submitted and looked at; runs on the portal's loop."""
+        return (await self.link()).control
+
+    async def send(self, calls: list[Call[R]]) -> list[Handle[R]]:
+        """Submit calls; runs on the portal's loop."""
+        link = await self.link()
+        answers = await link.control.submit([_job(call, link.fresh_id()) for call in calls])
+        for call, answer in zip(calls, answers, strict=True):
+            if answer.receipt is Receipt.KEY_REUSED:
+                key = call.options.get("idempotency_key")
+                message = f"idempotency_key {key!r} was used before for another submission; choose another"
+                raise KeyReused(message, field="idempotency_key")
+        return [Handle(self, answer.job_id, call.decode) for call, answer in zip(calls, answers, strict=True)]
+
+
+async def _close(link: asyncio.Future[Link]) -> None:
+    await (await link).close()
+
+
+def _job(call: Call[Any], job_id: JobId) -> NewJob:
+    job = call.template().make(job_id, wall_clock(), run_at=call.options.get("run_at"))
+    return replace(job, idempotency=call.key())
+
+
+def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:
+    if cron is not None and every is not None:
+        raise InvalidRequest(f"task {task.name!r}: give either cron or every, not both", field="cron")
+    rule = cron or f"@every {parse_duration(every or 0, field='every').total_seconds():g}s"
+    template = template_of(task.name, '{"args":[],"kwargs":{}}', task.options)
+    return Draft(name=task.name, rule=rule, zone=zone, template=template)

@@ -1,0 +1,304 @@
+"""Settings: one frozen object, read once, each value with where it came from.
+
+Flag over environment over file (`rota.toml`, or `[tool.rota]` in `pyproject.toml`) over default. Every setting has a
+`ROTA_` name; the names that the older systems used are understood too. Two names for one setting that say different
+things are refused: nobody could tell which was meant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from rota.core.duration import parse_duration
+from rota.core.errors import InvalidRequest
+
+Parser = Callable[[Any], Any]
+
+
+class InvalidSetting(InvalidRequest):
+    """A setting that cannot be used: it names the setting, the value and where it came from."""
+
+
+def text(value: Any) -> str:  # noqa: ANN401 - whatever a file or the environment holds
+    """Read any text."""
+    return str(value)
+
+
+def whole(value: Any) -> int:  # noqa: ANN401
+    """Read a whole number."""
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError("a whole number is needed")
+    return int(value)
+
+
+def share(value: Any) -> float:  # noqa: ANN401
+    """Read a share between 0 and 1."""
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise ValueError("a number between 0 and 1 is needed")
+    return number
+
+
+def yes_or_no(value: Any) -> bool:  # noqa: ANN401
+    """Read a yes or no in the words people use."""
+    word = str(value).strip().lower()
+    if word in {"1", "true", "yes", "on"}:
+        return True
+    if word in {"0", "false", "no", "off", ""}:
+        return False
+    raise ValueError("yes or no is needed")
+
+
+def span(value: Any) -> timedelta:  # noqa: ANN401
+    """Read a duration; a bare number counts seconds."""
+    return parse_duration(value)
+
+
+def forever_or_span(value: Any) -> timedelta | None:  # noqa: ANN401
+    """Read a duration, or `never`."""
+    return None if str(value).strip().lower() in {"never", "forever"} else parse_duration(value)
+
+
+def milliseconds(value: Any) -> timedelta:  # noqa: ANN401
+    """Read a count of milliseconds, as older names do."""
+    return timedelta(milliseconds=float(value))
+
+
+def words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Read a list, of a file, or parted by commas."""
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    return tuple(str(part).strip() for part in parts if str(part).strip())
+
+
+def port_of(value: Any) -> int:  # noqa: ANN401
+    """Read a port, also the port of an address such as `:8080`."""
+    number = whole(str(value).rpartition(":")[2])
+    if not 0 <= number <= 65535:  # noqa: PLR2004 - the ports there are
+        raise ValueError("a port lies between 0 and 65535")
+    return number
+
+
+def host_of(value: Any) -> str:  # noqa: ANN401
+    """Read the host of an address; one without a host, such as `:8080`, means this host."""
+    return str(value).rpartition(":")[0].strip("[]") or "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting: how it is read, under which older names, and what it is for."""
+
+    parse: Parser
+    help: str
+    older: Mapping[str, Parser] = field(default_factory=dict)
+    is_secret: bool = False
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "store": Option(
+        text,
+        "where jobs are kept: a file or a database URL",
+        {"DB_DSN": text, "POSTGRES_DSN": text},
+    ),
+    "broker": Option(text, "what carries work to workers: empty for the store itself", {"REDIS_URL": text}),
+    "coordinator": Option(text, "who settles which scheduler leads: empty for the store", {"ETCD_ENDPOINTS": text}),
+    "host": Option(text, "the address the API listens on", {"HTTP_ADDR": host_of}),
+    "port": Option(port_of, "the port the API listens on", {"PORT": port_of, "HTTP_ADDR": port_of}),
+    "token": Option(text, "the bearer token that every request must bring; empty for none", is_secret=True),
+    "insecure": Option(yes_or_no, "listen beyond this host without a token"),
+    "api_url": Option(words, "where the API is, for workers and clients; several for failover"),
+    "app": Option(text, "the Python app whose tasks to run, as module:name"),
+    "worker_id": Option(text, "the worker's name; empty for host and pid", {"WORKER_ID": text}),
+    "worker_address": Option(text, "where a worker shows its health; empty for nowhere", {"WORKER_HTTP_ADDR": text}),
+    "queues": Option(words, "the queues a worker takes jobs from"),
+    "concurrency": Option(whole, "how many jobs a worker runs at once", {"WORKER_POOL_SIZE": whole}),
+    "lease": Option(span, "how long a worker keeps a job without a heartbeat", {"LEASE_SECONDS": span}),
+    "poll_interval": Option(span, "how long a worker waits for news at most", {"POLL_INTERVAL_MS": milliseconds}),
+    "drain_timeout": Option(span, "how long running jobs may finish at shutdown"),
+    "queue_size": Option(whole, "how many jobs may wait in a queue; 0 for no bound", {"JOB_QUEUE_SIZE": whole}),
+    "fail_rate": Option(share, "the share of attempts to fail at random, for testing", {"FAIL_RATE": share}),
+    "max_attempts": Option(whole, "how often a job is tried unless it says otherwise"),
+    "backoff_base": Option(span, "the delay after the first failure", {"BACKOFF_BASE_MS": milliseconds}),
+    "backoff_max": Option(span, "the longest delay after a failure", {"BACKOFF_MAX_MS": milliseconds}),
+    "backoff_jitter": Option(share, "by which share a delay may be off", {"BACKOFF_JITTER": share}),
+    "keep_completed": Option(forever_or_span, "how long completed and cancelled jobs are kept, or never"),
+    "keep_dead": Option(forever_or_span, "how long dead jobs are kept, or never"),
+    "file_root": Option(text, "the folder that file jobs may touch; empty switches them off"),
+    "allow_hosts": Option(words, "internal hosts and networks that http jobs may reach"),
+    "redis_stream": Option(text, "the name of the Redis stream", {"REDIS_STREAM_NAME": text}),
+    "redis_group": Option(text, "the name of the Redis consumer group", {"REDIS_GROUP_NAME": text}),
+    "log_level": Option(text, "which log lines to write", {"LOG_LEVEL": text}),
+    "log_format": Option(text, "how to write them: text or json", {"LOG_FORMAT": text}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings, with their defaults."""
+
+    store: str = "rota.db"
+    broker: str = ""
+    coordinator: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token: str = ""
+    insecure: bool = False
+    api_url: tuple[str, ...] = ("http://127.0.0.1:8080",)
+    app: str = ""
+    worker_id: str = ""
+    worker_address: str = ""
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = 10
+    lease: timedelta = timedelta(seconds=15)
+    poll_interval: timedelta = timedelta(seconds=20)
+    drain_timeout: timedelta = timedelta(seconds=30)
+    queue_size: int = 0
+    fail_rate: float = 0.0
+    max_attempts: int = 3
+    backoff_base: timedelta = timedelta(seconds=1)
+    backoff_max: timedelta = timedelta(seconds=60)
+    backoff_jitter: float = 0.1
+    keep_completed: timedelta | None = timedelta(hours=24)
+    keep_dead: timedelta | None = timedelta(days=30)
+    file_root: str = ""
+    allow_hosts: tuple[str, ...] = ()
+    redis_stream: str = "jobs"
+    redis_group: str = "workers"
+    log_level: str = "info"
+    log_format: str = "text"
+    #: Where each value that is not a default came from.
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def origin(self, name: str) -> str:
+        """Say where a setting's value came from."""
+        return self.origins.get(name, "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A value that some source has for a setting."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+def read(
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Read the settings of all sources, the nearest winning."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for source in (_in_files(folder), _in_environment(environment or {}), _in_flags(flags or {})):
+        for finding in _agreed(source):
+            values[finding.name], origins[finding.name] = finding.value, finding.origin
+    settings = Settings(**values, origins=origins)
+    _check(settings)
+    return settings
+
+
+def _in_flags(flags: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, value in flags.items():
+        if value is not None:
+            yield _parsed(name, OPTIONS[name].parse, value, f"--{name.replace('_', '-')}")
+
+
+def _in_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
+    for name, option in OPTIONS.items():
+        for variable, parse in {f"ROTA_{name.upper()}": option.parse, **option.older}.items():
+            if environment.get(variable):
+                yield _parsed(name, parse, environment[variable], variable)
+
+
+def _in_files(folder: Path | None) -> Iterator[Finding]:
+    if folder is None:
+        return
+    for path, table in ((folder / "pyproject.toml", ("tool", "rota")), (folder / "rota.toml", ())):
+        for name, value in _table(path, table).items():
+            if name not in OPTIONS:
+                raise InvalidSetting(f"{path.name}: {name!r} is no setting; `rota config show` lists them", field=name)
+            yield _parsed(name, OPTIONS[name].parse, value, path.name)
+
+
+def _table(path: Path, names: tuple[str, ...]) -> Mapping[str, Any]:
+    try:
+        found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{path.name} cannot be read: {error}") from None
+    for name in names:
+        found = found.get(name, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # noqa: ANN401
+    try:
+        return Finding(name, parse(value), origin)
+    except (ValueError, TypeError, OverflowError) as error:
+        shown = "***" if OPTIONS[name].is_secret else repr(value)
+        raise InvalidSetting(f"{origin}: {shown} is not usable for {name!r}: {error}", field=name) from None
+
+
+def _agreed(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Refuse two names of one source that say different things about one setting."""
+    seen: dict[str, Finding] = {}
+    for finding in findings:
+        other = seen.setdefault(finding.name, finding)
+        if other.value != finding.value:
+            raise InvalidSetting(
+                f"{other.origin} and {finding.origin} both set {finding.name!r}, to different values; remove one",
+                field=finding.name,
+            )
+    yield from seen.values()
+
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def _check(settings: Settings) -> None:
+    for name in ("concurrency", "max_attempts"):
+        if getattr(settings, name) < 1:
+            _refuse(settings, name, "it must be 1 or more")
+    if settings.lease < timedelta(seconds=1):
+        _refuse(settings, "lease", "it must be a second or more, or no heartbeat comes in time")
+    if settings.log_level.lower() not in _LEVELS:
+        _refuse(settings, "log_level", f"it must be one of {', '.join(_LEVELS)}")
+    if settings.log_format.lower() not in {"text", "json"}:
+        _refuse(settings, "log_format", "it must be text or json")
+    for url in settings.api_url:
+        if not url.startswith(("http://", "https://")):
+            _refuse(settings, "api_url", "it must begin with http:// or https://")
+
+
+def _refuse(settings: Settings, name: str, why: str) -> None:
+    value = getattr(settings, name)
+    raise InvalidSetting(f"{settings.origin(name)}: {value!r} is not usable for {name!r}: {why}", field=name)
+
+
+def shown(settings: Settings) -> list[tuple[str, str, str]]:
+    """Give every setting with its value, as people write it, and its origin. Secrets are hidden."""
+    rows = []
+    for one in fields(Settings):
+        if one.name == "origins":
+            continue
+        value = getattr(settings, one.name)
+        match value:
+            case _ if OPTIONS[one.name].is_secret and value:
+                words_ = "***"
+            case timedelta():
+                words_ = f"{value.total_seconds():g}s"
+            case None:
+                words_ = "never"
+            case tuple():
+                words_ = ",".join(value)
+            case _:
+                words_ = str(value)
+        rows.append((one.name, words_, settings.origin(one.name)))
+    return rows

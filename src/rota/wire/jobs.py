@@ -1,0 +1,410 @@
+"""Jobs as they are shown: the canonical form, the form for older paths, and the way back to the core's value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from msgspec import Raw, Struct, structs
+
+from rota.core.attempt import Attempt
+from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId, ScheduleId, to_text
+from rota.core.job import Job
+from rota.core.lifecycle import FINISHED, Event, State
+from rota.core.retry import DEFAULT_BACKOFF, Backoff
+from rota.core.settlement import JobError, Reason
+from rota.core.submission import NO_META, Delivery, NewJob
+from rota.ports.faces import Answer, Deed
+from rota.ports.store import Inserted, Receipt
+from rota.wire.problem import Problem
+from rota.wire.scalars import (
+    NULL,
+    Count,
+    Fence,
+    Identifier,
+    Moment,
+    Priority,
+    Seconds,
+    Text,
+    duration_of,
+    id_text,
+    job_id_of,
+    raw,
+    schedule_id_of,
+    seconds_of,
+)
+from rota.wire.submission import FollowUp, RetryRule, backoff_of, follow_up_of, retry_rule_of, template_of, text_of
+
+
+class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What went wrong in an attempt, as plain text."""
+
+    kind: Text = "Error"
+    message: Text = ""
+    traceback: Text = ""
+
+
+class JobForm(Struct, kw_only=True, omit_defaults=True):
+    """One job. `state` and `status` are the same; `completed_at` is its end, however it ended."""
+
+    id: Identifier
+    type: str
+    status: State
+    state: State
+    payload: Raw
+    queue: str
+    priority: Priority
+    attempts: Count
+    max_attempts: Count
+    worker_id: str | None
+    fence: Fence
+    run_at: Moment
+    created_at: Moment
+    updated_at: Moment
+    started_at: Moment | None
+    completed_at: Moment | None
+    result: Raw
+    error: ErrorForm | None
+    reason: Reason | None = None
+    crashes: Count = 0
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    retry: RetryRule | None = None
+    timeout: Seconds | None = None
+    expires_at: Moment | None = None
+    boot_id: str | None = None
+    lease_until: Moment | None = None
+    cancel_requested_at: Moment | None = None
+    idempotency_key: str | None = None
+    concurrency_key: str | None = None
+    tags: list[str] = []
+    meta: dict[str, str] = {}
+    blockers: Count = 0
+    on_success: FollowUp | None = None
+    on_failure: FollowUp | None = None
+    parent_id: Identifier | None = None
+    schedule_id: Identifier | None = None
+    fire_time: Moment | None = None
+    warnings: list[str] = []
+
+
+class TaskForm(JobForm, kw_only=True, omit_defaults=True):
+    """One job as the older paths show it: the same, with the older names for its time and its rule beside them."""
+
+    due_at: Moment
+    schedule_at: Moment
+    next_run_at: Moment
+    schedule: str | None
+
+
+class JobPage(Struct, kw_only=True):
+    """A page of jobs, newest first. `next_cursor` asks for the next page; null on the last one."""
+
+    items: list[JobForm]
+    next_cursor: str | None
+
+
+class AttemptForm(Struct, kw_only=True):
+    """One run of a job under one fence. `event` says how it ended; null while it runs."""
+
+    fence: Fence
+    worker_id: str
+    boot_id: str
+    started_at: Moment
+    ended_at: Moment | None
+    event: Event | None
+    error: ErrorForm | None
+    progress: str | None
+    log_tail: str | None
+
+
+class AttemptList(Struct, kw_only=True):
+    """A job's attempts, oldest first."""
+
+    items: list[AttemptForm]
+
+
+class ResultForm(Struct, kw_only=True):
+    """How a job ended, or that it has not yet."""
+
+    id: Identifier
+    status: State
+    state: State
+    is_finished: bool
+    result: Raw
+    error: ErrorForm | None
+    reason: Reason | None
+
+
+class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Many submissions at once. Each is answered by itself; one that is refused does not hinder the others."""
+
+    jobs: list[Raw]
+
+
+class BatchItem(Struct, kw_only=True, omit_defaults=True):
+    """The answer to one submission of a batch: 201 made, 200 made before, else why not."""
+
+    status: int
+    id: Identifier | None = None
+    state: State | None = None
+    receipt: Receipt | None = None
+    error: Problem | None = None
+
+
+class BatchReply(Struct, kw_only=True):
+    """The answers, in the order of the submissions."""
+
+    items: list[BatchItem]
+    created: Count
+    replayed: Count
+    refused: Count
+
+
+class DeedForm(Struct, kw_only=True, omit_defaults=True):
+    """What came of a wish about one job: what was done, or why not."""
+
+    id: Identifier
+    status: int
+    deed: Deed | None = None
+    error: Problem | None = None
+
+
+class ActRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Jobs about which the same is wished."""
+
+    ids: list[Identifier]
+
+
+class ActReply(Struct, kw_only=True):
+    """The answers, in the order of the ids."""
+
+    items: list[DeedForm]
+
+
+def form_of(job: Job) -> JobForm:
+    """Show a job."""
+    return JobForm(
+        id=to_text(job.id),
+        type=job.type,
+        status=job.state,
+        state=job.state,
+        payload=Raw(job.payload),
+        queue=job.queue,
+        priority=job.priority,
+        attempts=job.attempts,
+        max_attempts=job.max_attempts,
+        worker_id=job.worker,
+        fence=job.fence,
+        run_at=job.run_at,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        started_at=job.started_at,
+        completed_at=job.finished_at,
+        result=raw(job.result),
+        error=error_form(job.error),
+        reason=job.reason,
+        crashes=job.crashes,
+        delivery=job.delivery,
+        retry=_shown_rule(job.backoff),
+        timeout=seconds_of(job.timeout),
+        expires_at=job.expires_at,
+        boot_id=job.boot,
+        lease_until=job.lease_until,
+        cancel_requested_at=job.cancel_requested_at,
+        idempotency_key=job.idempotency_key,
+        concurrency_key=job.concurrency_key,
+        tags=list(job.tags),
+        meta=dict(job.meta),
+        blockers=job.blockers,
+        on_success=None if job.on_success is None else follow_up_of(job.on_success),
+        on_failure=None if job.on_failure is None else follow_up_of(job.on_failure),
+        parent_id=id_text(job.parent_id),
+        schedule_id=id_text(job.schedule_id),
+        fire_time=job.fire_time,
+    )
+
+
+def _shown_rule(backoff: Backoff) -> RetryRule | None:
+    """Show how a job is retried, unless as all jobs are: a rule in every job would say nothing."""
+    return None if backoff is DEFAULT_BACKOFF or backoff == DEFAULT_BACKOFF else retry_rule_of(backoff)
+
+
+def task_form(form: JobForm, schedule: str | None = None) -> TaskForm:
+    """Show a job with the older names beside ours."""
+    return TaskForm(
+        **structs.asdict(form), due_at=form.run_at, schedule_at=form.run_at, next_run_at=form.run_at, schedule=schedule
+    )
+
+
+def job_of(form: JobForm) -> Job:
+    """Read a job as the server showed it."""
+    has_result = form.state is State.COMPLETED or bytes(form.result) != b"null"
+    return Job(
+        id=job_id_of(form.id),
+        type=form.type,
+        payload=text_of(form.payload),
+        queue=form.queue,
+        priority=form.priority,
+        state=form.state,
+        run_at=form.run_at,
+        created_at=form.created_at,
+        updated_at=form.updated_at,
+        fence=form.fence,
+        attempts=form.attempts,
+        crashes=form.crashes,
+        max_attempts=form.max_attempts,
+        backoff=DEFAULT_BACKOFF if form.retry is None else backoff_of(form.retry),
+        delivery=form.delivery,
+        timeout=duration_of(form.timeout, "timeout"),
+        expires_at=form.expires_at,
+        worker=form.worker_id,
+        boot=form.boot_id,
+        lease_until=form.lease_until,
+        started_at=form.started_at,
+        finished_at=form.completed_at,
+        cancel_requested_at=form.cancel_requested_at,
+        result=text_of(form.result) if has_result else None,
+        error=error_of(form.error),
+        reason=form.reason,
+        idempotency_key=form.idempotency_key,
+        concurrency_key=form.concurrency_key,
+        tags=tuple(form.tags),
+        meta=form.meta or NO_META,
+        blockers=form.blockers,
+        on_success=None if form.on_success is None else template_of(form.on_success),
+        on_failure=None if form.on_failure is None else template_of(form.on_failure),
+        parent_id=None if form.parent_id is None else job_id_of(form.parent_id),
+        schedule_id=None if form.schedule_id is None else schedule_id_of(form.schedule_id),
+        fire_time=form.fire_time,
+    )
+
+
+def fresh_form(job: NewJob, inserted: Inserted, now: datetime, warnings: list[str]) -> JobForm:
+    """Show a job as the store has just made it, without reading it back. `now` is when it was made."""
+    state = inserted.state
+    return JobForm(
+        id=to_text(inserted.job_id),
+        type=job.type,
+        status=state,
+        state=state,
+        payload=Raw(job.payload),
+        queue=job.queue,
+        priority=job.priority,
+        attempts=0,
+        max_attempts=job.max_attempts,
+        worker_id=None,
+        fence=0,
+        run_at=job.run_at or now,
+        created_at=now,
+        updated_at=now,
+        started_at=None,
+        completed_at=now if state is State.CANCELLED else None,
+        result=NULL,
+        error=None,
+        reason=Reason.DEPENDENCY_FAILED if state is State.CANCELLED else None,
+        delivery=job.delivery,
+        retry=_shown_rule(job.backoff),
+        timeout=seconds_of(job.timeout),
+        expires_at=job.expires_at,
+        idempotency_key=None if job.idempotency is None else job.idempotency.key,
+        concurrency_key=job.concurrency_key,
+        tags=list(job.tags),
+        meta=dict(job.meta),
+        blockers=len(job.after) if state is State.BLOCKED else 0,
+        on_success=None if job.on_success is None else follow_up_of(job.on_success),
+        on_failure=None if job.on_failure is None else follow_up_of(job.on_failure),
+        warnings=warnings,
+    )
+
+
+#: The longest text of an error that is shown or taken; stores keep it with the job.
+_LONGEST_TEXT: Final = 65_536
+
+
+def shown_error(error: JobError) -> ErrorForm:
+    """Show an error, cut to what fits."""
+    cut = (error.kind[:_LONGEST_TEXT], error.message[:_LONGEST_TEXT], error.traceback[-_LONGEST_TEXT:])
+    return ErrorForm(kind=cut[0], message=cut[1], traceback=cut[2])
+
+
+def plain_error(form: ErrorForm) -> JobError:
+    """Read an error."""
+    return JobError(form.kind, form.message, form.traceback)
+
+
+def error_form(error: JobError | None) -> ErrorForm | None:
+    """Show an error that may be absent."""
+    return None if error is None else shown_error(error)
+
+
+def error_of(form: ErrorForm | None) -> JobError | None:
+    """Read an error that may be absent."""
+    return None if form is None else plain_error(form)
+
+
+def attempt_form(attempt: Attempt) -> AttemptForm:
+    """Show an attempt."""
+    return AttemptForm(
+        fence=attempt.fence,
+        worker_id=attempt.worker,
+        boot_id=attempt.boot,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        event=attempt.event,
+        error=error_form(attempt.error),
+        progress=attempt.progress,
+        log_tail=attempt.log_tail,
+    )
+
+
+def attempt_of(job_id: JobId, form: AttemptForm) -> Attempt:
+    """Read an attempt."""
+    return Attempt(
+        job_id,
+        form.fence,
+        form.worker_id,
+        form.boot_id,
+        form.started_at,
+        form.ended_at,
+        form.event,
+        error_of(form.error),
+        form.progress,
+        form.log_tail,
+    )
+
+
+def result_form(job: Job) -> ResultForm:
+    """Show how a job ended."""
+    return ResultForm(
+        id=to_text(job.id),
+        status=job.state,
+        state=job.state,
+        is_finished=job.state in FINISHED,
+        result=raw(job.result),
+        error=error_form(job.error),
+        reason=job.reason,
+    )
+
+
+def inserted_of(item: BatchItem) -> Inserted:
+    """Read the answer to one submission of a batch; raise what the server refused it for."""
+    if item.id is None or item.receipt is None or item.state is None:
+        detail = "the server refused it" if item.error is None else item.error.detail
+        field = item.error.errors[0].field if item.error is not None and item.error.errors else None
+        raise InvalidRequest(detail, field=field)
+    return Inserted(job_id_of(item.id), item.receipt, item.state)
+
+
+def answers_of(items: Iterable[DeedForm]) -> list[Answer]:
+    """Read what came of wishes."""
+    return [
+        Answer(job_id_of(one.id), one.deed, None if one.error is None else InvalidRequest(one.error.detail))
+        for one in items
+    ]
+
+
+def schedule_ids_of(forms: Iterable[JobForm]) -> set[ScheduleId]:
+    """Name the schedules that jobs came from."""
+    return {schedule_id_of(form.schedule_id) for form in forms if form.schedule_id is not None}

@@ -1,0 +1,346 @@
+"""Schedules as they are asked for and shown."""
+
+from __future__ import annotations
+
+from dataclasses import fields as dataclass_fields
+from dataclasses import replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from rota.core.duration import parse_duration
+from rota.core.identity import JobId, ScheduleId, to_text
+from rota.core.schedule import Blackout, CatchUp, Draft, Fate, Occurrence, Overlap, Schedule, rule_of
+from rota.wire.scalars import (
+    Count,
+    Duration,
+    Identifier,
+    Moment,
+    Name,
+    Priority,
+    Seconds,
+    duration_of,
+    id_text,
+    job_id_of,
+    moment_of,
+    schedule_id_of,
+)
+from rota.wire.submission import PLAIN, Defaults, FollowUp, follow_up_of, template_of
+
+CatchUpLimit = Annotated[int, Meta(ge=1, le=1_000)]
+
+
+class Standing(StrEnum):
+    """Whether a schedule fires."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+class BlackoutForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A stretch of time in which nothing fires: once from `start`, or after every fire of `cron`."""
+
+    lasting: Duration
+    start: Moment | None = None
+    cron: Name | None = None
+
+
+class ScheduleRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A schedule as it is asked for."""
+
+    name: Name
+    cron: Name
+    job: FollowUp
+    zone: Name = "UTC"
+    catch_up: CatchUp = CatchUp.LATEST
+    catch_up_limit: CatchUpLimit = 100
+    grace: Duration = 60.0
+    overlap: Overlap = Overlap.ALLOW
+    jitter: Duration = 0.0
+    start_at: Moment | None = None
+    end_at: Moment | None = None
+    blackouts: Annotated[list[BlackoutForm], Meta(max_length=100)] = []
+
+
+class ScheduleChange(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to be changed in a schedule; what is left out stays."""
+
+    name: Name | UnsetType = UNSET
+    cron: Name | UnsetType = UNSET
+    job: FollowUp | UnsetType = UNSET
+    zone: Name | UnsetType = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    catch_up_limit: CatchUpLimit | UnsetType = UNSET
+    grace: Duration | UnsetType = UNSET
+    overlap: Overlap | UnsetType = UNSET
+    jitter: Duration | UnsetType = UNSET
+    start_at: Moment | UnsetType | None = UNSET
+    end_at: Moment | UnsetType | None = UNSET
+    blackouts: Annotated[list[BlackoutForm], Meta(max_length=100)] | UnsetType = UNSET
+
+
+class ScheduleForm(Struct, kw_only=True):
+    """One schedule. `schedule` is its rule, as `cron` is; `next_run_at` is null once it has ended."""
+
+    id: Identifier
+    name: str
+    status: Standing
+    cron: str
+    schedule: str
+    zone: str
+    next_run_at: Moment | None
+    last_run_at: Moment | None
+    last_job_id: Identifier | None
+    job: FollowUp
+    catch_up: CatchUp
+    catch_up_limit: CatchUpLimit
+    grace: Seconds
+    overlap: Overlap
+    jitter: Seconds
+    start_at: Moment | None
+    end_at: Moment | None
+    blackouts: list[BlackoutForm]
+    paused_at: Moment | None
+    pause_reason: str | None
+    version: Count
+    created_at: Moment
+    updated_at: Moment
+
+
+class RecurringForm(ScheduleForm, kw_only=True):
+    """One schedule as the paths of jobs show it: with the fields of the jobs it makes."""
+
+    type: str
+    payload: Raw
+    priority: Priority
+    queue: str
+    attempts: Count
+    max_attempts: Count
+
+
+class SchedulePage(Struct, kw_only=True):
+    """A page of schedules by name."""
+
+    items: list[ScheduleForm]
+    next_cursor: str | None
+
+
+class OccurrenceForm(Struct, kw_only=True):
+    """What became of one fire time."""
+
+    fire_time: Moment
+    fate: Fate
+    job_id: Identifier | None
+
+
+class OccurrencePage(Struct, kw_only=True):
+    """A page of fire times, newest first."""
+
+    items: list[OccurrenceForm]
+    next_cursor: str | None
+
+
+class BackfillRequest(Struct, kw_only=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
+    """The stretch of time whose fire times are to be made up for."""
+
+    start: Moment
+    end: Moment
+
+
+class BackfillReply(Struct, kw_only=True):
+    """The jobs that were made."""
+
+    jobs: list[Identifier]
+
+
+class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A rule whose next fire times are to be shown."""
+
+    cron: Name
+    zone: Name = "UTC"
+    count: Annotated[int, Meta(ge=1, le=1_000)] = 10
+    after: Moment | None = None
+
+
+class PreviewReply(Struct, kw_only=True):
+    """The next fire times: the moments in UTC, and the same as the clock in the zone shows them."""
+
+    cron: str
+    zone: str
+    times: list[Moment]
+    local_times: list[str]
+
+
+class ForecastItem(Struct, kw_only=True):
+    """One coming fire time."""
+
+    at: Moment
+    schedule_id: Identifier
+    name: str
+
+
+class Forecast(Struct, kw_only=True):
+    """What fires when, earliest first. `is_complete` is false when there was more than is shown."""
+
+    until: Moment
+    items: list[ForecastItem]
+    is_complete: bool
+
+
+class PauseRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Why something is paused, and when it goes on by itself, if it does."""
+
+    reason: Annotated[str, Meta(max_length=1_000)] = ""
+    resume_at: Moment | None = None
+
+
+def draft_of(form: ScheduleRequest, defaults: Defaults = PLAIN) -> Draft:
+    """Read a schedule as it is asked for."""
+    return Draft(
+        name=form.name,
+        rule=str(rule_of(form.cron)),
+        template=template_of(form.job, defaults),
+        zone=form.zone,
+        catch_up=form.catch_up,
+        catch_up_limit=form.catch_up_limit,
+        grace=parse_duration(form.grace, field="grace"),
+        overlap=form.overlap,
+        jitter=parse_duration(form.jitter, field="jitter"),
+        start_at=moment_of(form.start_at, "start_at"),
+        end_at=moment_of(form.end_at, "end_at"),
+        blackouts=tuple(_blackout_of(one) for one in form.blackouts),
+    )
+
+
+def draft_form(draft: Draft) -> ScheduleRequest:
+    """Write a schedule as it is asked for."""
+    return ScheduleRequest(
+        name=draft.name,
+        cron=draft.rule,
+        job=follow_up_of(draft.template),
+        zone=draft.zone,
+        catch_up=draft.catch_up,
+        catch_up_limit=draft.catch_up_limit,
+        grace=draft.grace.total_seconds(),
+        overlap=draft.overlap,
+        jitter=draft.jitter.total_seconds(),
+        start_at=draft.start_at,
+        end_at=draft.end_at,
+        blackouts=[_blackout_form(one) for one in draft.blackouts],
+    )
+
+
+def changed(schedule: Schedule, change: ScheduleChange, defaults: Defaults = PLAIN) -> Schedule:
+    """Apply a change to a schedule."""
+    merged = draft_form(schedule)
+    for name in change.__struct_fields__:
+        if (value := getattr(change, name)) is not UNSET:
+            setattr(merged, name, value)
+    draft = draft_of(merged, defaults)
+    values: dict[str, Any] = {field.name: getattr(draft, field.name) for field in dataclass_fields(Draft)}
+    values |= {"paused_at": schedule.paused_at, "pause_reason": schedule.pause_reason}
+    return replace(schedule, **values)
+
+
+def schedule_form(schedule: Schedule) -> ScheduleForm:
+    """Show a schedule."""
+    return ScheduleForm(**_shown(schedule))
+
+
+def recurring_form(schedule: Schedule) -> RecurringForm:
+    """Show a schedule with the fields of the jobs it makes."""
+    template = schedule.template
+    return RecurringForm(
+        **_shown(schedule),
+        type=template.type,
+        payload=Raw(template.payload),
+        priority=template.priority,
+        queue=template.queue,
+        attempts=0,
+        max_attempts=template.max_attempts,
+    )
+
+
+def _shown(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "id": to_text(schedule.id),
+        "name": schedule.name,
+        "status": standing(schedule),
+        "cron": schedule.rule,
+        "schedule": schedule.rule,
+        "zone": schedule.zone,
+        "next_run_at": schedule.next_fire_at,
+        "last_run_at": schedule.last_fire_at,
+        "last_job_id": id_text(schedule.last_job_id),
+        "job": follow_up_of(schedule.template),
+        "catch_up": schedule.catch_up,
+        "catch_up_limit": schedule.catch_up_limit,
+        "grace": schedule.grace.total_seconds(),
+        "overlap": schedule.overlap,
+        "jitter": schedule.jitter.total_seconds(),
+        "start_at": schedule.start_at,
+        "end_at": schedule.end_at,
+        "blackouts": [_blackout_form(one) for one in schedule.blackouts],
+        "paused_at": schedule.paused_at,
+        "pause_reason": schedule.pause_reason,
+        "version": schedule.version,
+        "created_at": schedule.created_at,
+        "updated_at": schedule.updated_at,
+    }
+
+
+def standing(schedule: Schedule) -> Standing:
+    """Say whether a schedule fires."""
+    if schedule.paused_at is not None:
+        return Standing.PAUSED
+    return Standing.ENDED if schedule.next_fire_at is None else Standing.ACTIVE
+
+
+def schedule_of(form: ScheduleForm) -> Schedule:
+    """Read a schedule as the server showed it."""
+    return Schedule(
+        id=ScheduleId(schedule_id_of(form.id)),
+        name=form.name,
+        rule=form.cron,
+        template=template_of(form.job),
+        zone=form.zone,
+        catch_up=form.catch_up,
+        catch_up_limit=form.catch_up_limit,
+        grace=timedelta(seconds=form.grace),
+        overlap=form.overlap,
+        jitter=timedelta(seconds=form.jitter),
+        start_at=form.start_at,
+        end_at=form.end_at,
+        blackouts=tuple(_blackout_of(one) for one in form.blackouts),
+        paused_at=form.paused_at,
+        pause_reason=form.pause_reason,
+        created_at=form.created_at,
+        updated_at=form.updated_at,
+        next_fire_at=form.next_run_at,
+        last_fire_at=form.last_run_at,
+        last_job_id=None if form.last_job_id is None else job_id_of(form.last_job_id),
+        version=form.version,
+    )
+
+
+def occurrence_form(occurrence: Occurrence) -> OccurrenceForm:
+    """Show what became of a fire time."""
+    return OccurrenceForm(fire_time=occurrence.fire_time, fate=occurrence.fate, job_id=id_text(occurrence.job_id))
+
+
+def occurrence_of(schedule_id: ScheduleId, form: OccurrenceForm) -> Occurrence:
+    """Read what became of a fire time."""
+    job_id: JobId | None = None if form.job_id is None else job_id_of(form.job_id)
+    return Occurrence(schedule_id, form.fire_time, form.fate, job_id)
+
+
+def _blackout_of(form: BlackoutForm) -> Blackout:
+    lasting = duration_of(form.lasting, "blackouts.lasting") or timedelta(0)
+    return Blackout(lasting=lasting, start=moment_of(form.start, "blackouts.start"), rule=form.cron)
+
+
+def _blackout_form(blackout: Blackout) -> BlackoutForm:
+    return BlackoutForm(lasting=blackout.lasting.total_seconds(), start=blackout.start, cron=blackout.rule)

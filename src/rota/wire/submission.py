@@ -1,0 +1,286 @@
+"""Handing in a job: the form of the request, and what the core makes of it.
+
+Synonyms of older systems are fields of their own here and are folded into one value on reading; two of them with
+different values contradict each other and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId, to_text
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth
+from rota.core.submission import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    NO_META,
+    Delivery,
+    Dependency,
+    IdempotencyKey,
+    NewJob,
+    Template,
+    request_hash,
+)
+from rota.wire.scalars import (
+    Duration,
+    Identifier,
+    Moment,
+    Name,
+    Priority,
+    QueueName,
+    duration_of,
+    id_within,
+    moment_of,
+    no_value,
+)
+
+DEFAULT_TYPE: Final = "default"
+
+Attempts = Annotated[int, Meta(ge=1, le=10_000)]
+Tags = Annotated[list[Name], Meta(max_length=32)]
+Facts = Annotated[dict[Name, Annotated[str, Meta(max_length=1_000)]], Meta(max_length=64)]
+T = TypeVar("T")
+
+
+class RetryRule(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How long to wait between attempts. What is left out is as the server has it."""
+
+    growth: Growth | None = None
+    base: Duration | None = None
+    factor: Annotated[float, Meta(ge=1, le=1_000_000)] | None = None
+    cap: Duration | None = None
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
+    delays: Annotated[list[Duration], Meta(min_length=1, max_length=100)] | None = None
+    max_elapsed: Duration | None = None
+
+
+class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A job to be made later: at the end of another one, or at a schedule's fire times."""
+
+    type: Name = DEFAULT_TYPE
+    payload: Raw = msgspec.field(default_factory=no_value)
+    queue: QueueName = DEFAULT_QUEUE
+    priority: Priority = DEFAULT_PRIORITY
+    max_attempts: Attempts | None = None
+    retry: RetryRule | None = None
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    timeout: Duration | None = None
+    expires: Duration | None = None
+    delay: Duration | None = None
+    concurrency_key: Name | None = None
+    tags: Tags | None = None
+    meta: Facts | None = None
+    on_success: FollowUp | None = None
+    on_failure: FollowUp | None = None
+
+
+class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job as it is handed in. With `cron` it is a schedule that makes such jobs."""
+
+    run_at: Moment | None = None
+    due_at: Moment | None = None
+    schedule_at: Moment | None = None
+    idempotency_key: Name | None = None
+    dedupe_key: Name | None = None
+    after: Annotated[list[Identifier], Meta(max_length=1_000)] | None = None
+    cron: Name | None = None
+    schedule: Name | None = None
+    zone: Name | None = None
+    name: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a job gets where its submission says nothing."""
+
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    backoff: Backoff = DEFAULT_BACKOFF
+
+
+PLAIN: Final = Defaults()
+
+
+def folded(submission: Submission, header_key: str | None = None) -> Submission:
+    """Fold synonyms into one field each; refuse those that contradict each other."""
+    s = submission
+    if s.due_at is not None or s.schedule_at is not None:
+        s.run_at = one_of({"run_at": s.run_at, "due_at": s.due_at, "schedule_at": s.schedule_at})
+        s.due_at = s.schedule_at = None
+    # One moment, one form: the zone it was written in does not make it another request.
+    s.run_at = moment_of(s.run_at, "run_at")
+    if s.dedupe_key is not None or header_key is not None:
+        keys = {"idempotency_key": s.idempotency_key, "dedupe_key": s.dedupe_key, "Idempotency-Key": header_key}
+        s.idempotency_key = one_of(keys)
+        s.dedupe_key = None
+    if s.schedule is not None:
+        s.cron = one_of({"cron": s.cron, "schedule": s.schedule})
+        s.schedule = None
+    if s.run_at is not None and s.delay is not None:
+        raise InvalidRequest("delay: give either 'run_at' or 'delay', not both", field="delay")
+    if s.cron is None and (s.zone is not None or s.name is not None):
+        field = "zone" if s.zone is not None else "name"
+        raise InvalidRequest(f"{field}: belongs to a recurring job; give 'cron' as well", field=field)
+    return s
+
+
+def one_of(synonyms: Mapping[str, T | None]) -> T | None:
+    """Choose the value that several names were given for."""
+    given = {name: value for name, value in synonyms.items() if value is not None}
+    values = list(given.values())
+    if any(value != values[0] for value in values[1:]):
+        names = " and ".join(f"'{name}'" for name in given)
+        raise InvalidRequest(
+            f"{next(iter(given))}: {names} mean the same and differ; give one", field=next(iter(given))
+        )
+    return values[0] if values else None
+
+
+def fingerprint(submission: Submission) -> bytes:
+    """Shrink what was asked, in whatever order it was written, to what is kept beside its idempotency key."""
+    # By value, field by field: whether a default was written out makes no other request.
+    names = (name for name in submission.__struct_fields__ if name != "idempotency_key")
+    plain = msgspec.json.decode(msgspec.json.encode([getattr(submission, name) for name in names]))
+    return request_hash(msgspec.json.encode(plain, order="deterministic"))
+
+
+def new_job_of(
+    submission: Submission, job_id: JobId, now: datetime, *, defaults: Defaults = PLAIN, key_scope: str = ""
+) -> NewJob:
+    """Make the core's value of a folded submission. `now` is what relative times are counted from."""
+    s = submission
+    delay = duration_of(s.delay, "delay")
+    run_at = now + delay if delay else s.run_at
+    expires = duration_of(s.expires, "expires")
+    key = None
+    if s.idempotency_key is not None:
+        key = IdempotencyKey(s.idempotency_key, fingerprint(s), key_scope)
+    return NewJob(
+        id=job_id,
+        type=s.type,
+        payload=text_of(s.payload),
+        queue=s.queue,
+        priority=s.priority,
+        run_at=run_at,
+        max_attempts=s.max_attempts or defaults.max_attempts,
+        backoff=defaults.backoff if s.retry is None else backoff_of(s.retry, defaults.backoff),
+        delivery=s.delivery,
+        timeout=positive(s.timeout, "timeout"),
+        expires_at=None if expires is None else (run_at or now) + expires,
+        idempotency=key,
+        concurrency_key=s.concurrency_key,
+        tags=tuple(dict.fromkeys(s.tags)) if s.tags else (),
+        meta=s.meta or NO_META,
+        after=tuple(Dependency(id_within(one, "after")) for one in dict.fromkeys(s.after)) if s.after else (),
+        on_success=None if s.on_success is None else template_of(s.on_success, defaults),
+        on_failure=None if s.on_failure is None else template_of(s.on_failure, defaults),
+    )
+
+
+def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
+    """Make the core's template of a job to be made later."""
+    return Template(
+        type=form.type,
+        payload=text_of(form.payload),
+        queue=form.queue,
+        priority=form.priority,
+        max_attempts=form.max_attempts or defaults.max_attempts,
+        backoff=defaults.backoff if form.retry is None else backoff_of(form.retry, defaults.backoff),
+        delivery=form.delivery,
+        timeout=positive(form.timeout, "timeout"),
+        expires=duration_of(form.expires, "expires"),
+        delay=duration_of(form.delay, "delay"),
+        concurrency_key=form.concurrency_key,
+        tags=tuple(dict.fromkeys(form.tags)) if form.tags else (),
+        meta=form.meta or NO_META,
+        on_success=None if form.on_success is None else template_of(form.on_success, defaults),
+        on_failure=None if form.on_failure is None else template_of(form.on_failure, defaults),
+    )
+
+
+def follow_up_of(template: Template) -> FollowUp:
+    """Show a template."""
+    return FollowUp(**_fields_of(template), expires=_seconds(template.expires), delay=_seconds(template.delay))
+
+
+def submission_of(job: NewJob, now: datetime) -> Submission:
+    """Write a new job as a request; what is absolute stays so. `now` is what an expiry is counted from."""
+    expires = None if job.expires_at is None else max((job.expires_at - (job.run_at or now)).total_seconds(), 0.0)
+    return Submission(
+        **_fields_of(job),
+        run_at=job.run_at,
+        expires=expires,
+        idempotency_key=None if job.idempotency is None else job.idempotency.key,
+        after=[to_text(one.on) for one in job.after] or None,
+    )
+
+
+def _fields_of(one: Template | NewJob) -> dict[str, Any]:
+    return {
+        "type": one.type,
+        "payload": Raw(one.payload),
+        "queue": one.queue,
+        "priority": one.priority,
+        "max_attempts": one.max_attempts,
+        "retry": retry_rule_of(one.backoff),
+        "delivery": one.delivery,
+        "timeout": _seconds(one.timeout),
+        "concurrency_key": one.concurrency_key,
+        "tags": list(one.tags) or None,
+        "meta": dict(one.meta) or None,
+        "on_success": None if one.on_success is None else follow_up_of(one.on_success),
+        "on_failure": None if one.on_failure is None else follow_up_of(one.on_failure),
+    }
+
+
+def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
+    """Make the core's backoff of a rule; what it leaves out is taken from `default`."""
+    spans = {name: duration_of(getattr(rule, name), f"retry.{name}") for name in ("base", "cap", "max_elapsed")}
+    changes: dict[str, Any] = {name: span for name, span in spans.items() if span is not None}
+    if rule.delays is not None:
+        changes["delays"] = tuple(duration_of(delay, "retry.delays") for delay in rule.delays)
+        changes["growth"] = rule.growth or Growth.LISTED
+    elif rule.growth is not None:
+        changes["growth"] = rule.growth
+        if rule.growth is not Growth.LISTED:
+            changes["delays"] = ()
+    for name in ("factor", "jitter"):
+        if (value := getattr(rule, name)) is not None:
+            changes[name] = value
+    return replace(default, **changes)
+
+
+def retry_rule_of(backoff: Backoff) -> RetryRule:
+    """Show a backoff in full: the other side may have other defaults."""
+    return RetryRule(
+        growth=backoff.growth,
+        base=_seconds(backoff.base),
+        factor=backoff.factor,
+        cap=_seconds(backoff.cap),
+        jitter=backoff.jitter,
+        delays=[delay.total_seconds() for delay in backoff.delays] or None,
+        max_elapsed=_seconds(backoff.max_elapsed),
+    )
+
+
+def positive(value: float | str | None, field: str) -> timedelta | None:
+    """Read a duration that must not be nothing."""
+    span = duration_of(value, field)
+    if span is not None and not span:
+        raise InvalidRequest(f"{field}: must be longer than nothing", field=field)
+    return span
+
+
+def text_of(value: Raw) -> str:
+    """Take embedded JSON as the text it is."""
+    return str(memoryview(value), "utf-8")
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

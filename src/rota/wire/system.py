@@ -1,0 +1,149 @@
+"""The state of the whole as it is shown: counts, health, who leads, and why a job is where it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from rota.core.lane import Lane, LaneCount
+from rota.core.lifecycle import State
+from rota.ports.store import Census
+from rota.wire.fleet import QueueForm
+from rota.wire.jobs import ErrorForm
+from rota.wire.scalars import Count, Identifier, Moment, Seconds
+
+
+class LaneForm(Struct, kw_only=True):
+    """How many jobs of a queue and type are in a state."""
+
+    queue: str
+    type: str
+    state: State
+    count: Count
+
+
+class Stats(Struct, kw_only=True):
+    """Everything counted. `queue_depth` is what waits, `dlq_size` the dead letters, `pruned` what retention deleted."""
+
+    timestamp: Moment
+    queue_depth: Count
+    running: Count
+    worker_utilization: float
+    dlq_size: Count
+    workers: Count
+    slots: Count
+    busy: Count
+    states: dict[State, Count]
+    pruned: dict[State, Count]
+    lanes: list[LaneForm]
+
+
+class MetricsForm(Struct, kw_only=True):
+    """The counts of seed 4. Times are seconds since 1970; `last_dispatch` is 0 while there was none."""
+
+    timestamp: Count
+    pending_jobs: Count
+    queued_jobs: Count
+    running_jobs: Count
+    completed_jobs: Count
+    failed_jobs: Count
+    jobs_dispatched: Count
+    last_dispatch: Count
+
+
+class Liveness(Struct, kw_only=True):
+    """That the process answers."""
+
+    status: str
+
+
+class Health(Struct, kw_only=True):
+    """How this process and what it depends on are."""
+
+    status: str
+    instance_id: str
+    is_leader: bool
+    coordinator_health: bool
+    store_health: bool
+    timestamp: Count
+
+
+class LeaderForm(Struct, kw_only=True):
+    """Who leads."""
+
+    current_leader: str | None
+    is_leader: bool
+    instance_id: str
+
+
+class SystemForm(Struct, kw_only=True):
+    """What this server is."""
+
+    version: str
+    instance_id: str
+    store: str
+    is_leader: bool
+    current_leader: str | None
+    started_at: Moment
+    uptime: Seconds
+    schedulers: list[str]
+    api_nodes: list[str]
+
+
+class ReasonForm(Struct, kw_only=True):
+    """One reason why a job is where it is."""
+
+    code: str
+    text: str
+    fix: str
+    evidence: dict[str, Any]
+
+
+class ExplanationForm(Struct, kw_only=True):
+    """Why a job is where it is, the weightiest reason first."""
+
+    id: Identifier
+    state: State
+    reasons: list[ReasonForm]
+
+
+class LetterGroup(Struct, kw_only=True):
+    """Dead letters of one cause: one type, one error but for its numbers."""
+
+    fingerprint: str
+    type: str
+    error: ErrorForm | None
+    count: Count
+    first_at: Moment
+    last_at: Moment
+    example_id: Identifier
+
+
+class LetterGroups(Struct, kw_only=True):
+    """The groups, largest first. `is_complete` is false when there were more dead letters than were looked at."""
+
+    items: list[LetterGroup]
+    is_complete: bool
+
+
+class Overview(Struct, kw_only=True):
+    """What a live stream begins with."""
+
+    stats: Stats
+    queues: list[QueueForm]
+
+
+def census_of(stats: Stats) -> Census:
+    """Read the census that the counts were made of."""
+    living = tuple(LaneCount(Lane(one.queue, one.type), one.state, one.count) for one in stats.lanes)
+    unfinished = {one.state for one in living}
+    finished = {state: count for state, count in stats.states.items() if state not in unfinished and count}
+    return Census(lanes=living, finished=finished, pruned=stats.pruned)
+
+
+def lane_forms(census: Census) -> list[LaneForm]:
+    """Show the unfinished jobs by lane and state."""
+    return [
+        LaneForm(queue=one.lane.queue, type=one.lane.type, state=one.state, count=one.count) for one in census.lanes
+    ]

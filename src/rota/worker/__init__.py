@@ -1,0 +1,28 @@
+"""The process that runs handlers.
+
+It claims what it has slots for, keeps the leases, stops what must stop, and reports every outcome. It decides nothing
+about a job's fate (the core does) and knows no store: it is given a `WorkSource`, in process or over HTTP.
+"""
+
+from __future__ import annotations
+
+from rota.worker.context import JobContext, current
+from rota.worker.escort import SourceReference
+from rota.worker.handlers import Handler, Handlers, handler_of
+from rota.worker.options import WorkerOptions
+from rota.worker.signals import Cancelled, GiveUp, RetryLater
+from rota.worker.worker import Worker
+
+__all__ = [
+    "Cancelled",
+    "GiveUp",
+    "Handler",
+    "Handlers",
+    "JobContext",
+    "RetryLater",
+    "SourceReference",
+    "Worker",
+    "WorkerOptions",
+    "current",
+    "handler_of",
+]

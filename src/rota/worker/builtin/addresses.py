@@ -1,0 +1,94 @@
+"""Which addresses an `http` job may reach: those of the public internet, unless a setting allows more.
+
+A name is resolved once, every address it has must be allowed, and the connection goes to an address that was checked:
+a name that answers differently the second time gains nothing. Python's `is_global` is not enough by itself; what it lets
+through and must not is listed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from rota.worker.signals import GiveUp
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+#: Denied although `is_global` may call some of them global: shared and special ranges, and IPv6 forms of IPv4.
+DENIED: Final[tuple[Network, ...]] = tuple(
+    ip_network(text)
+    for text in (
+        "0.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT; the metadata service of one cloud is in it
+        "192.0.0.0/24",  # special purposes; another cloud's metadata service
+        "192.88.99.0/24",  # 6to4 relays
+        "240.0.0.0/4",
+        "::/96",  # IPv4-compatible: ::127.0.0.1
+        "64:ff9b::/96",  # NAT64: 64:ff9b::169.254.169.254
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/23",  # special purposes, Teredo among them
+        "2002::/16",  # 6to4: an IPv4 address within
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fe80::/10",
+        "fec0::/10",  # site-local of old
+        "ff00::/8",
+    )
+)
+
+
+class Forbidden(GiveUp):
+    """The address is not one this worker may reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Says which addresses may be reached. Hosts are allowed by name, whatever they resolve to."""
+
+    allow_hosts: frozenset[str] = frozenset()
+    allow_networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, allowed: Iterable[str]) -> Guard:
+        """Read an allow-list of host names, addresses and networks."""
+        hosts, networks = set(), []
+        for entry in allowed:
+            try:
+                networks.append(ip_network(entry, strict=False))
+            except ValueError:
+                hosts.add(entry.lower().rstrip("."))
+        return cls(frozenset(hosts), tuple(networks))
+
+    def permits(self, address: Address) -> bool:
+        """Say whether an address may be reached."""
+        if any(address in network for network in self.allow_networks if network.version == address.version):
+            return True
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            return self.permits(address.ipv4_mapped)
+        if address.is_multicast or not address.is_global:
+            return False
+        return not any(address in network for network in DENIED if network.version == address.version)
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """Give the addresses of a host, all of them allowed; refuse the host if one is not."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConnectionError(f"{host}: cannot be resolved: {error}") from None
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if host.lower().rstrip(".") not in self.allow_hosts:
+            for text in addresses:
+                if not self.permits(ip_address(text.partition("%")[0])):
+                    raise Forbidden(
+                        f"{host} is {text}, which is not a public address; to reach it, add it to the worker's list of "
+                        f"allowed hosts"
+                    )
+        return addresses

@@ -1,0 +1,233 @@
+"""The built-in type `file`: small acts on regular files under one directory, and nowhere else.
+
+A path is walked component by component from the root's own descriptor, and no component may be a symbolic link: what a
+name means is decided by the kernel at each step, so nothing can be swapped in between check and use. What is opened is
+looked at through its descriptor: only regular files with one name (a hard link could lead outside), and not too large.
+Off unless a root is set.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from rota.core.errors import InvalidRequest
+from rota.worker.builtin.checking import fields_of, text_in
+from rota.worker.signals import GiveUp
+
+_LONGEST_PATH: Final = 4096
+_LONGEST_NAME: Final = 255
+_CONTENT: Final = frozenset({"write", "append"})
+_TWO_PATHS: Final = frozenset({"copy", "move"})
+OPERATIONS: Final = ("write", "append", "read", "copy", "move", "delete")
+_FIELDS: Final = ("operation", "path", "content", "to")
+FILE_BYTES: Final = 1_000_000
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Not to hang on a pipe, not to follow a link, not to be inherited.
+_SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+def check_file(payload: object) -> None:
+    """Refuse what `file` could not do."""
+    fields = fields_of(payload, _FIELDS)
+    operation = text_in(fields, "operation", longest=20)
+    if operation not in OPERATIONS:
+        told = f"payload.operation: must be one of {', '.join(OPERATIONS)}"
+        raise InvalidRequest(told, field="payload.operation")
+    components(text_in(fields, "path", longest=_LONGEST_PATH), "payload.path")
+    if operation in _TWO_PATHS:
+        components(text_in(fields, "to", longest=_LONGEST_PATH), "payload.to")
+    elif "to" in fields:
+        raise InvalidRequest(f"payload.to: {operation} has no second path", field="payload.to")
+    if operation in _CONTENT:
+        _bytes(text_in(fields, "content", longest=FILE_BYTES))
+    elif "content" in fields:
+        raise InvalidRequest(f"payload.content: {operation} writes none", field="payload.content")
+
+
+def components(path: str, field: str) -> list[str]:
+    """Split a path, and refuse one that could lead anywhere but down."""
+    parts = path.split("/")
+    for part in parts:
+        if part in {"", ".", ".."} or "\0" in part or len(part.encode("utf-8", "replace")) > _LONGEST_NAME:
+            told = "must be a relative path of plain names, without '..', '.', empty parts or a leading slash"
+            raise InvalidRequest(f"{field}: {path[:200]!r} {told}", field=field)
+    return parts
+
+
+def _bytes(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(
+            "payload.content: has characters that cannot be written", field="payload.content"
+        ) from None
+
+
+class Files:
+    """Acts on files under a root."""
+
+    def __init__(self, root: Path, *, limit: int = FILE_BYTES) -> None:
+        self._root = root
+        self._limit = limit
+
+    def __call__(self, payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        """Do what a payload asks for."""
+        check_file(payload)
+        acts: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "write": self._write,
+            "append": self._append,
+            "read": self._read,
+            "copy": self._copy,
+            "move": self._move,
+            "delete": self._delete,
+        }
+        return {"path": payload["path"], **acts[payload["operation"]](payload)}
+
+    def _write(self, payload: dict[str, Any]) -> dict[str, Any]:
+        data = _bytes(payload["content"])
+        with self._parent(payload["path"], make=True) as (parent, name):
+            _replace(parent, name, data)
+        return {"bytes": len(data)}
+
+    def _append(self, payload: dict[str, Any]) -> dict[str, Any]:
+        data = _bytes(payload["content"])
+        with (
+            self._parent(payload["path"], make=True) as (parent, name),
+            _opened(parent, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as descriptor,
+        ):
+            if os.fstat(descriptor).st_size + len(data) > self._limit:
+                raise GiveUp(f"{payload['path']} would grow beyond {self._limit:,} bytes")
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        return {"bytes": len(data)}
+
+    def _read(self, payload: dict[str, Any]) -> dict[str, Any]:
+        data = self._content(payload["path"])
+        try:
+            return {"bytes": len(data), "content": data.decode()}
+        except UnicodeDecodeError:
+            raise GiveUp(f"{payload['path']} is not UTF-8 text") from None
+
+    def _copy(self, payload: dict[str, Any]) -> dict[str, Any]:
+        data = self._content(payload["path"])
+        with self._parent(payload["to"], make=True) as (parent, name):
+            _replace(parent, name, data)
+        return {"to": payload["to"], "bytes": len(data)}
+
+    def _move(self, payload: dict[str, Any]) -> dict[str, Any]:
+        with (
+            self._parent(payload["path"]) as (source, name),
+            self._parent(payload["to"], make=True) as (target, new_name),
+        ):
+            _must_be_plain(os.stat(name, dir_fd=source, follow_symlinks=False), payload["path"])
+            _refuse_odd_target(target, new_name)
+            os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+        return {"to": payload["to"]}
+
+    def _delete(self, payload: dict[str, Any]) -> dict[str, Any]:
+        # Deleting what is gone is done: the job may have run before.
+        with suppress(FileNotFoundError), self._parent(payload["path"]) as (parent, name):
+            _must_be_plain(os.stat(name, dir_fd=parent, follow_symlinks=False), payload["path"])
+            os.unlink(name, dir_fd=parent)
+            return {"is_deleted": True}
+        return {"is_deleted": False}
+
+    def _content(self, path: str) -> bytes:
+        with self._parent(path) as (parent, name), _opened(parent, name, os.O_RDONLY) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > self._limit:
+                raise GiveUp(f"{path} has {size:,} bytes; at most {self._limit:,} are read")
+            return _read_all(descriptor, self._limit)
+
+    @contextmanager
+    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Walk down to the directory of a path; give its descriptor and the last name."""
+        *directories, name = components(path, "payload.path")
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for directory in directories:
+                below = _down(descriptor, directory, make=make)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor, name
+        finally:
+            os.close(descriptor)
+
+
+def _down(descriptor: int, name: str, *, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=descriptor)
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=descriptor)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+            raise GiveUp(f"{name!r} is not a directory; links are not followed") from None
+        raise
+
+
+@contextmanager
+def _opened(parent: int, name: str, flags: int) -> Iterator[int]:
+    """Open a regular file, and nothing that only looks like one."""
+    try:
+        descriptor = os.open(name, flags | _SAFELY, 0o644, dir_fd=parent)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}:
+            raise GiveUp(f"{name!r} is not a regular file; links are not followed") from None
+        raise
+    try:
+        _must_be_plain(os.fstat(descriptor), name)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _must_be_plain(found: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise GiveUp(f"{path!r} is not a regular file; links are not followed")
+    if found.st_nlink > 1:
+        raise GiveUp(f"{path!r} has other names, which may lie outside of the root")
+
+
+def _refuse_odd_target(parent: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        _must_be_plain(os.stat(name, dir_fd=parent, follow_symlinks=False), name)
+
+
+def _replace(parent: int, name: str, data: bytes) -> None:
+    """Write a file whole or not at all, in the place of what was there."""
+    _refuse_odd_target(parent, name)
+    temporary = f".rota-{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o644, dir_fd=parent)
+    try:
+        try:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=parent)
+        raise
+    os.fsync(parent)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _read_all(descriptor: int, limit: int) -> bytes:
+    data = bytearray()
+    while len(data) <= limit and (chunk := os.read(descriptor, 1 << 16)):
+        data += chunk
+    return bytes(data[:limit])

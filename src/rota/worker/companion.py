@@ -1,0 +1,212 @@
+"""The companion: a small process beside a worker that keeps its leases, and speaks for it when it dies.
+
+It runs no user code, so nothing can block it. It renews what the worker holds, every beat, and passes on which jobs are
+to be stopped and which are lost.
+
+Whether to renew is more than whether the worker exists. A worker that was stopped (SIGSTOP) is not renewed for: others
+should take its jobs, and the fence keeps it out when it comes back. A worker that has said nothing for a long time
+(`silence`: something holds its GIL) is not renewed for either, or a job could run for ever.
+
+The worker's death is the end of the pipe. Then the process groups of its children are killed, and every lease it held is
+reported as lost, with what it had to say last: a crash in native code leaves a traceback. So its jobs run again in about
+a second instead of a lease. Should the store be away, this is tried until the leases have run out anyway.
+
+If the companion itself dies, the worker beats by itself and starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rota.core.lease import Renewal
+from rota.core.outcome import Lost
+from rota.core.settlement import JobError
+from rota.ports.faces import Report, WorkSource
+from rota.worker.leases import Messages, Word, leases_message, read_kin, read_leases
+from rota.worker.pipe import PipeReader, PipeWriter
+from rota.worker.references import resolve
+from rota.worker.run import Key
+from rota.worker.verdict import plain
+
+_log = logging.getLogger("rota.worker.companion")
+LARGEST_BATCH: Final = 500
+#: Under load the worker's messages are read together, at most this often: leases last for seconds.
+BREATH_SECONDS: Final = 0.05
+LONGEST_LAST_WORDS: Final = 8000
+
+
+class Setup(msgspec.Struct):
+    """What the worker says first."""
+
+    path: list[str]
+    factory: str
+    argument: Any
+    name: str
+    pid: int
+    lease: float
+    beat: float
+    silence: float
+
+
+class Companion:
+    """Keeps leases for one worker."""
+
+    def __init__(self, orders: int, answers: int, last_words: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._held: dict[Key, None] = {}
+        self._kin: list[int] = []
+        self._heard_at = time.monotonic()
+        self._messages = Messages()
+        self._setup: Setup | None = None
+        self._told = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._parted = asyncio.Event()
+        self._said_goodbye = False
+        self._last_words = last_words
+        self._answers = PipeWriter(self._loop, answers)
+        self._orders = PipeReader(self._loop, orders, self._take, self._part, pause=BREATH_SECONDS)
+
+    async def run(self) -> None:
+        """Keep leases until the worker says goodbye or dies."""
+        await self._told.wait()
+        setup = self._setup
+        if setup is None:
+            return
+        sys.path[:] = setup.path
+        opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
+        async with opened as source:
+            beating = asyncio.create_task(self._beat(source, setup))
+            await self._parted.wait()
+            beating.cancel()
+            if not self._said_goodbye:
+                await self._speak_for_the_dead(source, setup)
+
+    def _part(self) -> None:
+        self._told.set()
+        self._parted.set()
+
+    def _take(self, data: bytes) -> None:
+        self._heard_at = time.monotonic()
+        for word, body in self._messages.feed(data):
+            match word:
+                case Word.SETUP:
+                    self._setup = msgspec.json.decode(body, type=Setup)
+                    self._told.set()
+                case Word.HOLD:
+                    self._held.update(dict.fromkeys(read_leases(body)))
+                case Word.LET_GO:
+                    for key in read_leases(body):
+                        self._held.pop(key, None)
+                case Word.KIN:
+                    self._kin = read_kin(body)
+                case Word.BEAT_NOW:
+                    self._beat_now.set()
+                case Word.GOODBYE:
+                    self._said_goodbye = True
+                case _:
+                    pass
+
+    async def _beat(self, source: WorkSource, setup: Setup) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(setup.beat):
+                    await self._beat_now.wait()
+            self._beat_now.clear()
+            if self._held and self._should_renew(setup):
+                try:
+                    await self._renew(source, list(self._held), timedelta(seconds=setup.lease))
+                except Exception as error:  # noqa: BLE001 - a transport may raise anything; the next beat comes
+                    _log.warning("%d leases could not be renewed: %s", len(self._held), error)
+                    self._loop.call_later(setup.beat / 5, self._beat_now.set)
+
+    def _should_renew(self, setup: Setup) -> bool:
+        if time.monotonic() - self._heard_at > setup.silence:
+            _log.error(
+                "worker %s has said nothing for %.0f s: its leases are left to run out", setup.name, setup.silence
+            )
+            return False
+        return not is_stopped(setup.pid)
+
+    async def _renew(self, source: WorkSource, keys: Sequence[Key], lease: timedelta) -> None:
+        for batch in _batches(keys):
+            sent = time.monotonic()
+            answers = await source.renew([Renewal(job_id, fence, lease) for job_id, fence in batch])
+            renewed = {(one.job_id, one.fence): one.cancel for one in answers}
+            lost = [key for key in batch if key not in renewed]
+            cancelled = [key for key, is_cancelled in renewed.items() if is_cancelled]
+            message = leases_message(Word.RENEWED, renewed, sent)
+            for word, some in ((Word.CANCEL, cancelled), (Word.LOST, lost)):
+                if some:
+                    message += leases_message(word, some)
+            self._answers.write(message)
+            for key in lost:
+                self._held.pop(key, None)
+
+    async def _speak_for_the_dead(self, source: WorkSource, setup: Setup) -> None:
+        for pid in self._kin:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        told = f"worker {setup.name!r} (process {setup.pid}) died while it held this job"
+        error = JobError("WorkerDied", told, self._read_last_words())
+        give_up_at = time.monotonic() + setup.lease
+        for batch in _batches(list(self._held)):
+            reports = [Report(job_id, fence, Lost(error)) for job_id, fence in batch]
+            while time.monotonic() < give_up_at:
+                try:
+                    await source.settle(reports)
+                except Exception as failure:  # noqa: BLE001 - a transport may raise anything
+                    _log.warning("a dead worker's leases could not be given up: %s", failure)
+                    await asyncio.sleep(0.2)
+                else:
+                    break
+
+    def _read_last_words(self) -> str:
+        os.set_blocking(self._last_words, False)
+        try:
+            words = os.read(self._last_words, 1 << 16)
+        except OSError:
+            words = b""
+        return plain(words.decode("utf-8", "replace"), LONGEST_LAST_WORDS)
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process was stopped by a signal. Where that cannot be known, it was not."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # The name in parentheses may contain anything; the state is the letter behind it.
+    return told.rpartition(b")")[2].split()[0] in {b"T", b"t"}
+
+
+def _batches(keys: Sequence[Key]) -> Iterable[Sequence[Key]]:
+    return (keys[start : start + LARGEST_BATCH] for start in range(0, len(keys), LARGEST_BATCH))
+
+
+async def _run(orders: int, answers: int, last_words: int) -> None:
+    await Companion(orders, answers, last_words).run()
+
+
+def main() -> None:
+    """Run as ``python -m rota.worker.companion ORDERS ANSWERS LAST_WORDS``."""
+    # Whoever stops the worker stops it, not us: we end when it does.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    orders, answers, last_words = map(int, sys.argv[1:4])
+    asyncio.run(_run(orders, answers, last_words))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What a handler can know and say about its job while it runs.
+
+A handler stays a plain function: it asks for its context instead of being given it. Progress and log are kept here and
+sent along with the next heartbeat; nothing a handler says costs it a round trip.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Final, Protocol
+
+from rota.core.identity import JobId, to_text
+from rota.worker.signals import Cancelled
+
+#: How much of what an attempt logs is kept: the end of it.
+LOG_TAIL_CHARACTERS: Final = 8192
+_LONGEST_MESSAGE: Final = 1000
+
+
+class Facts(Protocol):
+    """What is known of a job. A `Job` knows it, and so does what a child process is told."""
+
+    @property
+    def id(self) -> JobId:
+        """Which job."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """What kind of job."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """Which attempt this is."""
+        ...
+
+    @property
+    def max_attempts(self) -> int:
+        """How many there may be."""
+        ...
+
+    @property
+    def run_at(self) -> datetime:
+        """When it was due."""
+        ...
+
+    @property
+    def fire_time(self) -> datetime | None:
+        """For which time of its schedule it was made, if a schedule made it."""
+        ...
+
+
+class Orders(Protocol):
+    """What a handler is told while it runs."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was told to stop."""
+        ...
+
+    @property
+    def deadline(self) -> float:
+        """Until when it may run, by the monotonic clock."""
+        ...
+
+
+class JobContext:
+    """One attempt as its handler sees it. `current()` gives it."""
+
+    __slots__ = ("_facts", "_has_news", "_log", "_log_size", "_orders", "_progress")
+
+    def __init__(self, facts: Facts, orders: Orders) -> None:
+        self._facts = facts
+        self._orders = orders
+        self._progress: str | None = None
+        self._log: list[str] | None = None
+        self._log_size = 0
+        self._has_news = False
+
+    @property
+    def id(self) -> str:
+        """The job's id, the same in every attempt: a key for effects that must not happen twice."""
+        return to_text(self._facts.id)
+
+    @property
+    def type(self) -> str:
+        """The job's type."""
+        return self._facts.type
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._facts.attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts there may be."""
+        return self._facts.max_attempts
+
+    @property
+    def scheduled_for(self) -> datetime:
+        """The time this job was made for: its schedule's fire time, or when it was due."""
+        return self._facts.fire_time or self._facts.run_at
+
+    @property
+    def deadline(self) -> datetime | None:
+        """Until when the handler may run; None when it has no limit."""
+        if self._orders.deadline == inf:
+            return None
+        return datetime.now(UTC) + timedelta(seconds=self._orders.deadline - time.monotonic())
+
+    def cancelled(self) -> bool:
+        """Whether the handler should stop: asked to, out of time, or no longer holding its job."""
+        return self._orders.is_stopped
+
+    def heartbeat(self) -> None:
+        """Come up for air in a long computation: raises `Cancelled` if the handler should stop."""
+        if self._orders.is_stopped:
+            raise Cancelled
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far the work has come. Only the last word counts."""
+        told = {"done": done, "total": total, "message": message[:_LONGEST_MESSAGE]}
+        self._progress = json.dumps(told, ensure_ascii=True)
+        self._has_news = True
+
+    def log(self, text: str) -> None:
+        """Write a line that is kept with the attempt. Only the end of what was written is kept."""
+        line = str(text)[-LOG_TAIL_CHARACTERS:]
+        if self._log is None:
+            self._log = []
+        self._log.append(line)
+        self._log_size += len(line) + 1
+        if self._log_size > 2 * LOG_TAIL_CHARACTERS:
+            # Cut rarely, by half: cutting at every line would make a chatty handler slow.
+            tail = "\n".join(self._log)[-LOG_TAIL_CHARACTERS:]
+            self._log = [tail]
+            self._log_size = len(tail) + 1
+        self._has_news = True
+
+    def log_tail(self) -> str | None:
+        """Give the end of the log; None when nothing was logged."""
+        if not self._log:
+            return None
+        text = "\n".join(self._log)[-LOG_TAIL_CHARACTERS:]
+        return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything that was not taken before."""
+        return self._has_news
+
+    def take_news(self) -> tuple[str | None, str | None]:
+        """Give progress and log if there is anything that was not taken before."""
+        if not self._has_news:
+            return None, None
+        # Cleared first: what is said while we look is taken the next time.
+        self._has_news = False
+        return self._progress, self.log_tail()
+
+    def retell(self, progress: str | None, log_tail: str | None) -> None:
+        """Take over what the same attempt said in another process."""
+        if progress is not None:
+            self._progress = progress
+        if log_tail is not None:
+            self._log, self._log_size = [log_tail], len(log_tail)
+        self._has_news = True
+
+
+CURRENT: Final[ContextVar[JobContext]] = ContextVar("rota_current_job")
+
+
+def current() -> JobContext:
+    """Give the context of the job whose handler is running here."""
+    context = CURRENT.get(None)
+    if context is None:
+        raise LookupError("current() knows a job only inside a handler that a Rota worker runs")
+    return context

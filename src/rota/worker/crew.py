@@ -1,0 +1,89 @@
+"""The crew: all executors together, and how many more jobs they could take."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from rota.core.identity import to_text
+from rota.core.job import Job
+from rota.core.outcome import Failed, Released
+from rota.core.settlement import JobError
+from rota.ports.faces import Report
+from rota.worker import handlers as known
+from rota.worker.floor import BLOCKED_SECONDS, Floor
+from rota.worker.handlers import Handlers
+from rota.worker.holding import Holding
+from rota.worker.options import WorkerOptions
+from rota.worker.run import Executor, Run
+
+_log = logging.getLogger("rota.worker")
+#: More unwritten outcomes than this, and no more work is taken on: the store must hear of what was done first.
+MOST_UNSETTLED: Final = 2000
+
+
+class Crew:
+    """Takes jobs on and gives them to the executor their handler asks for."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        executors: Mapping[known.Executor, Executor],
+        holding: Holding,
+        floor: Floor,
+        options: WorkerOptions,
+        *,
+        unsettled: Callable[[], int],
+        left_behind: Callable[[], int],
+        hold: Callable[[Iterable[Run]], None],
+    ) -> None:
+        self._handlers = handlers
+        self._executors = executors
+        self._holding = holding
+        self._floor = floor
+        self._limit = options.concurrency
+        self._lease = options.lease.total_seconds()
+        self._unsettled = unsettled
+        self._left_behind = left_behind
+        self._hold = hold
+        self._all = handlers.types
+        self._unblockable = handlers.types_of("thread", "process")
+        self._most_unsettled = max(MOST_UNSETTLED, 4 * self._limit)
+
+    def free(self) -> int:
+        """Count the free slots. Handlers left behind cost slots once there are as many of them as there are slots."""
+        if self._unsettled() > self._most_unsettled:
+            return 0
+        return self._limit - len(self._holding.runs) - max(self._left_behind() - self._limit, 0)
+
+    def types(self) -> tuple[str, ...]:
+        """Give the types that can run now: while the handlers' loop is blocked, only those that do not need it."""
+        return self._all if self._floor.blocked_for() < BLOCKED_SECONDS else self._unblockable
+
+    def take_on(self, jobs: Sequence[Job], sent: float) -> None:
+        """Run these jobs."""
+        runs = [run for job in jobs if (run := self._run_of(job, sent)) is not None]
+        self._holding.hold(runs)
+        # The heart first: a handler may take the process down with it as soon as it begins.
+        self._hold(runs)
+        for run in runs:
+            run.executor.put(run)
+
+    def turn_away(self, jobs: Sequence[Job]) -> None:
+        """Hand these jobs back untouched."""
+        self._holding.outbox.extend(Report(job.id, job.fence, Released(started=False)) for job in jobs)
+        self._holding.ring()
+
+    def _run_of(self, job: Job, sent: float) -> Run | None:
+        handler = self._handlers.lookup(job.type)
+        if handler is None:
+            # It was not asked for. To hand it back would bring it here again at once; in backoff others find it.
+            _log.error("job %s has type %r, which this worker did not ask for", to_text(job.id), job.type)
+            told = JobError("UnknownType", f"the worker knows no type {job.type!r}")
+            self._holding.outbox.append(Report(job.id, job.fence, Failed(told)))
+            self._holding.ring()
+            return None
+        run = Run(job, handler, self._executors[handler.executor])
+        run.extend(sent, self._lease)
+        return run

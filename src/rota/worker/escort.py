@@ -1,0 +1,257 @@
+"""The worker's side of its companion: a heart that beats in another process.
+
+The companion (companion.py) is told which leases are held, in one small message for each batch and before any of its
+jobs begins, since a job may take the process down at once. It renews them whatever this process is doing, be it that a
+handler holds the GIL for minutes; and it learns from the end of its pipe that this process died.
+
+Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there. What
+it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
+
+If the companion dies, we beat by ourselves until another one runs. If we die, it reports our leases as lost. If both
+die, or the host does, the leases run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.ports.clock import Dice
+from rota.ports.faces import Report
+from rota.worker.heartbeat import LoopHeart, Renewing
+from rota.worker.holding import Holding
+from rota.worker.leases import (
+    Messages,
+    Word,
+    kin_message,
+    leases_message,
+    plain_message,
+    read_leases,
+    read_renewed,
+    setup_message,
+)
+from rota.worker.options import WorkerOptions
+from rota.worker.patience import Patience
+from rota.worker.pipe import PipeReader, PipeWriter
+from rota.worker.run import Key, Run
+from rota.worker.verdict import Stop
+
+_log = logging.getLogger("rota.worker")
+#: Leases let go of are told together, with the next message or at the latest when there are so many.
+MOST_LET_GO: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReference:
+    """How another process reaches the source: a factory, and what to give it.
+
+    `factory` names a function, as ``module:function``, that makes an async context manager of a `WorkSource` from
+    `argument`, which is JSON.
+    """
+
+    factory: str
+    argument: Any
+
+
+class Companion:
+    """A running companion process and the pipes to it."""
+
+    def __init__(self, setup: dict[str, Any], take: Callable[[Word, bytes], None], end: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        words_end, orders = os.pipe()
+        answers, answers_end = os.pipe()
+        last_words_end, self._last_words = os.pipe()
+        inherited = (words_end, answers_end, last_words_end)
+        command = [sys.executable, "-m", "rota.worker.companion", *map(str, inherited)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                command, stdin=subprocess.DEVNULL, pass_fds=inherited, start_new_session=True
+            )
+        finally:
+            for descriptor in inherited:
+                os.close(descriptor)
+        self._messages = Messages()
+        self._take = take
+        self._orders = PipeWriter(loop, orders)
+        self._answers = PipeReader(loop, answers, self._heard, end)
+        self._orders.write(setup_message(setup))
+        self._lends_ear = not faulthandler.is_enabled()
+        if self._lends_ear:
+            # A crash in native code leaves its traceback with the companion, as our last words.
+            faulthandler.enable(self._last_words)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def tell(self, message: bytes) -> None:
+        """Send a message."""
+        self._orders.write(message)
+
+    def catch_up(self) -> None:
+        """Read what it has said so far."""
+        self._answers.drain()
+
+    async def close(self) -> None:
+        """Say goodbye and see it end."""
+        self.tell(plain_message(Word.GOODBYE))
+        self._orders.close()
+        self._answers.close()
+        if self._lends_ear:
+            faulthandler.disable()
+        os.close(self._last_words)
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.get_running_loop().run_in_executor(None, self._process.wait, 2)
+            return
+        self._process.kill()
+        self._process.wait()
+
+    def _heard(self, data: bytes) -> None:
+        for word, body in self._messages.feed(data):
+            self._take(word, body)
+
+
+class CompanionHeart:
+    """Has leases kept by a companion process, and keeps them itself while there is none."""
+
+    def __init__(
+        self,
+        reference: SourceReference,
+        own: LoopHeart,
+        renewing: Renewing,
+        holding: Holding,
+        options: WorkerOptions,
+        *,
+        stop: Callable[[Run, Stop], None],
+        kin: Callable[[], list[int]],
+        dice: Dice,
+    ) -> None:
+        self._reference = reference
+        self._own = own
+        self._renewing = renewing
+        self._holding = holding
+        self._options = options
+        self._stop = stop
+        self._kin = kin
+        self._told_kin: list[int] = []
+        self._lease = options.lease.total_seconds()
+        self._beat = options.beat.total_seconds()
+        self._patience = Patience(dice, longest=30.0)
+        self._companion: Companion | None = None
+        self._let_go: list[Key] = []
+        self._haste = asyncio.Event()
+
+    @property
+    def companion_pid(self) -> int | None:
+        """Which process the companion is."""
+        return None if self._companion is None else self._companion.pid
+
+    async def run(self) -> None:
+        """Keep a companion, give it signs of life, and send what it cannot know: progress and log."""
+        while True:
+            is_haste = self._haste.is_set()
+            self._haste.clear()
+            if self._companion is None:
+                await self._own.beat()
+                self._start()
+            else:
+                self._companion.tell(self._gone() + plain_message(Word.PULSE))
+                await (self._own.beat() if is_haste else self._tell_news())
+            pause = self._beat if self._companion is not None else min(self._patience.next(), self._beat)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._haste.wait()
+
+    def hold(self, runs: Iterable[Run]) -> None:
+        """Tell the companion at once."""
+        if self._companion is not None:
+            message = self._gone() + leases_message(Word.HOLD, [run.key for run in runs])
+            kin = self._kin()
+            if kin != self._told_kin:
+                self._told_kin = kin
+                message += kin_message(kin)
+            self._companion.tell(message)
+
+    def let_go(self, reports: Iterable[Report]) -> None:
+        """Tell the companion with the next message: to renew what is settled does no harm."""
+        if self._companion is not None:
+            self._let_go += [(report.job_id, report.fence) for report in reports]
+            if len(self._let_go) >= MOST_LET_GO:
+                self._companion.tell(self._gone())
+
+    def hurry(self) -> None:
+        """Read what the companion said while we could not listen, and beat by ourselves too."""
+        if self._companion is not None:
+            self._companion.catch_up()
+        if self._companion is not None:
+            self._companion.tell(plain_message(Word.BEAT_NOW))
+        self._haste.set()
+
+    async def close(self) -> None:
+        """Say goodbye to the companion."""
+        companion, self._companion = self._companion, None
+        if companion is not None:
+            await companion.close()
+
+    def _start(self) -> None:
+        options = self._options
+        setup = {
+            "path": [entry or os.getcwd() for entry in sys.path],  # noqa: PTH109 - as Python itself reads it
+            "factory": self._reference.factory,
+            "argument": self._reference.argument,
+            "name": options.name,
+            "pid": os.getpid(),
+            "lease": options.lease.total_seconds(),
+            "beat": options.beat.total_seconds(),
+            "silence": options.silence.total_seconds(),
+        }
+        try:
+            self._companion = Companion(setup, self._heard, self._lost_companion)
+        except OSError as error:
+            _log.warning("no companion could be started; the worker beats by itself: %s", error)
+            return
+        self._let_go = []
+        self._told_kin = []
+        self.hold(self._holding.runs.values())
+
+    def _lost_companion(self) -> None:
+        _log.warning("the companion died; the worker beats by itself until there is another")
+        companion, self._companion = self._companion, None
+        if companion is not None:
+            self._reaping = asyncio.get_running_loop().create_task(companion.close())
+        self._haste.set()
+
+    def _gone(self) -> bytes:
+        gone, self._let_go = self._let_go, []
+        return leases_message(Word.LET_GO, gone) if gone else b""
+
+    async def _tell_news(self) -> None:
+        runs = [run for run in self._holding.runs.values() if run.context is not None and run.context.has_news]
+        try:
+            await self._renewing.renew(runs)
+        except Exception as error:  # noqa: BLE001 - a transport may raise anything; the news will be told later
+            _log.warning("progress could not be told: %s", error)
+
+    def _heard(self, word: Word, body: bytes) -> None:
+        self._patience.reset()
+        if word is Word.RENEWED:
+            sent, keys = read_renewed(body)
+            for key in keys:
+                run = self._holding.runs.get(key)
+                if run is not None:
+                    run.extend(sent, self._lease)
+            return
+        why = Stop.CANCEL if word is Word.CANCEL else Stop.LOST
+        for key in read_leases(body):
+            run = self._holding.runs.get(key)
+            if run is not None:
+                self._stop(run, why)

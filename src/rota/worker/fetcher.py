@@ -1,0 +1,143 @@
+"""The fetcher: asks for exactly as many jobs as there are free slots, and hands them out.
+
+It is woken, never polls: a slot becomes free, and it asks; there is no work, and the question itself waits at the source
+until there is some (`WAIT_OF_LEASE` of a lease at most, since the lease is counted from the moment the question was
+sent). Only one question is open at a time, so what it brings always finds its slots free.
+
+Each question has a name. If the answer is lost, the same question is asked again and brings the same jobs; only when
+their leases must have run out anyway does it get a new name. When the worker stops while a question is open, the
+question is withdrawn, and asked once more by name without waiting: whatever it had brought is handed back at once. If
+the worker dies with a question open, its jobs wait for their leases to run out, or for its companion to say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from typing import Final, Protocol
+
+from rota.core.job import Job
+from rota.core.lease import Claim
+from rota.ports.faces import WorkSource
+from rota.worker.options import WorkerOptions
+from rota.worker.patience import Patience
+
+_log = logging.getLogger("rota.worker")
+WAIT_OF_LEASE: Final = 1 / 3
+#: How long the last question, asked when the worker stops, may take.
+LAST_WORD_SECONDS: Final = 2.0
+
+
+class Crew(Protocol):
+    """Who takes the jobs."""
+
+    def free(self) -> int:
+        """How many more would find a slot."""
+        ...
+
+    def types(self) -> tuple[str, ...]:
+        """Which types would."""
+        ...
+
+    def take_on(self, jobs: Sequence[Job], sent: float) -> None:
+        """Run these jobs, whose leases count from the moment `sent`."""
+        ...
+
+    def turn_away(self, jobs: Sequence[Job]) -> None:
+        """Hand these jobs back untouched."""
+        ...
+
+
+class Fetcher:
+    """Claims until it is closed."""
+
+    def __init__(
+        self,
+        source: WorkSource,
+        crew: Crew,
+        options: WorkerOptions,
+        *,
+        clock: Callable[[], float],
+        patience: Patience,
+    ) -> None:
+        self._source = source
+        self._crew = crew
+        self._options = options
+        self._clock = clock
+        self._patience = patience
+        self._wait = options.lease * WAIT_OF_LEASE
+        self._lease_seconds = options.lease.total_seconds()
+        self._numbers = count(1)
+        self._question: tuple[Claim, float] | None = None
+        self._room = asyncio.Event()
+        self._is_closing = False
+
+    def stop(self) -> None:
+        """Ask no more. A question that is answered in spite of being withdrawn is turned away."""
+        self._is_closing = True
+        self._room.set()
+
+    def wake(self) -> None:
+        """Look again for free slots."""
+        self._room.set()
+
+    async def run(self) -> None:
+        """Claim whatever there is room for."""
+        while not self._is_closing:
+            self._room.clear()
+            free, types = self._crew.free(), self._crew.types()
+            if free > 0 and types:
+                await self._fetch(free, types)
+            else:
+                await self._room.wait()
+
+    async def _fetch(self, free: int, types: tuple[str, ...]) -> None:
+        claim, sent = self._ask(free, types)
+        try:
+            jobs = await self._source.claim(claim, wait=self._wait)
+        except Exception as error:  # noqa: BLE001 - a transport may raise anything; the worker goes on
+            pause = self._patience.next()
+            _log.warning("no work could be fetched; again in %.2f s: %s", pause, error)
+            await asyncio.sleep(pause)
+            return
+        self._patience.reset()
+        self._question = None
+        if jobs and self._is_closing:
+            self._crew.turn_away(jobs)
+        elif jobs:
+            self._crew.take_on(jobs, sent)
+
+    def _ask(self, free: int, types: tuple[str, ...]) -> tuple[Claim, float]:
+        """Give the question whose answer is still awaited, or a new one."""
+        now = self._clock()
+        if self._question is None or now - self._question[1] > self._lease_seconds:
+            claim = Claim(
+                worker=self._options.identity,
+                limit=free,
+                queues=self._options.queues,
+                types=types,
+                lease=self._options.lease,
+                claim_id=f"{self._options.boot}-{next(self._numbers)}",
+            )
+            self._question = (claim, now)
+        return self._question
+
+    async def close(self) -> None:
+        """Hand back what an open question may have brought."""
+        if self._question is None:
+            return
+        claim, _ = self._question
+        self._question = None
+        try:
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                # One at most if the question had brought nothing: a claim of none could not be told from a wrong one.
+                jobs = await self._source.claim(replace(claim, limit=1), wait=timedelta(0))
+        except Exception as error:  # noqa: BLE001 - then those leases run out
+            _log.warning("what the last question brought, if anything, is left to its lease: %s", error)
+            return
+        if jobs:
+            self._crew.turn_away(jobs)

@@ -1,0 +1,65 @@
+"""What a worker holds: the runs it answers for, and the reports it has not yet sent.
+
+Three threads and more meet here: the source's loop (claims, renews, settles), the handlers' loop and the handlers'
+threads. They share two dictionaries and a queue, and no lock: each step that must happen once is the removal of one key,
+which only one thread can do. Who takes a run out of `waiting` begins it or hands it back; who takes it out of `runs` has
+the word about how it ended. So a handler that returns while the watchdog leaves it behind yields one report, not two.
+
+The source's loop is rung once for all that ended since it last looked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from rota.core.outcome import Outcome
+from rota.ports.faces import Report
+from rota.worker.run import Key, Run
+
+Ring = Callable[[], None]
+
+
+class Holding:
+    """Runs and reports."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.runs: dict[Key, Run] = {}
+        self.waiting: dict[Key, Run] = {}
+        self.outbox: deque[Report] = deque()
+        self._ring = ring
+        self._is_rung = False
+
+    def hold(self, runs: Iterable[Run]) -> None:
+        """Answer for these runs from now on."""
+        for run in runs:
+            self.runs[run.key] = run
+            self.waiting[run.key] = run
+
+    def take(self, run: Run) -> bool:
+        """Take a run that waits, to begin it or to hand it back; False if someone else took it."""
+        return self.waiting.pop(run.key, None) is not None
+
+    def finish(self, run: Run, outcome: Outcome | None) -> bool:
+        """End a run with what is to be reported, if anything; False if it had already ended."""
+        if self.runs.pop(run.key, None) is None:
+            return False
+        if outcome is not None:
+            log_tail = None if run.context is None else run.context.log_tail()
+            self.outbox.append(Report(run.job.id, run.job.fence, outcome, log_tail))
+        self.ring()
+        return True
+
+    def hand_back(self, run: Run) -> bool:
+        """End a run that was not begun; False if it was."""
+        return self.take(run) and self.finish(run, run.outcome_unbegun())
+
+    def ring(self) -> None:
+        """Wake the source's loop, once until it answers."""
+        if not self._is_rung:
+            self._is_rung = True
+            self._ring()
+
+    def answer(self) -> None:
+        """Note that the source's loop is awake: whatever ends from now on rings again."""
+        self._is_rung = False

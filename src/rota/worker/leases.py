@@ -1,0 +1,100 @@
+"""What a worker and its companion say to each other: which leases, in few bytes.
+
+A message is its length, a letter, and then 16 bytes for each lease: the job's number and its fence.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from rota.core.identity import JobId
+from rota.worker.run import Key
+
+_HEAD: Final = struct.Struct(">IB")
+_LEASE: Final = struct.Struct(">qq")
+_MOMENT: Final = struct.Struct(">d")
+_GROUP: Final = struct.Struct(">q")
+
+
+class Word(Enum):
+    """What a message says."""
+
+    #: Down: how to reach the source, and whose leases these are.
+    SETUP = 1
+    HOLD = 2
+    LET_GO = 3
+    #: The worker lives; without a sign of it the companion does not hold on for ever.
+    PULSE = 4
+    #: Process groups to be killed if the worker dies.
+    KIN = 5
+    BEAT_NOW = 6
+    GOODBYE = 7
+    #: Up: renewed, with the moment the renewal was sent.
+    RENEWED = 8
+    CANCEL = 9
+    LOST = 10
+
+
+def leases_message(word: Word, keys: Iterable[Key], sent: float | None = None) -> bytes:
+    """Write a message about leases."""
+    moment = b"" if sent is None else _MOMENT.pack(sent)
+    return _message(word, moment + b"".join(_LEASE.pack(job_id, fence) for job_id, fence in keys))
+
+
+def setup_message(setup: dict[str, Any]) -> bytes:
+    """Write the first message."""
+    return _message(Word.SETUP, msgspec.json.encode(setup))
+
+
+def kin_message(pids: Iterable[int]) -> bytes:
+    """Write which process groups belong to the worker."""
+    return _message(Word.KIN, b"".join(map(_GROUP.pack, pids)))
+
+
+def plain_message(word: Word) -> bytes:
+    """Write a message that is only a word."""
+    return _message(word, b"")
+
+
+def _message(word: Word, body: bytes) -> bytes:
+    return _HEAD.pack(len(body), word.value) + body
+
+
+def read_leases(body: bytes) -> list[Key]:
+    """Read the leases of a message."""
+    return [(JobId(job_id), fence) for job_id, fence in _LEASE.iter_unpack(body)]
+
+
+def read_renewed(body: bytes) -> tuple[float, list[Key]]:
+    """Read when a renewal was sent, and for which leases."""
+    (sent,) = _MOMENT.unpack_from(body)
+    return sent, read_leases(body[_MOMENT.size :])
+
+
+def read_kin(body: bytes) -> list[int]:
+    """Read process groups."""
+    return [pid for (pid,) in _GROUP.iter_unpack(body)]
+
+
+class Messages:
+    """Puts messages together from what comes out of a pipe."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[Word, bytes]]:
+        """Give the messages that are complete now."""
+        self._buffer += data
+        while len(self._buffer) >= _HEAD.size:
+            length, word = _HEAD.unpack_from(self._buffer)
+            end = _HEAD.size + length
+            if len(self._buffer) < end:
+                return
+            body = bytes(self._buffer[_HEAD.size : end])
+            del self._buffer[:end]
+            yield Word(word), body

@@ -1,0 +1,107 @@
+"""A pipe's writing end, on a loop: takes all it is given, writes what the pipe takes, and keeps the rest for later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from rota.worker.wire import CHUNK
+
+
+class PipeWriter:
+    """Writes without ever blocking. If the reader is gone, what is written is gone too; its end is noticed elsewhere."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._loop = loop
+        self._descriptor: int | None = descriptor
+        self._rest = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Write, now or as soon as there is room."""
+        if self._descriptor is None:
+            return
+        if not self._rest:
+            data = data[self._try(self._descriptor, data) :]
+            if data:
+                self._loop.add_writer(self._descriptor, self._flush)
+        self._rest += data
+
+    def close(self) -> None:
+        """Close; what could not be written is dropped."""
+        if self._descriptor is not None:
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _flush(self) -> None:
+        assert self._descriptor is not None
+        del self._rest[: self._try(self._descriptor, bytes(self._rest))]
+        if not self._rest:
+            self._loop.remove_writer(self._descriptor)
+
+    @staticmethod
+    def _try(descriptor: int, data: bytes) -> int:
+        try:
+            return os.write(descriptor, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(data)
+
+
+class PipeReader:
+    """Reads as data comes, on a loop, until the other side is gone."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: int,
+        take: Callable[[bytes], None],
+        end: Callable[[], None],
+        *,
+        pause: float = 0.0,
+    ) -> None:
+        os.set_blocking(descriptor, False)
+        self._loop = loop
+        self._descriptor: int | None = descriptor
+        self._take = take
+        self._end = end
+        #: After each read, leave the pipe alone for a moment: much that is small is then read together.
+        self._pause = pause
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._descriptor is not None:
+            self._loop.add_reader(self._descriptor, self._ready)
+
+    def _ready(self) -> None:
+        self.drain()
+        if self._pause and self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.call_later(self._pause, self._listen)
+
+    def drain(self) -> None:
+        """Read all there is."""
+        while self._descriptor is not None:
+            try:
+                data = os.read(self._descriptor, CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                self._end()
+                return
+            self._take(data)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._descriptor is not None:
+            with suppress(ValueError, OSError):
+                self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
