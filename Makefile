@@ -4,10 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SEEDS  ?= 2000
 COUNT  ?= 1000000
+PORT   ?= 8080
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint types arch test check sim fuzz-cron crash bench clean
+.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash bench docs clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +24,16 @@ setup: $(STAMP) ## make the environment from the hash-locked requirements
 lock: $(STAMP) ## renew the locked requirements
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml --group dev -o requirements-dev.txt
+
+run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080
+	@echo "Rota is starting on http://127.0.0.1:$(PORT) with the demo app. In another terminal, try:"
+	@echo "  $(BIN)/rota submit --type send_email --payload '{\"to\":\"user@example.com\"}' --wait"
+	@echo "  $(BIN)/rota submit --type charge_card --payload '{\"amount\":10}'"
+	@echo "  $(BIN)/rota submit --type gen_report --cron \"*/5 * * * *\""
+	@echo "  $(BIN)/rota jobs list"
+	@echo "  curl http://127.0.0.1:$(PORT)/stats        and the API's own pages: http://127.0.0.1:$(PORT)/docs"
+	@echo "Stop it with Ctrl-C: running jobs may finish."
+	@cd examples/demo && exec ../../$(BIN)/rota standalone --port $(PORT) --db ../../demo.db --app tasks:app
 
 fmt: $(STAMP) ## format the code
 	$(BIN)/ruff format .
@@ -46,6 +57,9 @@ fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 
 bench: $(STAMP) ## measure the store beside bare sqlite3
 	$(BIN)/python -m bench.sqlite_store $(ARGS)
+
+docs: $(STAMP) ## write the reference pages from the code
+	$(BIN)/python tools/reference.py
 
 check: lint types arch test ## all that a change must pass
 

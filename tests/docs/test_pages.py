@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_commands_that_contributors_are_told_of_exist() -> None:
     there = set(TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
     assert told <= there
     assert {"setup", "fmt", "lint", "types", "arch", "test", "check"} <= told
+
+
+def test_the_layers_that_contributors_are_told_of_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    checked = [re.findall(r"\w+", layer) for layer in contracts[0]["layers"]]
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`[`\w, ]+) \|", text, flags=re.MULTILINE)]
+    # The rows of commands hold no single word and are left empty by this.
+    assert [row for row in told if row] == checked
 
 
 def test_words_of_the_glossary_are_explained_once() -> None:

@@ -1,0 +1,79 @@
+"""Write the reference pages from the code: `make docs`. A test compares them, so that they cannot go stale.
+
+What a page says by hand stands above the marker line; what follows it is made here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from rota.api.routes import ROUTES
+from rota.cli.tree import build
+from rota.settings import OPTIONS, Settings, shown
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+MARKER = "<!-- Below this line the page is made by `make docs`. -->"
+
+
+def command_lines(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Give a section for every command."""
+    for action in parser._actions:  # noqa: SLF001 - argparse keeps them so
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for below in action.choices.values():
+                if any(isinstance(one, argparse._SubParsersAction) for one in below._actions):  # noqa: SLF001
+                    yield from command_lines(below)
+                else:
+                    yield from _command(below)
+
+
+def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"\n### `{parser.prog}`\n\n{(parser.description or '').capitalize()}.\n"
+    own = [
+        action
+        for group in parser._action_groups  # noqa: SLF001 - argparse keeps them so
+        if group.title != "everywhere"
+        for action in group._group_actions  # noqa: SLF001 - as above
+        if action.dest != "help"
+    ]
+    if own:
+        yield "| argument | meaning |\n|---|---|"
+    for action in own:
+        name = ", ".join(action.option_strings) or action.dest.upper()
+        yield f"| `{name}` | {action.help or ''} |"
+
+
+def route_lines() -> Iterator[str]:
+    """Give a table of routes for every family."""
+    for family, routes in groupby(ROUTES, key=lambda route: route.family):
+        yield f"\n### {family}\n\n| route | scope | what it does |\n|---|---|---|"
+        for route in routes:
+            yield f"| `{route.method} {route.path}` | {route.scope} | {route.summary} |"
+
+
+def setting_lines() -> Iterator[str]:
+    """Give a table of settings."""
+    yield "| setting | environment | default | what it is for |\n|---|---|---|---|"
+    for name, default, _ in shown(Settings()):
+        names = ", ".join(f"`{one}`" for one in (f"ROTA_{name.upper()}", *OPTIONS[name].older))
+        yield f"| `{name}` | {names} | {f'`{default}`' if default else ''} | {OPTIONS[name].help} |"
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "cli.md": lambda: command_lines(build()),
+    "http.md": route_lines,
+    "settings.md": setting_lines,
+}
+
+
+def made(name: str) -> str:
+    """Give a page as it should be: what was written by hand, and what is made."""
+    written = (FOLDER / name).read_text(encoding="utf-8").partition(MARKER)[0]
+    return written + MARKER + "\n" + "\n".join(PAGES[name]()) + "\n"
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        (FOLDER / page).write_text(made(page), encoding="utf-8")
