@@ -40,7 +40,9 @@ HARMLESS_IMPORTLIB = ("importlib.metadata", "importlib.resources")
 EVALUATING = {"eval", "exec", "compile", "__import__"}
 #: Where code is imported by a name all the same, and who gives the name. Never a payload, a request or a row.
 NAMED_BY_WHOEVER_STARTS_US = {
-    "worker/references.py",  # the user's app, and a child process's handler: from the command line or our own worker
+    "sdk/handlers.py",  # the user's modules: from the command line or the settings
+    "worker/references.py",  # a child process's handler: from the worker that starts it
+    "__init__.py",  # our own public names, imported late: from a fixed table
     "cli/main.py",  # our own commands, imported late: from the table of commands, below one fixed package
 }
 LOADING = {"import_module", "resolve_name", "load_module", "exec_module"}

@@ -85,3 +85,10 @@ def test_what_is_filled_in_runs_from_now_on_and_not_ahead_of_everything_else() -
     recurring = schedule("0 3 * * *", template=Template("report", expires=HOUR))
     for job in filled(recurring).jobs:
         assert (job.run_at, job.expires_at) == (NOW, NOW + HOUR)
+
+
+def test_what_is_filled_in_ahead_of_its_fire_time_waits_for_it() -> None:
+    """Due at once, like what is past, tomorrow's job would have run today, and not tomorrow: a fire time makes one."""
+    jobs = filled(NIGHTLY, "2026-03-09", "2026-03-11").jobs
+    assert [job.fire_time for job in jobs] == [utc("2026-03-09 03:00"), utc("2026-03-10 03:00")]
+    assert [job.run_at for job in jobs] == [job.fire_time for job in jobs]

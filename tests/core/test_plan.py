@@ -201,15 +201,15 @@ class CountedRule:
 
 COSTS = [
     # rule, catch-up, limit, asked per fire time that is taken
-    ("* * * * * *", CatchUp.SKIP, 100, 10),
-    ("* * * * * *", CatchUp.LATEST, 100, 10),
-    ("* * * * * *", CatchUp.ALL, 100, 10),
-    ("* * * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 10),
-    ("@every 1s", CatchUp.ALL, LARGEST_CATCH_UP, 10),
-    ("*/7 * * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 10),
-    ("* * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 10),
+    ("* * * * * *", CatchUp.SKIP, 100, 5),
+    ("* * * * * *", CatchUp.LATEST, 100, 5),
+    ("* * * * * *", CatchUp.ALL, 100, 5),
+    ("* * * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 5),
+    ("@every 1s", CatchUp.ALL, LARGEST_CATCH_UP, 5),
+    ("*/7 * * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 5),
+    ("* * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 5),
     ("0 0 1 * *", CatchUp.ALL, LARGEST_CATCH_UP, 60),
-    ("* * 1 1 * *", CatchUp.ALL, LARGEST_CATCH_UP, 10),
+    ("* * 1 1 * *", CatchUp.ALL, LARGEST_CATCH_UP, 5),
 ]
 
 

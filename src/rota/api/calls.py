@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -88,7 +88,7 @@ class Answer:
 class Stream:
     """An answer that is made while it is sent."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     media: str
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
 
@@ -136,17 +136,15 @@ class Call:
             raise invalid([(label, "this header is not UTF-8")]) from None
 
     async def body(self) -> bytes:
-        """Read the body, as long as it comes in time and is not too large."""
+        """Read the body, if it is not too large. That it comes in time is seen to by the server (`guarding`)."""
         limits = self.context.limits
-        try:
-            async with asyncio.timeout(limits.body_time.total_seconds()):
-                message = await self._receive()
-                body: bytes = message.get("body", b"")
-                if message.get("more_body"):
-                    body = await self._rest(body, limits)
-        except TimeoutError:
-            raise Refusal(408, "too_slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
-        if len(body) > limits.body_bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise malformed("the request ended before its body did")
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            body = await self._rest(body, limits)
+        elif len(body) > limits.body_bytes:
             raise too_large(limits)
         return body
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from rota.api.auth import authorize
 from rota.api.calls import Answer, AsgiScope, Call, Context, Receive, Send, Stream, refused
 from rota.api.errors import Refusal, refusal_of
 from rota.api.table import Route
+from rota.core.errors import RotaError
 
 #: Said in every answer: nothing here is to be kept by caches, guessed at, framed or run.
 _ALWAYS: Final = (
@@ -68,15 +68,19 @@ async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
 
 
 async def _stream(answer: Stream, call: Call, send: Send) -> None:
+    """Send a stream. Its first chunk is made before anything is sent, so that a refusal can still be one."""
+    is_asked_for = call.scope["method"] != "HEAD"
     try:
         with call.context.streams:
+            first = await anext(answer.chunks, None) if is_asked_for else None
             headers = [*_ALWAYS, (b"content-type", answer.media.encode()), *answer.headers]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            if call.scope["method"] != "HEAD":
+            if first is not None:
+                await send({"type": "http.response.body", "body": first, "more_body": True})
                 await _pump(answer, call, send)
             await send({"type": "http.response.body", "body": b""})
-    except Refusal as refusal:
-        await deliver(refused(refusal), call, send)
+    except RotaError as error:
+        await deliver(refused(refusal_of(error)), call, send)
 
 
 async def _pump(answer: Stream, call: Call, send: Send) -> None:
@@ -88,14 +92,15 @@ async def _pump(answer: Stream, call: Call, send: Send) -> None:
             await asyncio.wait((chunk, gone), return_when=asyncio.FIRST_COMPLETED)
             if not chunk.done():
                 chunk.cancel()
-                with suppress(asyncio.CancelledError):
-                    await chunk
+                await asyncio.wait((chunk,))
                 return
             data = chunk.result()
             if data is None:
                 return
             await send({"type": "http.response.body", "body": data, "more_body": True})
+    except RotaError as error:
+        # Too late for a refusal: the stream ends, and whoever follows it comes back.
+        refusal_of(error)
     finally:
         gone.cancel()
-        if hasattr(answer.chunks, "aclose"):
-            await answer.chunks.aclose()
+        await answer.chunks.aclose()

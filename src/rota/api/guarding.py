@@ -27,6 +27,7 @@ class Timeouts:
     """How long a connection may take for what, and how many there may be."""
 
     head: timedelta = timedelta(seconds=10)
+    body: timedelta = timedelta(seconds=30)
     idle: timedelta = timedelta(seconds=60)
     linger: timedelta = timedelta(seconds=2)
     #: How long requests under way may take to finish when the server stops.
@@ -77,6 +78,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._is_in_head and self._head_bytes > self._most_head and not self.transport.is_closing():
             self._refuse(Refusal(431, "headers_too_large", "the head of the request is too large"))
+        elif self._deadline is None and not self._is_in_head:
+            # Most requests come in one piece and never need a timer.
+            self._deadline = self.loop.call_later(self.timeouts.body.total_seconds(), self._is_late)
 
     def on_message_begin(self) -> None:
         """Begin to read a request's head."""
@@ -96,27 +100,27 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle.more_body and not self.transport.is_closing():
             self._unset_keepalive_if_required()
+            self._be_content()
             self._deadline = self.loop.call_later(self.timeouts.linger.total_seconds(), self.transport.close)
 
     def on_message_complete(self) -> None:
         """Have a whole request."""
         super().on_message_complete()
         self._is_in_head = True
-        if self.cycle.response_complete:
-            self._be_content()
-            if self.timeout_keep_alive_task is None:
-                self.timeout_keep_alive_task = self.loop.call_later(
-                    self.timeout_keep_alive, self.timeout_keep_alive_handler
-                )
+        self._be_content()
+        if self.cycle.response_complete and self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, in the form that all refusals have."""
         self._refuse(Refusal(400, "invalid_http", msg))
 
     def _expect_head(self) -> None:
-        self._deadline = self.loop.call_later(self.timeouts.head.total_seconds(), self._head_is_late)
+        self._deadline = self.loop.call_later(self.timeouts.head.total_seconds(), self._is_late)
 
-    def _head_is_late(self) -> None:
+    def _is_late(self) -> None:
         self._refuse(Refusal(408, "too_slow", "the request did not arrive in time"))
 
     def _be_content(self) -> None:

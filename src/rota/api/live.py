@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -58,7 +58,7 @@ class Live:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def follow(self, last_seen: str | None) -> AsyncIterator[bytes]:
+    async def follow(self, last_seen: str | None) -> AsyncGenerator[bytes, None]:
         """Give a snapshot, or what was missed, and then every update."""
         inbox: asyncio.Queue[bytes] = asyncio.Queue(_REMEMBERED)
         missed = self._missed(last_seen)

@@ -55,8 +55,7 @@ class Limits:
     url_bytes: int = 8_192
     page: int = 500
     batch: int = 1_000
-    #: How long a request may take to send its body, and how long one may wait for something to happen.
-    body_time: timedelta = timedelta(seconds=30)
+    #: How long one may wait for something to happen.
     longest_wait: timedelta = timedelta(seconds=60)
     #: Requests under way at once, waiting ones included, before more are answered 429.
     in_flight: int = 10_000

@@ -114,13 +114,18 @@ class Job:
         )
 
 
-def turn(run_at: datetime, priority: int) -> int:
+def turn(due_at: datetime, priority: int) -> int:
     """Say when it is a job's turn among those that are due: lower goes first.
 
     The moment it became due, moved ahead by its priority. One number gives most urgent first, oldest first among
-    equals, and an end to starvation.
+    equals, and an end to starvation. A job submitted with a time in the past becomes due when it is submitted.
     """
-    return to_micros(run_at) - priority * _AGING_MICROS
+    return turn_at(to_micros(due_at), priority)
+
+
+def turn_at(due_micros: int, priority: int) -> int:
+    """Say the same of a moment in microseconds."""
+    return due_micros - priority * _AGING_MICROS
 
 
 def first_state(run_at: datetime, now: datetime, *, blocked: bool) -> State:

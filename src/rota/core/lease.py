@@ -33,7 +33,7 @@ class Claim:
     types: tuple[str, ...] | None = None
     lease: timedelta = DEFAULT_LEASE
     claim_id: str | None = None
-    ids: tuple[JobId, ...] = ()
+    ids: tuple[JobId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rota.core.duration import LONGEST
+from rota.core.errors import InvalidRequest
 from rota.core.settlement import JobError
 
 
@@ -28,6 +30,10 @@ class Snoozed:
     """The handler asked to be called again later, without having failed."""
 
     delay: timedelta
+
+    def __post_init__(self) -> None:
+        if not timedelta(0) <= self.delay <= LONGEST:
+            raise InvalidRequest(f"delay: {self.delay} must lie between 0 and {LONGEST.days} days", field="delay")
 
 
 @dataclass(frozen=True, slots=True)

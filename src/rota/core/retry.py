@@ -101,7 +101,8 @@ class Backoff:
             fields["delays"] = tuple(delay * MICROSECOND for delay in fields["delays"])
         if "growth" in fields:
             fields["growth"] = Growth(fields["growth"])
-        return Backoff(**fields)
+        # What a newer release has added means nothing here, but must not stop an older one.
+        return Backoff(**{name: value for name, value in fields.items() if name in Backoff.__slots__})
 
     def _differs(self, name: str) -> bool:
         return bool(getattr(self, name) != getattr(DEFAULT_BACKOFF, name))

@@ -194,7 +194,7 @@ def backfill(
 ) -> Firing:
     """Decide which jobs a past stretch of time should have made. What was made before is not made again.
 
-    They are due now, not in the past, or they would go before all that is due today. Jobs that must not overlap run
+    They are due now at the earliest, whatever time they stand for. Jobs that must not overlap run
     one after the other: all of them were asked for.
     """
     overlap = Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE
@@ -238,7 +238,9 @@ def _firing(
         if fate is Fate.FIRED:
             if previous is not None and schedule.overlap is Overlap.CANCEL_PREVIOUS:
                 cancels.append(previous)
-            job = _job(schedule, fire_time, now, fresh_id(), previous, run_at or schedule.run_at(fire_time))
+            job = _job(
+                schedule, fire_time, now, fresh_id(), previous, max(run_at or fire_time, schedule.run_at(fire_time))
+            )
             jobs.append(job)
             previous = job_id = job.id
         occurrences.append(Occurrence(schedule.id, fire_time, fate, job_id))

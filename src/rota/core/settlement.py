@@ -80,8 +80,10 @@ class Settlement:
     refund: bool = False
     #: The attempt ended in a lost lease.
     crash: bool = False
-    #: An operator granted a fresh budget of attempts.
+    #: An operator granted a fresh budget of attempts; what the job was asked before, to stop or to expire, is void.
     renew: bool = False
+    #: Holds only if the lease has run out: said by whoever takes jobs from silent workers, who may yet be heard.
+    if_lapsed: bool = False
     #: What the job asked to be submitted at this end, made in the same transaction.
     follow_up: NewJob | None = None
     #: The last lines the attempt logged.

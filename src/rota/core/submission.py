@@ -10,8 +10,9 @@ from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, ScheduleId
 from rota.core.instant import MICROSECOND, span_to_micros
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
@@ -167,7 +168,8 @@ def _template_of(plain: dict[str, Any]) -> Template:
     plain["tags"] = tuple(plain.get("tags", ()))
     # Shared by all who read this text: nobody may write into it.
     plain["meta"] = MappingProxyType(plain["meta"])
-    return Template(**plain)
+    # What a newer release has added means nothing here, but must not stop an older one.
+    return Template(**{name: value for name, value in plain.items() if name in Template.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +197,52 @@ class NewJob:
     parent_id: JobId | None = None
     schedule_id: ScheduleId | None = None
     fire_time: datetime | None = None
+
+
+#: Names are for people and indexes; what is longer is a mistake or an attack.
+LONGEST_NAME: Final = 200
+LARGEST_ATTEMPTS: Final = 2**31 - 1
+
+
+def check(job: NewJob | Template) -> None:
+    """Refuse a job that no store could keep or no worker could run, naming the field.
+
+    The last line of defence, for submissions that come past the API: a job that cannot be claimed would stop its lane
+    for everyone.
+    """
+    if not LOWEST_PRIORITY <= job.priority <= HIGHEST_PRIORITY:
+        _refuse("priority", job.priority, f"it must lie between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}")
+    if not 1 <= job.max_attempts <= LARGEST_ATTEMPTS:
+        _refuse("max_attempts", job.max_attempts, f"it must lie between 1 and {LARGEST_ATTEMPTS}")
+    if job.timeout is not None and job.timeout <= timedelta(0):
+        _refuse("timeout", job.timeout, "it must be longer than nothing")
+    for field_name, text in (("type", job.type), ("queue", job.queue), ("concurrency_key", job.concurrency_key or "-")):
+        _check_name(field_name, text)
+    for tag in job.tags:
+        _check_name("tags", tag)
+    for text in (*job.meta, *job.meta.values(), job.payload):
+        _check_text("payload" if text is job.payload else "meta", text)
+    for follow_up in (job.on_success, job.on_failure):
+        if follow_up is not None:
+            check(follow_up)
+
+
+def _check_name(field_name: str, text: str) -> None:
+    _check_text(field_name, text)
+    if not 1 <= len(text) <= LONGEST_NAME:
+        _refuse(field_name, text[:40], f"it must have 1 to {LONGEST_NAME} characters")
+
+
+def _check_text(field_name: str, text: str) -> None:
+    """Refuse what some store cannot hold: no database takes half a character, and PostgreSQL takes no NUL."""
+    if "\0" in text:
+        _refuse(field_name, text[:40], "it must not hold the character NUL")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            _refuse(field_name, text[:40], "it holds half a character (a lone surrogate)")
+
+
+def _refuse(field_name: str, value: object, why: str) -> NoReturn:
+    raise InvalidRequest(f"{field_name}: {ascii(value)} will not do: {why}", field=field_name)

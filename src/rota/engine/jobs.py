@@ -16,7 +16,7 @@ from rota.core.job import Job
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Settlement
-from rota.core.submission import NewJob
+from rota.core.submission import NewJob, check
 from rota.engine.parts import Parts
 from rota.engine.work import Work
 from rota.ports.broker import TIMETABLE
@@ -39,6 +39,8 @@ class Jobs:
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
         """Store jobs; they are on stable storage when this returns."""
+        for job in jobs:
+            check(job)
         begun = time.perf_counter()
         answers = list(await self._parts.store.insert(jobs))
         await self._take_other_ids(jobs, answers)

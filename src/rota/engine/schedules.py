@@ -5,14 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from rota.core.errors import IllegalTransition, InvalidRequest, RotaError, ScheduleNotFound
 from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED
-from rota.core.schedule import Draft, Firing, Occurrence, Overlap, Schedule, backfill, plan, rule_of, zone_of
+from rota.core.schedule import (
+    LARGEST_CATCH_UP,
+    Draft,
+    Firing,
+    Occurrence,
+    Overlap,
+    Schedule,
+    backfill,
+    plan,
+    rule_of,
+    zone_of,
+)
+from rota.core.submission import check
 from rota.engine.jobs import Jobs
 from rota.engine.parts import Parts
 from rota.ports.broker import TIMETABLE
@@ -21,6 +33,7 @@ from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
 #: The most fire times shown at once.
 LONGEST_PREVIEW: Final = 1000
+_TIMING: Final = ("rule", "zone", "start_at", "end_at", "paused_at")
 _log = logging.getLogger("rota.schedules")
 
 
@@ -55,11 +68,15 @@ class Schedules:
         return await self.edit(replace(found[0], **wanted), by)
 
     async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit") -> Schedule:
-        """Replace a schedule that is still at the version it was read at; fire times are counted anew from now."""
+        """Replace a schedule that is still at the version it was read at.
+
+        Where its times change, they are counted anew from now; otherwise what it owes stays owed.
+        """
         _check(schedule)
-        schedule = replace(schedule, next_fire_at=schedule.next_after(self._parts.clock()))
+        current = await self.one(schedule.id)
+        if any(getattr(schedule, name) != getattr(current, name) for name in _TIMING):
+            schedule = replace(schedule, next_fire_at=schedule.next_after(self._parts.clock()))
         if not await self._parts.store.put_schedules([schedule], entry=_entry(by, action, schedule)):
-            await self.one(schedule.id)
             raise IllegalTransition(
                 f"schedule {schedule.name!r}: it was changed meanwhile, or the name is taken; read it and try again"
             )
@@ -179,11 +196,18 @@ class Schedules:
 
 
 def _check(draft: Draft) -> None:
+    check(draft.template)
     rule_of(draft.rule)
     zone_of(draft.zone)
     for blackout in draft.blackouts:
         if blackout.rule is not None:
             rule_of(blackout.rule)
+    if not 1 <= draft.catch_up_limit <= LARGEST_CATCH_UP:
+        message = f"catch_up_limit: {draft.catch_up_limit} must lie between 1 and {LARGEST_CATCH_UP}"
+        raise InvalidRequest(message, field="catch_up_limit")
+    for name in ("jitter", "grace"):
+        if getattr(draft, name) < timedelta(0):
+            raise InvalidRequest(f"{name}: {getattr(draft, name)} must not be negative", field=name)
     if draft.start_at is not None and draft.end_at is not None and draft.end_at <= draft.start_at:
         raise InvalidRequest(f"end_at: {draft.end_at} must come after start_at, {draft.start_at}", field="end_at")
 

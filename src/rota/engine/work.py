@@ -44,8 +44,7 @@ class Work:
                 if jobs or left <= 0:
                     return jobs
                 ids = await attendance.wait(wanted.limit, timedelta(seconds=left))
-                if ids is not None:
-                    wanted = replace(wanted, ids=tuple(ids))
+                wanted = replace(wanted, ids=None if ids is None else tuple(ids))
 
     async def _claim_once(self, wanted: Claim) -> Sequence[Job]:
         begun = time.perf_counter()
@@ -141,7 +140,8 @@ class Work:
         jobs = await self._parts.store.lost(limit)
         if not jobs:
             return 0
-        settlements = [decide(job, Lost(), self.means_for(job)) for job in jobs]
+        # A worker may renew between our look and our word: then the job is not lost after all.
+        settlements = [replace(decide(job, Lost(), self.means_for(job)), if_lapsed=True) for job in jobs]
         applied = await self.write_back(jobs, settlements)
         taken = [job for job in jobs if job.id in applied]
         if taken:

@@ -142,9 +142,10 @@ class JobStore(Protocol):
 
         A stale one is no error: the job belongs to someone else now, so its id is simply absent, and nothing of it is
         written, its follow-up included. Nor does a settlement hold that would let a running job run again after it was
-        asked to stop. `result`, `error` and `reason` replace what the job showed before. In the same transaction the
-        follow-up is made, the attempt that ended is remembered, the jobs that waited for this one are released or
-        cancelled, and `entry` is written to the ledger if anything was applied.
+        asked to stop, nor one `if_lapsed` while the lease has not run out. `result`, `error` and `reason` replace what
+        the job showed before. In the same transaction the follow-up is made, the attempt that ended is remembered, the
+        jobs that waited for this one are released or cancelled, and `entry` is written to the ledger if anything was
+        applied.
         """
         ...
 

@@ -1,9 +1,10 @@
 """The program of a child process: runs handlers for a worker, one after the other.
 
-Two threads. The main thread runs handlers, since much code wants to be there. The other reads orders: a run, a wish to
-stop it, or the end. It also carries progress and log back twice a second. When the orders end while a handler runs, the
-worker is gone: nobody wants the outcome, so the whole group is killed, handler, grandchildren and all. SIGTERM and SIGINT
-mean nothing here: the worker decides. A crash leaves its traceback on standard error, which the worker reads.
+Two threads. The main thread runs handlers, since much code wants to be there. The other reads orders: a run, a wish
+to stop it, or the end. It also carries progress and log back twice a second. When the orders end while a handler
+runs, the worker is gone: nobody wants the outcome, so the whole group is killed, handler, grandchildren and all.
+SIGTERM and SIGINT mean nothing here: the worker decides. A crash leaves its traceback on standard error, which the
+worker reads.
 """
 
 from __future__ import annotations
@@ -94,9 +95,8 @@ class ChildProgram:
         handler = self._handlers.get(errand.reference)
         if handler is None:
             found = resolve(errand.reference)
-            # A task of the Python SDK has a handler; a plain function becomes one.
-            own = found if isinstance(found, Handler) else getattr(found, "handler", None)
-            handler = own if isinstance(own, Handler) else _plain(found, errand)
+            # A name may by now stand for what a decorator made of the function; a task of the Python SDK keeps it.
+            handler = found if isinstance(found, Handler) else _plain(getattr(found, "function", found), errand)
             self._handlers[errand.reference] = handler
         return handler
 

@@ -1,15 +1,15 @@
 """The companion: a small process beside a worker that keeps its leases, and speaks for it when it dies.
 
-It runs no user code, so nothing can block it. It renews what the worker holds, every beat, and passes on which jobs are
-to be stopped and which are lost.
+It runs no user code, so nothing can block it. It renews what the worker holds, every beat, and passes on which jobs
+are to be stopped and which are lost.
 
-Whether to renew is more than whether the worker exists. A worker that was stopped (SIGSTOP) is not renewed for: others
-should take its jobs, and the fence keeps it out when it comes back. A worker that has said nothing for a long time
-(`silence`: something holds its GIL) is not renewed for either, or a job could run for ever.
+Whether to renew is more than whether the worker exists. A worker that was stopped (SIGSTOP) is not renewed for:
+others should take its jobs, and the fence keeps it out when it comes back. A worker that has said nothing for a long
+time (`silence`: something holds its GIL) is not renewed for either, or a job could run for ever.
 
-The worker's death is the end of the pipe. Then the process groups of its children are killed, and every lease it held is
-reported as lost, with what it had to say last: a crash in native code leaves a traceback. So its jobs run again in about
-a second instead of a lease. Should the store be away, this is tried until the leases have run out anyway.
+The worker's death is the end of the pipe. Then the process groups of its children are killed, and every lease it held
+is reported as lost, with what it had to say last: a crash in native code leaves a traceback. So its jobs run again in
+about a second instead of a lease. Should the store be away, this is tried until the leases have run out anyway.
 
 If the companion itself dies, the worker beats by itself and starts another.
 """
@@ -34,7 +34,7 @@ from rota.core.lease import Renewal
 from rota.core.outcome import Lost
 from rota.core.settlement import JobError
 from rota.ports.faces import Report, WorkSource
-from rota.worker.leases import Messages, Word, leases_message, read_kin, read_leases
+from rota.worker.leases import Messages, Word, leases_message, plain_message, read_kin, read_leases
 from rota.worker.pipe import PipeReader, PipeWriter
 from rota.worker.references import resolve
 from rota.worker.run import Key
@@ -87,6 +87,7 @@ class Companion:
         sys.path[:] = setup.path
         opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
         async with opened as source:
+            self._answers.write(plain_message(Word.READY))
             beating = asyncio.create_task(self._beat(source, setup))
             await self._parted.wait()
             beating.cancel()

@@ -1,7 +1,7 @@
 """What a handler can know and say about its job while it runs.
 
-A handler stays a plain function: it asks for its context instead of being given it. Progress and log are kept here and
-sent along with the next heartbeat; nothing a handler says costs it a round trip.
+A handler stays a plain function: it asks for its context instead of being given it. Progress and log are kept here
+and sent along with the next heartbeat; nothing a handler says costs it a round trip.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Draining: how a worker ends without losing or burning anything.
 
-From the first signal on nothing is claimed and nothing is begun. What runs may finish until shortly before the deadline;
-then it is told to stop, and handed back without using an attempt. What does not stop even then is handed back without
-being waited for. All reports are written before the worker is gone. A second signal skips the waiting.
+From the first signal on nothing is claimed and nothing is begun. What runs may finish until shortly before the
+deadline; then it is told to stop, and handed back without using an attempt. What does not stop even then is handed
+back without being waited for. All reports are written before the worker is gone. A second signal skips the waiting.
 
 The deadline is for everything, the writing included: a supervisor that kills after its grace finds nobody to kill. If
 the store is away all that time, the leases run out by themselves.
@@ -18,8 +18,8 @@ from typing import Final
 
 from rota.worker.holding import Holding
 from rota.worker.options import WorkerOptions
-from rota.worker.run import Run
 from rota.worker.settler import Settler
+from rota.worker.stopper import Stopper
 from rota.worker.verdict import Stop
 
 #: The part of the time, and the most seconds, that are kept for handing back.
@@ -34,17 +34,15 @@ class Drain:
         self,
         holding: Holding,
         settler: Settler,
+        stopper: Stopper,
         options: WorkerOptions,
         *,
         clock: Callable[[], float],
-        stop: Callable[[Run, Stop], None],
-        leave_behind: Callable[[Run], None],
     ) -> None:
         self._holding = holding
         self._settler = settler
         self._clock = clock
-        self._stop = stop
-        self._leave_behind = leave_behind
+        self._stopper = stopper
         self._seconds = options.drain_timeout.total_seconds()
         self._reserve = min(self._seconds * RESERVE_PART, LONGEST_RESERVE)
         self._changed = asyncio.Event()
@@ -58,7 +56,7 @@ class Drain:
     def hand_back(self) -> None:
         """Hand back what has not begun."""
         for run in list(self._holding.waiting.values()):
-            self._stop(run, Stop.DRAIN)
+            self._stopper.stop(run, Stop.DRAIN)
 
     def hurry(self) -> None:
         """Do not wait for handlers any longer."""
@@ -73,10 +71,10 @@ class Drain:
         """Wait for the runs while there is time, then hand them back."""
         await self._wait_for_runs(self._reserve)
         for run in list(self._holding.runs.values()):
-            self._stop(run, Stop.DRAIN)
+            self._stopper.stop(run, Stop.DRAIN)
         await self._wait_for_runs(self._reserve / 2)
         for run in list(self._holding.runs.values()):
-            self._leave_behind(run)
+            self._stopper.leave_behind(run)
         self._settler.close()
 
     def seconds_left(self) -> float:

@@ -1,11 +1,11 @@
 """The worker's side of its companion: a heart that beats in another process.
 
 The companion (companion.py) is told which leases are held, in one small message for each batch and before any of its
-jobs begins, since a job may take the process down at once. It renews them whatever this process is doing, be it that a
-handler holds the GIL for minutes; and it learns from the end of its pipe that this process died.
+jobs begins, since a job may take the process down at once. It renews them whatever this process is doing, be it that
+a handler holds the GIL for minutes; and it learns from the end of its pipe that this process died.
 
-Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there. What
-it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
+Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there.
+What it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
 
 If the companion dies, we beat by ourselves until another one runs. If we die, it reports our leases as lost. If both
 die, or the host does, the leases run out.
@@ -47,6 +47,8 @@ from rota.worker.verdict import Stop
 _log = logging.getLogger("rota.worker")
 #: Leases let go of are told together, with the next message or at the latest when there are so many.
 MOST_LET_GO: Final = 256
+#: How long to wait for the first companion before work is begun without one.
+READY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,15 @@ class CompanionHeart:
         self._companion: Companion | None = None
         self._let_go: list[Key] = []
         self._haste = asyncio.Event()
+        self._ready = asyncio.Event()
+
+    async def ready(self) -> None:
+        """Wait for the companion: a job may take the worker down before it is there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+                return
+        _log.warning("the companion is not ready; work begins without it")
 
     @property
     def companion_pid(self) -> int | None:
@@ -243,15 +254,19 @@ class CompanionHeart:
 
     def _heard(self, word: Word, body: bytes) -> None:
         self._patience.reset()
-        if word is Word.RENEWED:
+        if word is Word.READY:
+            self._ready.set()
+        elif word is Word.RENEWED:
             sent, keys = read_renewed(body)
             for key in keys:
                 run = self._holding.runs.get(key)
                 if run is not None:
                     run.extend(sent, self._lease)
-            return
-        why = Stop.CANCEL if word is Word.CANCEL else Stop.LOST
-        for key in read_leases(body):
+        else:
+            self._stop_all(read_leases(body), Stop.CANCEL if word is Word.CANCEL else Stop.LOST)
+
+    def _stop_all(self, keys: Iterable[Key], why: Stop) -> None:
+        for key in keys:
             run = self._holding.runs.get(key)
             if run is not None:
                 self._stop(run, why)

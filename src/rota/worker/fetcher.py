@@ -1,8 +1,8 @@
 """The fetcher: asks for exactly as many jobs as there are free slots, and hands them out.
 
-It is woken, never polls: a slot becomes free, and it asks; there is no work, and the question itself waits at the source
-until there is some (`WAIT_OF_LEASE` of a lease at most, since the lease is counted from the moment the question was
-sent). Only one question is open at a time, so what it brings always finds its slots free.
+It is woken, never polls: a slot becomes free, and it asks; there is no work, and the question itself waits at the
+source until there is some (`WAIT_OF_LEASE` of a lease at most, since the lease is counted from the moment the
+question was sent). Only one question is open at a time, so what it brings always finds its slots free.
 
 Each question has a name. If the answer is lost, the same question is asked again and brings the same jobs; only when
 their leases must have run out anyway does it get a new name. When the worker stops while a question is open, the

@@ -1,13 +1,14 @@
 """The handlers' loop: where async handlers run, apart from the loop that talks to the store.
 
-The source's loop (the one on which `Worker.run` was awaited) claims, renews and settles. Async handlers run on a loop of
-their own, in a thread of its own. A handler that blocks its loop blocks other async handlers and nothing else: leases
-are renewed, outcomes of threads and processes are written, deadlines are noticed. The price is a bridge between two
-threads; it is crossed once for each batch (`Floor.tell` here, `Holding.ring` back), not once for each job.
+The source's loop (the one on which `Worker.run` was awaited) claims, renews and settles. Async handlers run on a loop
+of their own, in a thread of its own. A handler that blocks its loop blocks other async handlers and nothing else:
+leases are renewed, outcomes of threads and processes are written, deadlines are noticed. The price is a bridge
+between two threads; it is crossed once for each batch (`Floor.tell` here, `Holding.ring` back), not once for each
+job.
 
-If user code throws out of the loop (`SystemExit` in a callback), the loop is entered again: its tasks are still there.
-If the thread is blocked, `is_blocked` says so, from any thread, and `describe` says by whom. At the end the loop's tasks
-are cancelled; a thread that does not come back is a daemon and ends with the process.
+If user code throws out of the loop (`SystemExit` in a callback), the loop is entered again: its tasks are still
+there. If the thread is blocked, `is_blocked` says so, from any thread, and `describe` says by whom. At the end the
+loop's tasks are cancelled; a thread that does not come back is a daemon and ends with the process.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Handler:
     retry_on: Kinds = (Exception,)
     decode: Callable[[str], Call] = field(kw_only=True)
     encode: Callable[[Any], str] = encode_result
-    #: Where another process finds the function, or an object whose `handler` this is. For `executor="process"`.
+    #: Where another process finds the function, or what a decorator made of it. For `executor="process"`.
     reference: str | None = None
 
     def __post_init__(self) -> None:

@@ -1,12 +1,12 @@
 """Heartbeats: what keeps the leases of running jobs, and how a wish to cancel arrives.
 
-Two hearts, one interface. `LoopHeart`, here, beats on the source's loop, which handlers cannot block since they run on
-another; but code that holds the GIL stops it. It is enough where worker and store share one process: what stops the
-heart there stops the store as well. `CompanionHeart` (escort.py) beats in another process.
+Two hearts, one interface. `LoopHeart`, here, beats on the source's loop, which handlers cannot block since they run
+on another; but code that holds the GIL stops it. It is enough where worker and store share one process: what stops
+the heart there stops the store as well. `CompanionHeart` (escort.py) beats in another process.
 
-Clocks: a lease is counted from the moment its renewal was *sent*, by the monotonic clock. A renewal that is absent from
-the answer is lost for certain; one without an answer is tried again, sooner. The answer also says who is to be stopped:
-a cancel arrives within one beat. Progress and log ride along.
+Clocks: a lease is counted from the moment its renewal was *sent*, by the monotonic clock. A renewal that is absent
+from the answer is lost for certain; one without an answer is tried again, sooner. The answer also says who is to be
+stopped: a cancel arrives within one beat. Progress and log ride along.
 
 If the heart fails, leases run out by our own count, and the watchdog stops the runs before someone else begins them.
 """
@@ -36,6 +36,10 @@ HASTE: Final = 5
 
 class Heart(Protocol):
     """Keeps leases."""
+
+    async def ready(self) -> None:
+        """Wait until leases will be kept, or until it is clear that waiting does not help."""
+        ...
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -122,6 +126,9 @@ class LoopHeart:
         self._dice = dice
         self._haste = asyncio.Event()
 
+    async def ready(self) -> None:
+        """Be ready at once."""
+
     async def run(self) -> None:
         """Beat, a little at random, sooner after a failure."""
         pause = self._beat
@@ -146,10 +153,10 @@ class LoopHeart:
         return True
 
     def hold(self, runs: Iterable[Run]) -> None:
-        """The next beat finds them."""
+        """Let the next beat find them."""
 
     def let_go(self, reports: Iterable[Report]) -> None:
-        """The next beat does not find them."""
+        """Let the next beat miss them."""
 
     def hurry(self) -> None:
         """Beat now."""

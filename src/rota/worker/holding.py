@@ -1,9 +1,10 @@
 """What a worker holds: the runs it answers for, and the reports it has not yet sent.
 
 Three threads and more meet here: the source's loop (claims, renews, settles), the handlers' loop and the handlers'
-threads. They share two dictionaries and a queue, and no lock: each step that must happen once is the removal of one key,
-which only one thread can do. Who takes a run out of `waiting` begins it or hands it back; who takes it out of `runs` has
-the word about how it ended. So a handler that returns while the watchdog leaves it behind yields one report, not two.
+threads. They share two dictionaries and a queue, and no lock: each step that must happen once is the removal of one
+key, which only one thread can do. Who takes a run out of `waiting` begins it or hands it back; who takes it out of
+`runs` has the word about how it ended. So a handler that returns while the watchdog leaves it behind yields one
+report, not two.
 
 The source's loop is rung once for all that ended since it last looked.
 """

@@ -1,9 +1,9 @@
 """One child process, as its parent sees it.
 
-Three pipes: orders down, answers up, and its standard error, of which the tail is kept as last words and which is passed
-on to our own. The child leads a session of its own, so it and all it starts can be killed as one group, and a signal to
-the worker's group does not reach it. That it ended is learned from the process itself (a pidfd), not from its pipes,
-which a grandchild may hold open; before it is reaped, whatever is left of its group is killed.
+Three pipes: orders down, answers up, and its standard error, of which the tail is kept as last words and which is
+passed on to our own. The child leads a session of its own, so it and all it starts can be killed as one group, and a
+signal to the worker's group does not reach it. That it ended is learned from the process itself (a pidfd), not from
+its pipes, which a grandchild may hold open; before it is reaped, whatever is left of its group is killed.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Child:
             sys.stderr.write(data.decode("utf-8", "replace"))
 
     def _silent(self) -> None:
-        """It closed its answers: it has ended, or can no longer be of use."""
+        """See to a child that closed its answers: it has ended, or can no longer be of use."""
         if self._pidfd is None:
             self._reap()
         else:

@@ -11,7 +11,7 @@ from rota.worker.wire import CHUNK
 
 
 class PipeWriter:
-    """Writes without ever blocking. If the reader is gone, what is written is gone too; its end is noticed elsewhere."""
+    """Writes without ever blocking. If the reader is gone, so is what is written; its end is noticed elsewhere."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
         os.set_blocking(descriptor, False)

@@ -5,8 +5,8 @@ which handler to import (by a reference the worker's own registry holds, never b
 payload as it was stored, and answers with an outcome. JSON over pipes; nothing is pickled.
 
 A run begins when its child is ready for it, so a slow import is not the job's time. Past its time, or no longer ours:
-the child is killed, with all it started. Cancelled or handed back: it is told, and killed if it does not end within its
-grace. If a child dies by itself, its job is lost, with the exit status and the tail of its standard error as last
+the child is killed, with all it started. Cancelled or handed back: it is told, and killed if it does not end within
+its grace. If a child dies by itself, its job is lost, with the exit status and the tail of its standard error as last
 words; the core decides how often that may happen. A child is replaced after so many jobs, or once it has grown too
 large. If the worker dies, its children notice that their orders end, and kill themselves.
 """
@@ -150,7 +150,7 @@ class Processes:
         self._pump()
 
     def _fail_one(self, words: JobError) -> None:
-        """A child died before it could do anything: fail one run for it, so that this comes to an end."""
+        """Fail one run for a child that died before it could do anything, so that this comes to an end."""
         _log.error("a child process could not start: %s\n%s", words.message, words.traceback)
         while self._queue:
             run = self._queue.popleft()

@@ -1,13 +1,13 @@
 """The settler: writes back what runs yielded.
 
-One write at a time; whatever has queued up meanwhile goes out in the next. Nobody waits to fill a batch: under load the
-batches fill by themselves. While a batch is being written the fetcher claims for the slots that are already free, and in
-process both land in one commit.
+One write at a time; whatever has queued up meanwhile goes out in the next. Nobody waits to fill a batch: under load
+the batches fill by themselves. While a batch is being written the fetcher claims for the slots that are already free,
+and in process both land in one commit.
 
-No outcome is dropped because the store is away: it is written again, later each time, together with those that came in
-meanwhile. The fence judges whether it still counts, so writing late or twice does no harm. What the source refuses as
-such (too large, not acceptable) is found by writing each report alone; it fails its own job, not its neighbours'. If the
-process dies first, the leases run out and the jobs run again: that is what at least once means.
+No outcome is dropped because the store is away: it is written again, later each time, together with those that came
+in meanwhile. The fence judges whether it still counts, so writing late or twice does no harm. What the source refuses
+as such (too large, not acceptable) is found by writing each report alone; it fails its own job, not its neighbours'.
+If the process dies first, the leases run out and the jobs run again: that is what at least once means.
 """
 
 from __future__ import annotations

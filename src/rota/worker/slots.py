@@ -1,11 +1,12 @@
 """Slots: a fixed number of coroutines that take async runs from a deque, one after the other.
 
-A Task and a timer for each job would cost ten times all the rest (PERFORMANCE.md 3), so a slot is one Task for as long
-as the worker lives. A woken slot wakes the next one only while runs wait: handlers that never suspend are all served by
-one slot, handlers that do spread over as many slots as there are runs.
+A Task and a timer for each job would cost ten times all the rest (PERFORMANCE.md 3), so a slot is one Task for as
+long as the worker lives. A woken slot wakes the next one only while runs wait: handlers that never suspend are all
+served by one slot, handlers that do spread over as many slots as there are runs.
 
-What a job must not feel of the one before it in its slot: context variables (each run has a context of its own, in which
-every step of its coroutine is taken), and a cancellation that arrived late (taken off the Task between two runs).
+What a job must not feel of the one before it in its slot: context variables (each run has a context of its own, in
+which every step of its coroutine is taken), and a cancellation that arrived late (taken off the Task between two
+runs).
 
 Everything here happens on the handlers' loop, except `put`, `interrupt` and `abandon`, which only leave a word there.
 A run that ignores its cancellation is abandoned: its slot ends when the handler does, and a new slot takes its place.
@@ -63,7 +64,7 @@ class Slots:
     """Runs async handlers."""
 
     def __init__(self, floor: Floor, gate: Gate, limit: int, came_back: Callable[[], None]) -> None:
-        self._floor = floor
+        self.floor = floor
         self._came_back = came_back
         self._gate = gate
         self._limit = limit
@@ -94,19 +95,19 @@ class Slots:
         self._queue.append(run)
         if not self._is_called:
             self._is_called = True
-            self._floor.tell(self._called)
+            self.floor.tell(self._called)
 
     def interrupt(self, run: Run) -> None:
         """Cancel a run's coroutine."""
-        self._floor.tell(self._cancel, run)
+        self.floor.tell(self._cancel, run)
 
     def abandon(self, run: Run) -> None:
         """Let another slot take the place of one whose handler does not stop."""
-        self._floor.tell(self._replace, run)
+        self.floor.tell(self._replace, run)
 
     def running(self) -> Run | None:
         """Give the run that has the loop at this moment, from any thread."""
-        task = self._floor.task()
+        task = self.floor.task()
         return next((slot.run for slot in tuple(self._slots) if slot.task is task), None) if task is not None else None
 
     def _called(self) -> None:

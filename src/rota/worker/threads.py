@@ -1,12 +1,12 @@
 """Threads: sync handlers on threads of our own, fed through one queue.
 
-An executor's round trip through the loop for each job costs 30 us and more; here a thread takes a run, performs it and
-reports it by itself, and the source's loop is rung once for all that ended meanwhile.
+An executor's round trip through the loop for each job costs 30 us and more; here a thread takes a run, performs it
+and reports it by itself, and the source's loop is rung once for all that ended meanwhile.
 
-A thread cannot be stopped from outside. A run that is told to stop sees it (`current().cancelled()`), and if it does not
-end within its grace it is abandoned: its report is written without it, its thread ends whenever the handler returns, and
-another thread takes its place. Abandoned threads are counted: a worker takes no more than one more set of them before
-they cost it slots. Threads are daemons: one that never returns does not keep the process alive.
+A thread cannot be stopped from outside. A run that is told to stop sees it (`current().cancelled()`), and if it does
+not end within its grace it is abandoned: its report is written without it, its thread ends whenever the handler
+returns, and another thread takes its place. Abandoned threads are counted: a worker takes no more than one more set
+of them before they cost it slots. Threads are daemons: one that never returns does not keep the process alive.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """From what a handler did to what is reported: an outcome, always.
 
-Handlers raise anything. Whatever it is, it becomes plain text of bounded size, also when the exception itself is broken.
+Handlers raise anything. Whatever it is, it becomes plain text of bounded size, also when the exception itself is
+broken.
 """
 
 from __future__ import annotations

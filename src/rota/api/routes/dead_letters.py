@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -197,7 +197,7 @@ async def export(call: Call) -> Stream:
     return Stream(_lines(call.engine, choice), JSON_LINES, headers)
 
 
-async def _lines(engine: Engine, choice: LetterChoice) -> AsyncIterator[bytes]:
+async def _lines(engine: Engine, choice: LetterChoice) -> AsyncGenerator[bytes, None]:
     async for batch in _batches(engine, choice):
         yield b"".join(msgspec.json.encode(form_of(job)) + b"\n" for job in batch)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Final
@@ -146,7 +146,7 @@ async def follow(call: Call) -> Stream:
     return Stream(_story(call, job), EVENT_STREAM)
 
 
-async def _story(call: Call, job: Job) -> AsyncIterator[bytes]:
+async def _story(call: Call, job: Job) -> AsyncGenerator[bytes, None]:
     last_seen = call.header(b"last-event-id")
     told: tuple[str, str | None] | None = None
     loop = asyncio.get_running_loop()

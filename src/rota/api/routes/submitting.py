@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime
 from difflib import get_close_matches
 
 import msgspec
@@ -32,11 +33,12 @@ async def submit(call: Call) -> Answer:
     submission = folded(read(await call.json(), Submission, call.context.limits), header_key(call))
     if submission.cron is not None:
         return await _recurring(call, submission)
-    job = checked(call, submission)
+    now = call.engine.clock()
+    job = checked(call, submission, now)
     (inserted,) = await call.engine.submit([job])
     is_ours = call.path.startswith("/v1/")
     if inserted.receipt is Receipt.CREATED:
-        form = fresh_form(job, inserted, call.engine.clock(), warnings(job.type, call.context.settings))
+        form = fresh_form(job, inserted, now, warnings(job.type, call.context.settings))
         place = f"{call.path}/{form.id}"
         return shown(form if is_ours else task_form(form), 201, location=place)
     if inserted.receipt is Receipt.KEY_REUSED:
@@ -54,12 +56,13 @@ async def submit_many(call: Call) -> Answer:
         raise invalid([("jobs", f"{len(request.jobs)} jobs; at most {limits.batch} at once")])
     items: list[BatchItem | None] = [None] * len(request.jobs)
     jobs: list[NewJob] = []
+    now = call.engine.clock()
     for place, raw in enumerate(request.jobs):
         try:
             submission = folded(take(raw, Submission))
             if submission.cron is not None:
                 raise invalid([("cron", "schedules are made one by one: POST /v1/schedules")])
-            jobs.append(checked(call, submission))
+            jobs.append(checked(call, submission, now))
         except RotaError as error:
             refusal = refusal_of(error)
             items[place] = BatchItem(status=refusal.status, error=refusal.problem())
@@ -92,12 +95,10 @@ def header_key(call: Call) -> str | None:
         raise invalid([("Idempotency-Key", str(error))]) from None
 
 
-def checked(call: Call, submission: Submission) -> NewJob:
+def checked(call: Call, submission: Submission, now: datetime) -> NewJob:
     """Make the core's value of a submission, its payload checked where its type is built in."""
     engine, settings = call.engine, call.context.settings
-    job = new_job_of(
-        submission, engine.fresh_id(), engine.clock(), defaults=settings.defaults, key_scope=call.key.key_scope
-    )
+    job = new_job_of(submission, engine.fresh_id(), now, defaults=settings.defaults, key_scope=call.key.key_scope)
     check_payloads(job, settings, "")
     return job
 

@@ -22,7 +22,11 @@ def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
         leases = connection.rows(statement("recall_claim"), (wanted.claim_id,))
         if leases:
             return _held(connection, json.loads(leases[0][0]))
-    ids = _handed_over(connection, wanted, now) if wanted.ids else _most_urgent(connection, wanted, now)
+    ids = (
+        _handed_over(connection, wanted, wanted.ids, now)
+        if wanted.ids is not None
+        else _most_urgent(connection, wanted, now)
+    )
     if not ids:
         return []
     jobs = _lease(connection, wanted, ids, now)
@@ -41,8 +45,14 @@ def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[J
     return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
 
 
-def _handed_over(connection: Connection, wanted: Claim, now: int) -> list[JobId]:
-    parameters = {"ids": ids_text(wanted.ids), "now": now, "limit": wanted.limit}
+def _handed_over(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
+    parameters = {
+        "ids": ids_text(ids),
+        "queues": json.dumps(wanted.queues),
+        "types": None if wanted.types is None else json.dumps(wanted.types),
+        "now": now,
+        "limit": wanted.limit,
+    }
     return [job_id for _, job_id in connection.rows(statement("claimable"), parameters)]
 
 

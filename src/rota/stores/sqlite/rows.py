@@ -11,7 +11,7 @@ from typing import Any
 from rota.core.attempt import Attempt
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
-from rota.core.job import Job, turn
+from rota.core.job import Job, turn, turn_at
 from rota.core.lane import Queue
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import Event, State
@@ -49,7 +49,8 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
         job.queue,
         job.priority,
         state.value,
-        turn(run_at, job.priority),
+        # Overdue since last year, it is due now: or a time in the past would be worth more than any priority.
+        max(turn(run_at, job.priority), turn_at(now, job.priority)),
         to_micros(run_at),
         now,
         now,
@@ -241,6 +242,7 @@ def member_row(member: Member, now: int) -> dict[str, Any]:
         "slots": member.slots,
         "busy": member.busy,
         "is_draining": int(member.is_draining),
+        "started_at": micros(member.started_at),
         "now": now,
     }
 

@@ -141,6 +141,7 @@ CREATE INDEX claim_at ON claim (at);
 CREATE TABLE step (
     job_id      INTEGER NOT NULL,
     key         TEXT    NOT NULL,
+    number      INTEGER NOT NULL,
     began_under INTEGER NOT NULL,
     began_at    INTEGER NOT NULL,
     ended_at    INTEGER,

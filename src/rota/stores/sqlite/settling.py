@@ -76,6 +76,7 @@ def _parameters(connection: Connection, settlement: Settlement, now: int) -> dic
         "refund": settlement.refund,
         "crash": settlement.crash,
         "renew": settlement.renew,
+        "if_lapsed": settlement.if_lapsed,
         "result": settlement.result,
         "error": error_text(settlement.error),
         "reason": None if settlement.reason is None else settlement.reason.value,

@@ -13,7 +13,8 @@ def intend(connection: Connection, job_id: JobId, fence: int, key: str, now: int
     """Write down the intent to perform a step, and say whether it is new."""
     if not connection.rows(statement("holds"), (job_id, fence)):
         return None
-    is_new = bool(connection.run(statement("intend_step"), (job_id, key, fence, now)))
+    parameters = {"job_id": job_id, "key": key, "fence": fence, "now": now}
+    is_new = bool(connection.run(statement("intend_step"), parameters))
     return step_of(connection.rows(statement("step"), (job_id, key))[0]), is_new
 
 

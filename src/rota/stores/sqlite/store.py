@@ -69,6 +69,7 @@ class SqliteStore:
         self._writer = writer
         self._lookout = lookout
         self._last_seen = None if lookout is None else _data_version(lookout)
+        self._changes = 0
         self._readers = readers
         self._turns = cycle(readers)
         self._clock = clock
@@ -114,10 +115,14 @@ class SqliteStore:
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + at_most.total_seconds()
+        # Whoever else watches may be the one to notice; the count tells everyone who waits.
+        changes = self._changes
         while self._lookout is not None and loop.time() < give_up_at:
             seen = _data_version(self._lookout)
             if seen != self._last_seen:
                 self._last_seen = seen
+                self._changes += 1
+            if self._changes != changes:
                 return True
             await asyncio.sleep(GLANCE_SECONDS)
         await asyncio.sleep(max(give_up_at - loop.time(), 0))
@@ -362,7 +367,8 @@ def _given(now: datetime | None) -> int | None:
 def _recorded(connection: Connection, verb: Verb, subject: Any, entry: Entry | None, now: int) -> Any:  # noqa: ANN401
     """Run a verb and, if it did anything, write in the same transaction who asked for it."""
     answer = verb(connection, subject, now)
-    did_something = any(answer) if isinstance(answer, list) else answer is not False
+    # By identity: an id may be 0, which is not nothing.
+    did_something = any(one is not False for one in answer) if isinstance(answer, list) else answer is not False
     if entry is not None and did_something:
         ledger.record(connection, [entry], now)
     return answer
@@ -395,12 +401,22 @@ def _data_version(connection: Connection) -> int:
 
 def _open(path: str, connect: Connect) -> Connection:
     if path != IN_MEMORY:
-        # Made by us, so that payloads are not for everyone to read.
-        try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise Broken(f"{error.strerror}", is_final=True) from error
+        _create(path)
     connection = connect(path)
     for pragma in _PRAGMAS:
         patiently(partial(connection.rows, pragma))
     return connection
+
+
+def _create(path: str) -> None:
+    """Make a file that is not there yet, so that payloads are not for everyone to read.
+
+    Never opens one that is: closing it again would drop every lock this process holds on it (that is how POSIX locks
+    work), and other processes would take the database for unused and delete its log under us.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise Broken(error.strerror or str(error), is_final=True) from error

@@ -1,8 +1,8 @@
 """Which addresses an `http` job may reach: those of the public internet, unless a setting allows more.
 
 A name is resolved once, every address it has must be allowed, and the connection goes to an address that was checked:
-a name that answers differently the second time gains nothing. Python's `is_global` is not enough by itself; what it lets
-through and must not is listed here.
+a name that answers differently the second time gains nothing. Python's `is_global` is not enough by itself; what it
+lets through and must not is listed here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from rota.worker.signals import GiveUp
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-#: Denied although `is_global` may call some of them global: shared and special ranges, and IPv6 forms of IPv4.
+#: Of IPv6, only this has ever been given out to the public. What carries an IPv4 address within it lies elsewhere,
+#: or is denied below.
+PUBLIC_IPV6: Final = IPv6Network("2000::/3")
+#: Denied although `is_global` may call some of them global.
 DENIED: Final[tuple[Network, ...]] = tuple(
     ip_network(text)
     for text in (
@@ -28,18 +31,9 @@ DENIED: Final[tuple[Network, ...]] = tuple(
         "192.0.0.0/24",  # special purposes; another cloud's metadata service
         "192.88.99.0/24",  # 6to4 relays
         "240.0.0.0/4",
-        "::/96",  # IPv4-compatible: ::127.0.0.1
-        "64:ff9b::/96",  # NAT64: 64:ff9b::169.254.169.254
-        "64:ff9b:1::/48",
-        "100::/64",
         "2001::/23",  # special purposes, Teredo among them
         "2002::/16",  # 6to4: an IPv4 address within
         "3fff::/20",
-        "5f00::/16",
-        "fc00::/7",
-        "fe80::/10",
-        "fec0::/10",  # site-local of old
-        "ff00::/8",
     )
 )
 
@@ -73,6 +67,8 @@ class Guard:
         if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
             return self.permits(address.ipv4_mapped)
         if address.is_multicast or not address.is_global:
+            return False
+        if isinstance(address, IPv6Address) and address not in PUBLIC_IPV6:
             return False
         return not any(address in network for network in DENIED if network.version == address.version)
 

@@ -1,9 +1,9 @@
 """The built-in type `file`: small acts on regular files under one directory, and nowhere else.
 
-A path is walked component by component from the root's own descriptor, and no component may be a symbolic link: what a
-name means is decided by the kernel at each step, so nothing can be swapped in between check and use. What is opened is
-looked at through its descriptor: only regular files with one name (a hard link could lead outside), and not too large.
-Off unless a root is set.
+A path is walked component by component from the root's own descriptor, and no component may be a symbolic link: what
+a name means is decided by the kernel at each step, so nothing can be swapped in between check and use. What is opened
+is looked at through its descriptor: only regular files with one name (a hard link could lead outside), and not too
+large. Off unless a root is set.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The built-in type `http`: one request, guarded.
 
-Only http and https, only to addresses the guard allows, checked again for each redirect (three at most), and connected
-to by the address that was checked, with the name kept for Host and TLS. What the submitter's headers say goes to the
-first origin only. Proxies from the environment are not used: they would resolve names for us, unchecked.
+Only http and https, only to addresses the guard allows, checked again for each redirect (three at most), and
+connected to by the address that was checked, with the name kept for Host and TLS. What the submitter's headers say
+goes to the first origin only. Proxies from the environment are not used: they would resolve names for us, unchecked.
 
-The job's id goes along as `Idempotency-Key`, the same in every attempt. An answer of 429 or 503 that says when to come
-back is not a failure: the job comes back then.
+The job's id goes along as `Idempotency-Key`, the same in every attempt. An answer of 429 or 503 that says when to
+come back is not a failure: the job comes back then.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ LONGEST_TIMEOUT: Final = timedelta(hours=1)
 LONGEST_RETRY_AFTER: Final = timedelta(hours=1)
 _LONGEST_URL: Final = 8192
 _MOST_HEADERS: Final = 100
+_LARGEST_PORT: Final = 65535
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 #: Ours, or the connection's, to set.
 _OUR_HEADERS: Final = frozenset(
@@ -105,6 +106,8 @@ def _problem_of(url: httpx.URL) -> str:
         return f"must begin with http:// or https://, not {url.scheme or 'nothing'}"
     if not url.host:
         return "has no host"
+    if url.port is not None and not 0 < url.port <= _LARGEST_PORT:
+        return f"has no port {url.port}"
     if url.userinfo:
         return "must not carry a password; use the header Authorization"
     return ""
@@ -170,14 +173,14 @@ class Http:
         try:
             async with asyncio.timeout(order.timeout.total_seconds()):
                 return await self._perform(order)
-        except TimeoutError:
+        except (TimeoutError, httpx.TimeoutException):
             raise TimeoutError(f"{order.url.host} gave no answer within {order.timeout.total_seconds():g} s") from None
 
     async def _perform(self, order: Order) -> dict[str, Any]:
         expected = order
         for _ in range(MOST_REDIRECTS + 1):
             answer = await self._ask(order)
-            if answer.location is None or expected.expect and answer.status in expected.expect:
+            if answer.location is None or answer.status in expected.expect:
                 return _judge(expected, answer)
             order = _redirected(order, answer)
         raise GiveUp(f"{expected.url.host} redirects more than {MOST_REDIRECTS} times")
@@ -187,7 +190,7 @@ class Http:
         url = order.url
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await self._guard.resolve(url.host, port)
-        async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=None) as client:
+        async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=order.timeout.total_seconds()) as client:
             for number, address in enumerate(addresses, 1):
                 try:
                     return await _ask_at(client, order, address)

@@ -7,6 +7,7 @@ SET state = :target,
     attempts = CASE WHEN :renew THEN 0 ELSE attempts - :refund END,
     crashes = CASE WHEN :renew THEN 0 ELSE crashes + :crash END,
     cancel_requested_at = CASE WHEN :renew THEN NULL ELSE cancel_requested_at END,
+    expires_at = CASE WHEN :renew THEN NULL ELSE expires_at END,
     lease_until = NULL,
     finished_at = CASE WHEN :is_final THEN :now END,
     result = :result, error = :error, reason = :reason,
@@ -14,3 +15,4 @@ SET state = :target,
     updated_at = :now
 WHERE id = :id AND fence = :fence AND state = :source
     AND (:is_final OR state <> 'running' OR cancel_requested_at IS NULL)
+    AND (NOT :if_lapsed OR lease_until <= :now)

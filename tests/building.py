@@ -1,0 +1,128 @@
+"""What tests are built from: moments, ids, a clock that is moved by hand, and values with sensible defaults.
+
+Nothing here looks at the real clock or throws dice, so that a failing test fails again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, Final
+
+from rota.core.decision import Means
+from rota.core.identity import JobId, ScheduleId, compose
+from rota.core.job import Job
+from rota.core.lease import Claim, WorkerId
+from rota.core.ledger import Entry
+from rota.core.outcome import Failed
+from rota.core.schedule import Schedule
+from rota.core.settlement import JobError
+from rota.core.submission import Dependency, IdempotencyKey, Need, NewJob, Template, request_hash
+
+#: The moment at which tests begin. An odd number of microseconds, so that a store which rounds is found out.
+BASE: Final = datetime(2026, 3, 1, 12, 0, 0, 123_457, tzinfo=UTC)
+SECOND: Final = timedelta(seconds=1)
+MINUTE: Final = timedelta(minutes=1)
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
+MICROSECOND: Final = timedelta(microseconds=1)
+
+ADA: Final = WorkerId("ada", "boot-1")
+BEN: Final = WorkerId("ben", "boot-2")
+
+_numbers = count(1)
+
+
+def at(seconds: float) -> datetime:
+    """Give the moment so many seconds after the tests begin."""
+    return BASE + timedelta(seconds=seconds)
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    moment: datetime = BASE
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def move(self, span: timedelta) -> None:
+        self.moment += span
+
+
+@dataclass(slots=True)
+class Ids:
+    """Ids as the product makes them, in the order of their making, from a counter instead of clock and dice."""
+
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def __call__(self) -> JobId:
+        number = next(self.numbers)
+        return JobId(compose(int(BASE.timestamp() * 1000) + number, number))
+
+
+fresh_id: Final = Ids(_numbers)
+
+
+def fresh_schedule_id() -> ScheduleId:
+    return ScheduleId(fresh_id())
+
+
+def new_job(job_type: str = "mail", **fields: Any) -> NewJob:  # noqa: ANN401 - any field of a job
+    """Make a submission that differs from a plain one only in `fields`."""
+    return NewJob(**{"id": fresh_id(), "type": job_type, **fields})
+
+
+def new_jobs(number: int, job_type: str = "mail", **fields: Any) -> list[NewJob]:  # noqa: ANN401 - as above
+    return [new_job(job_type, **fields) for _ in range(number)]
+
+
+def key(name: str, body: bytes = b"body", **fields: Any) -> IdempotencyKey:  # noqa: ANN401 - as above
+    return IdempotencyKey(key=name, request=request_hash(body), **fields)
+
+
+def after(*parents: NewJob | JobId, need: Need = Need.SUCCESS) -> tuple[Dependency, ...]:
+    """Wait for these jobs."""
+    return tuple(Dependency(parent.id if isinstance(parent, NewJob) else parent, need) for parent in parents)
+
+
+def claim(worker: WorkerId = ADA, limit: int = 100, **fields: Any) -> Claim:  # noqa: ANN401 - as above
+    return Claim(worker=worker, limit=limit, **fields)
+
+
+def means(now: datetime = BASE, heir: JobId | None = None) -> Means:
+    """Bring what a decision needs, with dice that always show the middle."""
+    return Means(now=now, dice=0.5, heir=heir if heir is not None else fresh_id())
+
+
+def error(message: str = "connection refused", kind: str = "OSError") -> JobError:
+    return JobError(kind=kind, message=message, traceback=f"Traceback: {message}")
+
+
+def failure(message: str = "connection refused", *, permanent: bool = False) -> Failed:
+    return Failed(error(message), permanent=permanent)
+
+
+def entry(action: str = "cancel", target: str = "job", actor: str = "olga") -> Entry:
+    return Entry(actor=actor, action=action, target=target, origin="127.0.0.1", detail="by hand")
+
+
+def schedule(name: str = "nightly", rule: str = "@every 1m", **fields: Any) -> Schedule:  # noqa: ANN401 - as above
+    """Make a schedule that has never been stored and is due a minute after the tests begin."""
+    plain = Schedule(
+        id=fresh_schedule_id(),
+        name=name,
+        rule=rule,
+        template=Template(type="report"),
+        created_at=BASE,
+        updated_at=BASE,
+    )
+    made = replace(plain, **fields)
+    return made if "next_fire_at" in fields else replace(made, next_fire_at=made.next_after(BASE))
+
+
+def ids_of(jobs: list[Job] | list[NewJob] | Any) -> list[JobId]:  # noqa: ANN401 - whatever has ids
+    return [job.id for job in jobs]

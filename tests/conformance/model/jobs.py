@@ -1,0 +1,404 @@
+"""The reference model's jobs: what the port says, in the plainest words that run."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+
+from conformance.model.memory import KeptKey, Memory
+from rota.core.attempt import Attempt
+from rota.core.identity import JobId
+from rota.core.job import Job, first_state, turn
+from rota.core.lane import Lane, LaneCount, Queue
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.ledger import Entry
+from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
+from rota.core.settlement import Reason, Settlement
+from rota.core.submission import NewJob
+from rota.core.workflow import Verdict, judge
+from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Receipt, Retention
+
+#: What a job takes over from its submission as it stands.
+WANTING = WAITING | {State.RUNNING}
+TAKEN_OVER = {field.name for field in fields(NewJob)} & {field.name for field in fields(Job)} - {"run_at"}
+
+
+class Jobs(Memory):
+    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+        moment = self.at(now)
+        answers = [self._insert(new, moment) for new in jobs]
+        made = [new for new, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+        self._link(made, moment)
+        return [replace(answer, state=self.jobs[answer.job_id].state) for answer in answers]
+
+    def make(self, new: NewJob, now: datetime) -> JobId:
+        """Store a job that the system itself makes; if its id is taken, under the next one that is free."""
+        while new.id in self.jobs:
+            new = replace(new, id=JobId(new.id + 1))
+        self._create(new, now)
+        self._link([new], now)
+        return new.id
+
+    def _insert(self, new: NewJob, now: datetime) -> Inserted:
+        key = new.idempotency
+        kept = self.keys.get((key.scope, key.key)) if key is not None else None
+        if key is not None and kept is not None and not self._is_free(kept, now):
+            receipt = Receipt.REPLAYED if kept.request == key.request else Receipt.KEY_REUSED
+            return Inserted(kept.job_id, receipt, self.jobs[kept.job_id].state)
+        if new.id in self.jobs:
+            return Inserted(new.id, Receipt.ID_TAKEN, self.jobs[new.id].state)
+        if key is not None:
+            self.keys[key.scope, key.key] = KeptKey(key.request, new.id, now + key.keep)
+        return Inserted(new.id, Receipt.CREATED, self._create(new, now).state)
+
+    def _is_free(self, kept: KeptKey, now: datetime) -> bool:
+        job = self.jobs.get(kept.job_id)
+        return kept.until <= now and (job is None or job.state in FINISHED)
+
+    def _create(self, new: NewJob, now: datetime) -> Job:
+        run_at = new.run_at if new.run_at is not None else now
+        parents = {wait.on for wait in new.after}
+        job = Job(
+            **{name: getattr(new, name) for name in TAKEN_OVER},
+            state=first_state(run_at, now, blocked=bool(parents)),
+            run_at=run_at,
+            created_at=now,
+            updated_at=now,
+            idempotency_key=new.idempotency.key if new.idempotency is not None else None,
+            blockers=len(parents),
+        )
+        self.jobs[job.id] = job
+        self.due_since[job.id] = max(run_at, now)
+        self.parents[job.id] = parents
+        return job
+
+    def _link(self, made: Sequence[NewJob], now: datetime) -> None:
+        """Let jobs wait for others, those of their own batch included, in whatever order they came."""
+        for new in made:
+            for wait in new.after:
+                self.waits.setdefault(new.id, {}).setdefault(wait.on, set()).add(wait.need)
+        self._tell_children([wait.on for new in made for wait in new.after], now)
+
+    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        if wanted.claim_id is not None and wanted.claim_id in self.claims:
+            return [self.jobs[held] for held, fence in self.claims[wanted.claim_id] if self.holds(held, fence)]
+        moment = self.at(now)
+        ready = [job for job in self.jobs.values() if self._suits(job, wanted, moment)]
+        ready.sort(key=lambda job: (turn(self.due_since[job.id], job.priority), job.id))
+        given = [self._start(job, wanted, moment) for job in ready[: wanted.limit]]
+        if wanted.claim_id is not None and given:
+            self.claims[wanted.claim_id] = [(job.id, job.fence) for job in given]
+        return given
+
+    def _suits(self, job: Job, wanted: Claim, now: datetime) -> bool:
+        queue = self.settings.get(job.queue)
+        return (
+            (job.state is State.PENDING or (job.state is State.QUEUED and job.id in (wanted.ids or ())))
+            and (wanted.ids is None or job.id in wanted.ids)
+            and job.queue in wanted.queues
+            and (wanted.types is None or job.type in wanted.types)
+            and job.run_at <= now
+            and (job.expires_at is None or now < job.expires_at)
+            and not (queue is not None and _is_paused(queue, now))
+        )
+
+    def _start(self, job: Job, wanted: Claim, now: datetime) -> Job:
+        started = replace(
+            job,
+            state=State.RUNNING,
+            fence=job.fence + 1,
+            attempts=job.attempts + 1,
+            worker=wanted.worker.name,
+            boot=wanted.worker.boot,
+            lease_until=now + wanted.lease,
+            started_at=now,
+            updated_at=now,
+        )
+        self.jobs[job.id] = started
+        attempt = Attempt(job.id, started.fence, wanted.worker.name, wanted.worker.boot, now)
+        self.runs.setdefault(job.id, []).append(attempt)
+        return started
+
+    async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
+        moment = self.at(now)
+        return [self._renew(each, moment) for each in renewals if self.holds(each.job_id, each.fence)]
+
+    def _renew(self, renewal: Renewal, now: datetime) -> Renewed:
+        job = self.jobs[renewal.job_id]
+        until = now + renewal.lease
+        self.jobs[job.id] = replace(job, lease_until=until)
+        attempt = self.runs[job.id][-1]
+        self.runs[job.id][-1] = replace(
+            attempt,
+            progress=attempt.progress if renewal.progress is None else renewal.progress,
+            log_tail=attempt.log_tail if renewal.log_tail is None else renewal.log_tail,
+        )
+        return Renewed(job.id, job.fence, until, cancel=job.cancel_requested_at is not None)
+
+    async def settle(
+        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        moment = self.at(now)
+        applied = [each.job_id for each in settlements if self._settle(each, moment)]
+        self._tell_children([job_id for job_id in applied if self.jobs[job_id].state in FINISHED], moment)
+        self.write(entry if applied else None, moment)
+        return applied
+
+    def _settle(self, settlement: Settlement, now: datetime) -> bool:
+        job = self.jobs.get(settlement.job_id)
+        if job is None or (job.state, job.fence) != (settlement.source, settlement.fence):
+            return False
+        if job.state is State.RUNNING and job.cancel_requested_at is not None and not settlement.is_final:
+            return False
+        if settlement.if_lapsed and (job.lease_until is None or job.lease_until > now):
+            return False
+        if job.state is State.RUNNING:
+            self._end_attempt(job, settlement, now)
+        if settlement.run_at is not None:
+            self.due_since[job.id] = settlement.run_at
+        self.waits.pop(job.id, None)
+        attempts = 0 if settlement.renew else job.attempts - settlement.refund
+        self.jobs[job.id] = replace(
+            job,
+            state=settlement.target,
+            run_at=settlement.run_at or job.run_at,
+            updated_at=now,
+            attempts=attempts,
+            crashes=0 if settlement.renew else job.crashes + settlement.crash,
+            lease_until=None,
+            finished_at=now if settlement.is_final else None,
+            cancel_requested_at=None if settlement.renew else job.cancel_requested_at,
+            expires_at=None if settlement.renew else job.expires_at,
+            result=settlement.result,
+            error=settlement.error,
+            reason=settlement.reason,
+            blockers=0,
+        )
+        if settlement.follow_up is not None:
+            self.make(settlement.follow_up, now)
+        return True
+
+    def _end_attempt(self, job: Job, settlement: Settlement, now: datetime) -> None:
+        attempt = self.runs[job.id][-1]
+        self.runs[job.id][-1] = replace(
+            attempt,
+            ended_at=now,
+            event=settlement.event,
+            error=settlement.error,
+            log_tail=attempt.log_tail if settlement.log_tail is None else settlement.log_tail,
+        )
+
+    def _tell_children(self, parents: Iterable[JobId], now: datetime) -> None:
+        """Let go, or cancel, those that waited for jobs that have ended; and those that waited for them in turn."""
+        told = deque(parents)
+        while told:
+            parent = told.popleft()
+            state = self.jobs[parent].state if parent in self.jobs else None
+            for child in [child for child, waits in self.waits.items() if parent in waits]:
+                verdicts = {judge(need, state) for need in self.waits[child][parent]}
+                if Verdict.FAILED in verdicts:
+                    self._cancel(child, Reason.DEPENDENCY_FAILED, now)
+                    told.append(child)
+                elif Verdict.WAIT not in verdicts:
+                    del self.waits[child][parent]
+                    self._let_go(child, now)
+
+    def _let_go(self, child: JobId, now: datetime) -> None:
+        job = self.jobs[child]
+        left = len(self.waits[child])
+        if left:
+            self.jobs[child] = replace(job, blockers=left, updated_at=now)
+            return
+        del self.waits[child]
+        # It becomes due when it is let go, not before: it takes its place behind those that were due already.
+        run_at = max(job.run_at, now)
+        state = first_state(run_at, now, blocked=False)
+        self.jobs[child] = replace(job, state=state, run_at=run_at, blockers=0, updated_at=now)
+        self.due_since[child] = run_at
+
+    def _cancel(self, job_id: JobId, reason: Reason, now: datetime) -> None:
+        self.waits.pop(job_id, None)
+        job = self.jobs[job_id]
+        self.jobs[job_id] = replace(
+            job, state=State.CANCELLED, reason=reason, finished_at=now, updated_at=now, blockers=0
+        )
+
+    def replace_job(self, job_id: JobId, now: datetime) -> None:
+        """Cancel a job whose successor has come, or ask it to stop if it runs."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.state is State.RUNNING:
+            self._mark(job_id, now)
+        elif job is not None and job.state in WAITING:
+            self._cancel(job_id, Reason.REPLACED, now)
+            self._tell_children([job_id], now)
+
+    async def ask_cancel(
+        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        moment = self.at(now)
+        asked = [job_id for job_id, fence in leases if self.holds(job_id, fence)]
+        for job_id in asked:
+            self._mark(job_id, moment)
+        self.write(entry if asked else None, moment)
+        return asked
+
+    def _mark(self, job_id: JobId, now: datetime) -> None:
+        job = self.jobs[job_id]
+        self.jobs[job_id] = replace(job, cancel_requested_at=job.cancel_requested_at or now, updated_at=now)
+
+    async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        moment = self.at(now)
+        ready = [job for job in self.jobs.values() if job.state in TIMED and job.run_at <= moment]
+        ready.sort(key=lambda job: (job.run_at, job.id))
+        for job in ready[:limit]:
+            self.jobs[job.id] = replace(job, state=State.PENDING, updated_at=moment)
+        return Counter(job.queue for job in ready[:limit])
+
+    async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        moment = self.at(now)
+        late = [
+            (job.lease_until, job.id) for job in self.jobs.values() if job.lease_until and job.lease_until <= moment
+        ]
+        return [self.jobs[job_id] for _, job_id in sorted(late)[:limit]]
+
+    async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        moment = self.at(now)
+        late = [
+            (job.expires_at, job.id)
+            for job in self.jobs.values()
+            if job.state in WAITING and job.expires_at is not None and job.expires_at <= moment
+        ]
+        return [self.jobs[job_id] for _, job_id in sorted(late)[:limit]]
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        return [self.jobs[job_id] for job_id in ids if job_id in self.jobs]
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        newest_first = sorted(self.jobs.values(), key=lambda job: -job.id)
+        return [job for job in newest_first if _matches(job, query)][: query.limit]
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        return list(self.runs.get(job_id, ()))
+
+    async def census(self) -> Census:
+        living = Counter(
+            (Lane(job.queue, job.type), job.state) for job in self.jobs.values() if job.state not in FINISHED
+        )
+        lanes = tuple(LaneCount(lane, state, count) for (lane, state), count in living.items())
+        finished = Counter(job.state for job in self.jobs.values() if job.state in FINISHED)
+        return Census(lanes, dict(finished), dict(self.pruned))
+
+    async def due(self) -> datetime | None:
+        moments = [job.run_at for job in self.jobs.values() if job.state in TIMED]
+        moments += [job.expires_at for job in self.jobs.values() if job.state in WAITING and job.expires_at is not None]
+        moments += [job.lease_until for job in self.jobs.values() if job.lease_until is not None]
+        moments += [
+            plan.next_fire_at
+            for plan in self.plans.values()
+            if plan.next_fire_at is not None and plan.paused_at is None
+        ]
+        return min(moments, default=None)
+
+    async def discard(
+        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        moment = self.at(now)
+        may_go = {State.DEAD, State.CANCELLED}
+        needed = self._needed(moment)
+        gone = [job.id for job in await self.get(ids) if job.state in may_go and job.id not in needed]
+        self.forget(gone)
+        self.write(entry if gone else None, moment)
+        return gone
+
+    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
+        groups: dict[tuple[str, str | None], list[Job]] = {}
+        for job in self.jobs.values():
+            if job.state is State.DEAD:
+                cause = job.error.fingerprint(job.type) if job.error is not None else None
+                groups.setdefault((job.type, cause), []).append(job)
+        largest_first = sorted(groups.items(), key=lambda group: -len(group[1]))
+        return [_dead_group(*group) for group in largest_first[:limit]]
+
+    def _needed(self, now: datetime) -> set[JobId]:
+        """Give the jobs that must stay: an unfinished one waited for them, or their key is still kept."""
+        wanted = {
+            parent for child, parents in self.parents.items() if self.jobs[child].state in WANTING for parent in parents
+        }
+        return wanted | {kept.job_id for kept in self.keys.values() if kept.until > now}
+
+    def prunable(self, retention: Retention, now: datetime) -> set[JobId]:
+        """Say which jobs may be deleted: they ended long enough ago and nobody wants them any more."""
+        needed = self._needed(now)
+        return {
+            job.id
+            for job in self.jobs.values()
+            if (kept := _kept_for(retention, job.state)) is not None
+            and job.finished_at is not None
+            and job.finished_at + kept <= now
+            and job.id not in needed
+        }
+
+    async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
+        moment = self.at(now)
+        chosen = sorted(self.prunable(retention, moment))[:limit]
+        self.forget(chosen)
+        if retention.history is not None:
+            self._forget_history(moment - retention.history)
+        return len(chosen)
+
+    def forget(self, jobs: Iterable[JobId]) -> None:
+        for job_id in jobs:
+            self.pruned[self.jobs.pop(job_id).state] += 1
+            self.runs.pop(job_id, None)
+            self.parents.pop(job_id, None)
+            for name in [name for name, kept in self.keys.items() if kept.job_id == job_id]:
+                del self.keys[name]
+            for step in [step for step in self.guarded if step[0] == job_id]:
+                del self.guarded[step]
+
+    def _forget_history(self, horizon: datetime) -> None:
+        for name in [name for name, at in self.fired_at.items() if max(at, name[1]) <= horizon]:
+            del self.fired[name], self.fired_at[name]
+        for boot in [boot for boot, member in self.fleet.items() if member.seen_at and member.seen_at <= horizon]:
+            del self.fleet[boot]
+        while len(self.book) > 1 and self.book[0].at is not None and self.book[0].at <= horizon:
+            del self.book[0]
+
+
+def _dead_group(cause: tuple[str, str | None], jobs: Sequence[Job]) -> DeadGroup:
+    ends = [job.finished_at for job in jobs if job.finished_at is not None]
+    return DeadGroup(*cause, len(jobs), min(ends), max(ends), max(job.id for job in jobs))
+
+
+def _is_paused(queue: Queue, now: datetime) -> bool:
+    return queue.paused_at is not None and (queue.resume_at is None or queue.resume_at > now)
+
+
+def _kept_for(retention: Retention, state: State) -> timedelta | None:
+    match state:
+        case State.COMPLETED:
+            return retention.completed
+        case State.CANCELLED:
+            return retention.cancelled
+        case State.DEAD:
+            return retention.dead
+        case _:
+            return None
+
+
+def _matches(job: Job, query: JobQuery) -> bool:
+    is_dead_of = job.error.fingerprint(job.type) if job.error is not None and job.state is State.DEAD else None
+    return (
+        (not query.states or job.state in query.states)
+        and (not query.types or job.type in query.types)
+        and (not query.queues or job.queue in query.queues)
+        and (query.tag is None or query.tag in job.tags)
+        and (query.worker is None or query.worker == job.worker)
+        and (query.schedule_id is None or query.schedule_id == job.schedule_id)
+        and (query.fingerprint is None or query.fingerprint == is_dead_of)
+        and (query.created_from is None or query.created_from <= job.created_at)
+        and (query.created_until is None or job.created_at < query.created_until)
+        and (query.before is None or job.id < query.before)
+    )

@@ -1,0 +1,461 @@
+"""The machine: it does the same things to a store and to the reference model, and looks for any difference.
+
+Each rule sends one verb, or a few that belong together, to both and compares the answers. After each rule all that can
+be seen of the jobs is compared field by field. What was decided, planned or leased is kept and used again much later,
+so that stale fences, stale versions and repeated requests come up all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
+
+from building import HOUR, MINUTE, Ids, ManualClock, key
+from conformance.model import drafts
+from conformance.model.reference import Reference
+from conformance.stores.adapters import Adapter, opened
+from conformance.stores.driving import EVERYTHING
+from rota.core.decision import Means, cancel, decide, expire, retry, run_now
+from rota.core.errors import IllegalTransition
+from rota.core.fleet import Member, Role
+from rota.core.identity import JobId, ScheduleId
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.lease import Claim, Renewal, WorkerId
+from rota.core.ledger import Entry
+from rota.core.lifecycle import FINISHED, Event, State
+from rota.core.outcome import Lost, Outcome, Released
+from rota.core.schedule import Firing, Schedule, backfill, plan
+from rota.core.settlement import Settlement
+from rota.core.submission import Dependency, Need, NewJob, Template
+from rota.ports.store import Census, DeadGroup, JobQuery, Retention, Store
+
+ALL: Final = JobQuery(limit=EVERYTHING)
+ACT: Final = Entry("olga", "act", "something")
+#: Answers of which the port does not say in which order they come.
+UNORDERED: Final = {"discard", "dead_groups", "steps"}
+
+#: What a rule gives to a bundle: nothing, one or many.
+Given = Any
+
+
+def plain(answer: object) -> object:
+    """Bring an answer into a form in which only what the port promises is compared."""
+    match answer:
+        case Job():
+            # How many waits a job had when it stopped waiting says nothing about what it does now.
+            return answer if answer.state is State.BLOCKED else replace(answer, blockers=0)
+        case Census():
+            lanes = frozenset(lane for lane in answer.lanes if lane.count)
+            return lanes, plain(answer.finished), plain(answer.pruned)
+        case DeadGroup():
+            return replace(answer, example=JobId(0))
+        case Mapping():
+            return {name: count for name, count in answer.items() if count}
+        case str() | bytes():
+            return answer
+        case Sequence():
+            return [plain(each) for each in answer]
+        case _:
+            return answer
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Drives one store and the model."""
+
+    jobs: Bundle[JobId] = Bundle("jobs")
+    leases: Bundle[Job] = Bundle("leases")
+    moves: Bundle[Settlement] = Bundle("moves")
+    plans: Bundle[Schedule] = Bundle("plans")
+    firings: Bundle[Firing] = Bundle("firings")
+
+    def __init__(self, adapter: Adapter, folder: Path) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.ids = Ids()
+        self.model = Reference(clock=self.clock)
+        self.claims: list[Claim] = []
+        self.seen: dict[JobId, Job] = {}
+        self.runner = asyncio.Runner()
+        self.opening = opened(adapter, folder, self.clock)
+        self.store: Store = self.run(self.opening.__aenter__())
+
+    def run(self, awaitable: Any) -> Any:  # noqa: ANN401 - whatever it gives
+        return self.runner.get_loop().run_until_complete(awaitable)
+
+    def teardown(self) -> None:
+        self.run(self.opening.__aexit__(None, None, None))
+        self.runner.close()
+
+    def both(self, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - whatever the verb gives
+        """Ask the store and the model the same, and see that they say the same."""
+        return self.run(self.ask_both(verb, *arguments, **options))
+
+    async def ask_both(self, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as above
+        told = await getattr(self.store, verb)(*arguments, **options)
+        expected = await getattr(self.model, verb)(*arguments, **options)
+        if verb in UNORDERED:
+            told, expected = sorted(told, key=repr), sorted(expected, key=repr)
+        assert plain(told) == plain(expected), verb
+        return expected
+
+    def means(self) -> Means:
+        return Means(now=self.clock(), heir=self.ids())
+
+    # Submissions
+
+    @rule(target=jobs, lane=drafts.lanes, number=st.sampled_from([1, 2, 3]))
+    def insert_plain(self, lane: tuple[str, str], number: int) -> Given:
+        queue, kind = lane
+        batch = [NewJob(self.ids(), kind, queue=queue) for _ in range(number)]
+        self.both("insert", batch)
+        return multiple(*(new.id for new in batch))
+
+    @rule(
+        target=jobs,
+        lane=drafts.lanes,
+        fields=drafts.job_fields,
+        run_at=drafts.offsets,
+        expires=drafts.expiries,
+        named=drafts.keys,
+    )
+    def insert_rich(
+        self,
+        lane: tuple[str, str],
+        fields: dict[str, Any],
+        run_at: timedelta | None,
+        expires: timedelta | None,
+        named: tuple[str, bytes, timedelta] | None,
+    ) -> JobId:
+        queue, kind = lane
+        now = self.clock()
+        new = NewJob(
+            self.ids(),
+            kind,
+            queue=queue,
+            run_at=None if run_at is None else now + run_at,
+            expires_at=None if expires is None else now + expires,
+            idempotency=None if named is None else key(named[0], named[1], keep=named[2]),
+            **fields,
+        )
+        self.both("insert", [new, replace(new, id=self.ids())] if named else [new])
+        return new.id
+
+    @rule(target=jobs, first=jobs, rest=st.lists(st.tuples(jobs, drafts.needs), max_size=2), delay=drafts.offsets)
+    def insert_waiting(self, first: JobId, rest: list[tuple[JobId, Need]], delay: timedelta | None) -> JobId:
+        run_at = None if delay is None else self.clock() + delay
+        waits = (Dependency(first), *(Dependency(parent, need) for parent, need in rest))
+        new = NewJob(self.ids(), "mail", queue="left", run_at=run_at, after=waits)
+        self.both("insert", [new])
+        return new.id
+
+    @rule(target=jobs, top=jobs, need=drafts.needs, is_backwards=st.booleans())
+    def insert_family(self, top: JobId, need: Need, *, is_backwards: bool) -> Given:
+        """A diamond below a job, in one batch, in either order."""
+        left, right, bottom = self.ids(), self.ids(), self.ids()
+        batch = [
+            NewJob(left, "mail", queue="left", after=(Dependency(top, need),)),
+            NewJob(right, "report", queue="right", after=(Dependency(top, Need.END),)),
+            NewJob(bottom, "mail", queue="left", after=(Dependency(left), Dependency(right, need))),
+        ]
+        self.both("insert", batch[::-1] if is_backwards else batch)
+        return multiple(left, right, bottom)
+
+    @rule(job=jobs)
+    def insert_under_a_known_id(self, job: JobId) -> None:
+        known = NewJob(job, "report", queue="right", tags=("ghost",))
+        self.both("insert", [known, NewJob(self.ids(), "mail", queue="left")])
+
+    # Workers
+
+    @rule(target=leases, rounds=st.lists(st.tuples(drafts.outcomes, drafts.jumps), min_size=1, max_size=3))
+    def work(self, rounds: list[tuple[Outcome, timedelta]]) -> Given:
+        """A worker that takes what there is and ends it, round by round."""
+        held: list[Job] = []
+        for outcome, jump in rounds:
+            held += (given := self.both("claim", Claim(drafts.WORKERS[0], 2, drafts.QUEUES)))
+            self.clock.move(jump)
+            self.both("settle", [decide(job, outcome, self.means()) for job in given])
+        return multiple(*held)
+
+    @rule(
+        target=leases,
+        worker=st.sampled_from(drafts.WORKERS),
+        limit=drafts.limits,
+        queues=st.sampled_from([drafts.QUEUES, drafts.QUEUES, drafts.QUEUES[:1], ("right", "nowhere", "left")]),
+        types=st.sampled_from([None, None, drafts.TYPES, drafts.TYPES[:1]]),
+        lease=drafts.leases,
+    )
+    def claim(
+        self,
+        worker: WorkerId,
+        limit: int,
+        queues: tuple[str, ...],
+        types: tuple[str, ...] | None,
+        lease: timedelta,
+    ) -> Given:
+        wanted = Claim(worker, limit, queues, types, lease, claim_id=str(self.ids()))
+        self.claims.append(wanted)
+        return multiple(*self.both("claim", wanted))
+
+    @rule(target=leases, worker=st.sampled_from(drafts.WORKERS), first=jobs, rest=st.lists(jobs, max_size=3))
+    def claim_by_id(self, worker: WorkerId, first: JobId, rest: list[JobId]) -> Given:
+        return multiple(*self.both("claim", Claim(worker, 3, drafts.QUEUES, ids=(first, *rest))))
+
+    @rule(
+        target=leases, job=leases, worker=st.sampled_from(drafts.WORKERS), outcome=st.sampled_from([Lost(), Released()])
+    )
+    def pass_on(self, job: Job, worker: WorkerId, outcome: Outcome) -> Given:
+        """Take a lease from its holder and give it to another: from now on the first one is stale, and may not know."""
+        known = self.model.jobs.get(job.id)
+        if known is None or known.state is not State.RUNNING:
+            return multiple()
+        self.both("settle", [decide(known, outcome, self.means())])
+        return multiple(*self.both("claim", Claim(worker, 1, drafts.QUEUES, ids=(job.id,))))
+
+    @precondition(lambda self: self.claims)
+    @rule(number=st.integers(0, 3))
+    def claim_again(self, number: int) -> None:
+        self.both("claim", self.claims[-1 - number % len(self.claims)])
+
+    @rule(
+        first=leases,
+        rest=st.lists(leases, max_size=2),
+        lease=drafts.leases,
+        progress=st.none() | st.sampled_from(["1", "2"]),
+        log_tail=st.none() | st.sampled_from(["one", "two"]),
+    )
+    def renew(self, first: Job, rest: list[Job], lease: timedelta, progress: str | None, log_tail: str | None) -> None:
+        held = {(job.id, job.fence) for job in (first, *rest)}
+        self.both("renew", [Renewal(job_id, fence, lease, progress, log_tail) for job_id, fence in sorted(held)])
+
+    @rule(first=leases, rest=st.lists(leases, max_size=2), outcome=drafts.outcomes, log_tail=st.none() | st.just("end"))
+    def settle(self, first: Job, rest: list[Job], outcome: Outcome, log_tail: str | None) -> None:
+        """As one does who knows nothing but a lease: it may be stale, and not know of a cancel or a renewal."""
+        if_lapsed = isinstance(outcome, Lost)
+        settlements = [
+            replace(decide(job, outcome, self.means()), log_tail=log_tail, if_lapsed=if_lapsed)
+            for job in (first, *rest)
+        ]
+        self.both("settle", settlements)
+
+    @rule(job=leases, outcome=drafts.outcomes)
+    def settle_knowingly(self, job: Job, outcome: Outcome) -> None:
+        """As the engine does: it looks at the job before it decides."""
+        known = self.model.jobs.get(job.id)
+        if known is not None and known.state is State.RUNNING:
+            self.both("settle", [decide(known, outcome, self.means())], entry=ACT)
+
+    @rule(job=leases, name=st.sampled_from(["charge", "send"]), is_done=st.booleans())
+    def take_a_step(self, job: Job, name: str, *, is_done: bool) -> None:
+        self.both("intend", job.id, job.fence, name)
+        if is_done:
+            self.both("conclude", job.id, job.fence, name, str(self.ids()))
+
+    # Operators
+
+    @rule(first=leases, second=leases)
+    def ask_cancel(self, first: Job, second: Job) -> None:
+        self.both("ask_cancel", [(job.id, job.fence) for job in (first, second)], entry=ACT)
+
+    @rule(target=moves, act=drafts.acts, number=st.integers(0, 9), is_late=st.booleans())
+    def operate(self, act: str, number: int, *, is_late: bool) -> Given:
+        """Decide about a job that allows it, and write it down at once or much later, when it may be elsewhere."""
+        allowed = [settlement for job in self.model.jobs.values() if (settlement := self._decided(job, act))]
+        if not allowed:
+            return multiple()
+        settlement = allowed[number % len(allowed)]
+        if not is_late:
+            self.both("settle", [settlement], entry=ACT)
+        return settlement
+
+    @rule(first=moves, rest=st.lists(moves, max_size=2))
+    def apply_late_moves(self, first: Settlement, rest: list[Settlement]) -> None:
+        self.both("settle", [first, *rest])
+
+    def _decided(self, job: Job, act: str) -> Settlement | None:
+        try:
+            match act:
+                case "cancel":
+                    return cancel(job)
+                case "retry":
+                    return retry(job, self.clock())
+                case "run_now":
+                    return run_now(job, self.clock())
+                case _:
+                    return job.settled(Event(act))
+        except IllegalTransition:
+            return None
+
+    @rule(
+        name=st.sampled_from(drafts.QUEUES),
+        act=st.sampled_from(["resume", "pause", "pause for a while", "limit"]),
+        is_stale=st.booleans(),
+    )
+    def put_queue(self, name: str, act: str, *, is_stale: bool) -> None:
+        known = self.model.settings.get(name, Queue(name))
+        now = self.clock()
+        queue = Queue(
+            name,
+            paused_at=now if act.startswith("pause") else None,
+            resume_at=now + MINUTE if act == "pause for a while" else None,
+            max_depth=10 if act == "limit" else None,
+            version=max(known.version - 1, 0) if is_stale else known.version,
+        )
+        self.both("put_queue", queue, entry=ACT)
+
+    @rule(first=jobs, rest=st.lists(jobs, max_size=3))
+    def discard(self, first: JobId, rest: list[JobId]) -> None:
+        self.both("discard", sorted({first, *rest}), entry=ACT)
+
+    # Upkeep
+
+    @rule(jump=drafts.jumps)
+    def time_passes(self, jump: timedelta) -> None:
+        self.clock.move(jump)
+
+    @rule(jump=drafts.jumps, limit=drafts.limits)
+    def promote(self, jump: timedelta, limit: int) -> None:
+        self.clock.move(jump)
+        self.both("promote", limit)
+
+    @rule(jump=drafts.jumps, limit=drafts.limits)
+    def reap(self, jump: timedelta, limit: int) -> None:
+        self.clock.move(jump)
+        lost = self.both("lost", limit)
+        self.both("settle", [replace(decide(job, Lost(), self.means()), if_lapsed=True) for job in lost])
+
+    @rule(jump=drafts.jumps, limit=drafts.limits)
+    def end_the_expired(self, jump: timedelta, limit: int) -> None:
+        self.clock.move(jump)
+        self.both("settle", [expire(job) for job in self.both("expired", limit)])
+
+    @rule(retention=drafts.retentions, limit=drafts.limits, is_thorough=st.booleans())
+    def prune(self, retention: Retention, limit: int, *, is_thorough: bool) -> None:
+        # How long a claim can be repeated after a prune is the store's own business.
+        self.claims.clear()
+        if is_thorough:
+            self.both("prune", retention, EVERYTHING)
+            return
+        # Which of the jobs that may go do go is not promised: see which, and let the model follow.
+        may_go = self.model.prunable(retention, self.clock())
+        count = self.run(self.store.prune(replace(retention, history=None), limit))
+        gone = set(self.model.jobs) - {job.id for job in self.run(self.store.find(ALL))}
+        assert gone <= may_go
+        assert len(gone) == count == min(limit, len(may_go))
+        self.model.forget(gone)
+
+    # Schedules
+
+    @rule(target=plans, name=st.sampled_from(drafts.NAMES), fields=drafts.schedule_fields)
+    def put_schedule(self, name: str, fields: dict[str, Any]) -> Schedule:
+        now = self.clock()
+        plain_fields = {"template": Template("mail", queue="right"), "created_at": now, "updated_at": now}
+        new = Schedule(id=ScheduleId(self.ids()), name=name, **{**plain_fields, **fields})
+        new = replace(new, next_fire_at=new.next_after(now))
+        self.both("put_schedules", [new], entry=ACT)
+        return new
+
+    @rule(
+        known=plans,
+        name=st.sampled_from(drafts.NAMES),
+        act=st.sampled_from(["resume", "pause", "drop"]),
+        is_stale=st.booleans(),
+    )
+    def edit_schedule(self, known: Schedule, name: str, act: str, *, is_stale: bool) -> None:
+        if act == "drop":
+            self.both("drop_schedules", [known.id], entry=ACT)
+            return
+        current = known if is_stale else self.model.plans.get(known.id, known)
+        edited = replace(current, name=name, paused_at=self.clock() if act == "pause" else None)
+        self.both("put_schedules", [edited], entry=ACT)
+
+    @rule(target=firings, known=plans, jump=drafts.jumps, is_backfill=st.booleans())
+    def plan_a_firing(self, known: Schedule, jump: timedelta, *, is_backfill: bool) -> Given:
+        """Two schedulers may plan the same; both plans are kept, to be written in any order or never."""
+        found = self.model.plans.get(known.id)
+        if found is None:
+            return multiple()
+        self.clock.move(jump)
+        if not is_backfill:
+            return self._planned(found)
+        now = self.clock()
+        span = 3 * MINUTE if found.rule == "@every 1m" else 3 * HOUR
+        return backfill(found, now - span, now, now, fresh_id=self.ids)
+
+    @rule(target=jobs, jump=drafts.jumps, limit=drafts.limits)
+    def fire_what_is_due(self, jump: timedelta, limit: int) -> Given:
+        self.clock.move(jump)
+        due = self.both("due_schedules", limit)
+        return multiple(*self.both("fire", [self._planned(found) for found in due]))
+
+    @rule(target=jobs, first=firings, rest=st.lists(firings, max_size=1))
+    def fire(self, first: Firing, rest: list[Firing]) -> Given:
+        return multiple(*self.both("fire", [first, *rest]))
+
+    def _planned(self, found: Schedule) -> Firing:
+        previous = self.model.jobs.get(found.last_job_id) if found.last_job_id is not None else None
+        is_active = previous is not None and previous.state not in FINISHED
+        return plan(found, self.clock(), previous_is_active=is_active, fresh_id=self.ids)
+
+    # Processes
+
+    @rule(act=st.sampled_from(["lead", "resign", "beat", "leave"]), name=st.sampled_from(["a", "b"]), span=drafts.spans)
+    def process(self, act: str, name: str, span: timedelta) -> None:
+        match act:
+            case "lead":
+                self.both("lead", "upkeep", name, span)
+            case "resign":
+                self.both("resign", "upkeep", name)
+            case "beat":
+                self.both("beat", [Member(Role.WORKER, "ada", name, busy=span.seconds)])
+            case _:
+                self.both("leave", [name])
+
+    # Looking
+
+    @initialize(number=st.sampled_from([0, 2, 5]), named=st.booleans())
+    def begin(self, number: int, *, named: bool) -> None:
+        """Not always from nothing: an empty store answers most questions with nothing."""
+        self.both("insert", [NewJob(self.ids(), "mail", queue="left") for _ in range(number)])
+        if named:
+            self.both("insert", [NewJob(self.ids(), "mail", idempotency=key("k1", b"one"))])
+
+    @invariant()
+    def all_jobs_are_the_same(self) -> None:
+        self.run(self._compare_jobs())
+
+    async def _compare_jobs(self) -> None:
+        jobs = await self.ask_both("find", ALL)
+        await self.ask_both("census")
+        await self.ask_both("due")
+        for job in jobs:
+            if self.seen.get(job.id) != job:
+                await self._compare_belongings(job.id)
+        self.seen = {job.id: job for job in jobs}
+
+    async def _compare_belongings(self, job_id: JobId) -> None:
+        await self.ask_both("attempts", job_id)
+        await self.ask_both("steps", job_id)
+
+    @rule(states=st.lists(st.sampled_from(State), max_size=2), tag=drafts.tags, limit=drafts.limits)
+    def everything_is_the_same(self, states: list[State], tag: str | None, limit: int) -> None:
+        self.both("find", JobQuery(states=tuple(states), tag=tag, limit=limit))
+        self.run(self._compare_everything())
+
+    async def _compare_everything(self) -> None:
+        for job_id in self.model.jobs:
+            await self._compare_belongings(job_id)
+        for found in await self.ask_both("schedules"):
+            await self.ask_both("occurrences", found.id)
+        await self.ask_both("dead_groups", EVERYTHING)
+        await self.ask_both("queues")
+        await self.ask_both("members")
+        await self.ask_both("ledger", limit=EVERYTHING)

@@ -1,0 +1,71 @@
+"""What the reference model remembers: plain dictionaries, one per kind of thing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rota.core.attempt import Attempt
+from rota.core.fleet import Leadership, Member
+from rota.core.identity import JobId, ScheduleId
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.ledger import Entry, Token
+from rota.core.lifecycle import State
+from rota.core.schedule import Occurrence, Schedule
+from rota.core.step import Step
+from rota.core.submission import Need
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """An idempotency key and the job it made."""
+
+    request: bytes
+    job_id: JobId
+    until: datetime
+
+
+@dataclass(kw_only=True)
+class Memory:
+    """All there is, in the open."""
+
+    clock: Callable[[], datetime]
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    #: For each job the moment it became due, which gives it its place.
+    due_since: dict[JobId, datetime] = field(default_factory=dict)
+    #: For each blocked job the parents whose end it has not seen yet.
+    waits: dict[JobId, dict[JobId, set[Need]]] = field(default_factory=dict)
+    #: For each job all the parents it ever named.
+    parents: dict[JobId, set[JobId]] = field(default_factory=dict)
+    keys: dict[tuple[str, str], KeptKey] = field(default_factory=dict)
+    #: For each claim id the jobs it was given, with the fences it was given them under.
+    claims: dict[str, list[tuple[JobId, int]]] = field(default_factory=dict)
+    runs: dict[JobId, list[Attempt]] = field(default_factory=dict)
+    pruned: Counter[State] = field(default_factory=Counter)
+    plans: dict[ScheduleId, Schedule] = field(default_factory=dict)
+    fired: dict[tuple[ScheduleId, datetime], Occurrence] = field(default_factory=dict)
+    #: When a fire time was written down, which is not when it was.
+    fired_at: dict[tuple[ScheduleId, datetime], datetime] = field(default_factory=dict)
+    guarded: dict[tuple[JobId, str], Step] = field(default_factory=dict)
+    fleet: dict[str, Member] = field(default_factory=dict)
+    leads: dict[str, Leadership] = field(default_factory=dict)
+    settings: dict[str, Queue] = field(default_factory=dict)
+    book: list[Entry] = field(default_factory=list)
+    access: dict[str, Token] = field(default_factory=dict)
+
+    def at(self, now: datetime | None) -> datetime:
+        return self.clock() if now is None else now
+
+    def write(self, entry: Entry | None, now: datetime) -> None:
+        """Append to the ledger."""
+        if entry is not None:
+            previous = self.book[-1].digest if self.book else ""
+            number = self.book[-1].number + 1 if self.book else 1
+            self.book.append(entry.chained(number, now, previous))
+
+    def holds(self, job_id: JobId, fence: int) -> bool:
+        job = self.jobs.get(job_id)
+        return job is not None and job.state is State.RUNNING and job.fence == fence

@@ -1,0 +1,117 @@
+"""The reference model: the whole port over plain dictionaries.
+
+It shares the core's decisions (`judge`, `turn`, `first_state`) with the product, because the core decides; it shares
+nothing with any store. The conformance suite runs on it like on an adapter, so that the model cannot drift from what
+the port says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from conformance.model.schedules import Schedules
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.identity import JobId
+from rota.core.lane import Queue
+from rota.core.ledger import Entry, Token
+from rota.core.step import Step
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Steps(Schedules):
+    async def intend(
+        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
+    ) -> tuple[Step, bool] | None:
+        if not self.holds(job_id, fence):
+            return None
+        is_new = (job_id, key) not in self.guarded
+        step = self.guarded.setdefault((job_id, key), Step(job_id, key, fence, self.at(now)))
+        return step, is_new
+
+    async def conclude(
+        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    ) -> Step | None:
+        step = self.guarded.get((job_id, key))
+        if step is None or not self.holds(job_id, fence):
+            return None
+        if not step.is_done:
+            step = self.guarded[job_id, key] = replace(step, ended_at=self.at(now), outcome=outcome)
+        return step
+
+    async def steps(self, job_id: JobId) -> Sequence[Step]:
+        return [step for step in self.guarded.values() if step.job_id == job_id]
+
+
+class Fleet(Steps):
+    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
+        for member in members:
+            known = self.fleet.get(member.boot)
+            first_seen = known.started_at if known is not None else self.at(now)
+            self.fleet[member.boot] = replace(member, started_at=member.started_at or first_seen, seen_at=self.at(now))
+
+    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
+        return sorted(
+            (
+                member
+                for member in self.fleet.values()
+                if role in {None, member.role} and (since is None or (member.seen_at or _LONG_AGO) >= since)
+            ),
+            key=lambda member: (member.name, member.started_at or _LONG_AGO, member.boot),
+        )
+
+    async def leave(self, boots: Iterable[str]) -> None:
+        for boot in boots:
+            self.fleet.pop(boot, None)
+
+    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
+        moment = self.at(now)
+        old = self.leads.get(name, Leadership(name, "", 0, _LONG_AGO))
+        if old.holder == holder or old.until <= moment:
+            term = old.term + (old.holder != holder)
+            self.leads[name] = Leadership(name, holder, term, moment + lasting)
+        return self.leads[name]
+
+    async def resign(self, name: str, holder: str) -> None:
+        if name in self.leads and self.leads[name].holder == holder:
+            self.leads[name] = replace(self.leads[name], until=_LONG_AGO)
+
+    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        old = self.settings.get(queue.name)
+        if queue.version != (old.version if old is not None else 0):
+            return False
+        self.settings[queue.name] = replace(queue, version=queue.version + 1)
+        self.write(entry, self.at(now))
+        return True
+
+    async def queues(self) -> Sequence[Queue]:
+        return sorted(self.settings.values(), key=lambda queue: queue.name)
+
+
+class Reference(Fleet):
+    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
+        for entry in entries:
+            self.write(entry, self.at(now))
+
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
+        return [entry for entry in reversed(self.book) if before is None or entry.number < before][:limit]
+
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
+        self.access.update({token.id: token for token in tokens})
+        self.write(entry, self.clock())
+
+    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
+        return [token for token in self.access.values() if not ids or token.id in ids]
+
+    async def close(self) -> None:
+        return None
+
+    async def watch(self, at_most: timedelta) -> bool:
+        await asyncio.sleep(at_most.total_seconds())
+        return False
+
+    async def check(self) -> Sequence[str]:
+        return []

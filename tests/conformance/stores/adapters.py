@@ -1,0 +1,99 @@
+"""The stores that the suite runs on. A new adapter adds an entry here, and no tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+from conformance.model.reference import Reference
+from rota.ports.store import Store
+from rota.stores.sqlite import SqliteStore
+
+ReadClock = Callable[[], datetime]
+
+
+class Adapter(Protocol):
+    """One kind of store: where its databases are, and how one is opened."""
+
+    @property
+    def name(self) -> str:
+        """How the suite calls it, and how a child process finds it."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several stores, in several processes, can have one database open."""
+        ...
+
+    def place(self, folder: Path) -> AsyncIterator[str]:
+        """Give an empty database to one test, and take it away afterwards."""
+        ...
+
+    async def open(self, place: str, clock: ReadClock) -> Store:
+        """Open a database."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteMemory:
+    """SQLite in memory: inline on the calling thread, gone when closed."""
+
+    name: str = "sqlite-memory"
+    is_shared: bool = False
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        del folder
+        yield ":memory:"
+
+    async def open(self, place: str, clock: ReadClock) -> Store:
+        return await SqliteStore.open(place, clock=clock)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile:
+    """SQLite on a file: a writing thread with group commit, reading threads, and other processes beside us."""
+
+    name: str = "sqlite-file"
+    is_shared: bool = True
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        yield str(folder / "rota.db")
+
+    async def open(self, place: str, clock: ReadClock) -> Store:
+        return await SqliteStore.open(place, clock=clock)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceModel:
+    """The model itself, held to the same obligations as those that are measured by it."""
+
+    name: str = "reference"
+    is_shared: bool = False
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        yield str(folder)
+
+    async def open(self, place: str, clock: ReadClock) -> Store:
+        del place
+        return Reference(clock=clock)
+
+
+MODEL: Final = ReferenceModel()
+STORES: Final[tuple[Adapter, ...]] = (SqliteMemory(), SqliteFile())
+SHARED: Final[tuple[Adapter, ...]] = tuple(adapter for adapter in STORES if adapter.is_shared)
+BY_NAME: Final = {adapter.name: adapter for adapter in STORES}
+
+
+@asynccontextmanager
+async def opened(adapter: Adapter, folder: Path, clock: ReadClock) -> AsyncIterator[Store]:
+    """Open a store on an empty database, and close it."""
+    async for place in adapter.place(folder):
+        store = await adapter.open(place, clock)
+        try:
+            yield store
+        finally:
+            await store.close()

@@ -1,0 +1,132 @@
+"""How tests move jobs through their life: each verb through the port, each decision by the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from building import ADA, BASE, claim, means
+from rota.core.attempt import Attempt
+from rota.core.decision import cancel, decide
+from rota.core.fleet import Member
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lane import LaneCount, Queue
+from rota.core.lease import WorkerId
+from rota.core.ledger import Entry, Token
+from rota.core.lifecycle import State
+from rota.core.outcome import Failed, Outcome, Succeeded
+from rota.core.schedule import Occurrence, Schedule
+from rota.core.settlement import JobError, Settlement
+from rota.core.step import Step
+from rota.core.submission import NewJob
+from rota.ports.store import JobQuery, Store
+
+EVERYTHING = 1_000_000
+
+
+async def look(store: Store, job: NewJob | Job | JobId) -> Job:
+    """Read one job that must be there."""
+    (found,) = await store.get([job if isinstance(job, int) else job.id])
+    return found
+
+
+async def state(store: Store, job: NewJob | Job | JobId) -> State:
+    return (await look(store, job)).state
+
+
+async def begin(
+    store: Store,
+    job: NewJob | Job | JobId,
+    now: datetime = BASE,
+    worker: WorkerId = ADA,
+    **fields: Any,  # noqa: ANN401 - any field of a claim
+) -> Job:
+    """Claim this very job, whatever its queue."""
+    job_id = job if isinstance(job, int) else job.id
+    queue = (await look(store, job_id)).queue
+    (held,) = await store.claim(claim(worker, 1, ids=(job_id,), queues=(queue,), **fields), now=now)
+    return held
+
+
+async def end(store: Store, job: Job, outcome: Outcome, now: datetime = BASE) -> Job:
+    """Settle a job that we hold, and read what became of it."""
+    assert await store.settle([decide(job, outcome, means(now))], now=now) == [job.id]
+    return await look(store, job)
+
+
+async def complete(store: Store, *jobs: NewJob | Job | JobId, now: datetime = BASE) -> None:
+    for job in jobs:
+        await end(store, await begin(store, job, now), Succeeded(), now)
+
+
+async def kill(store: Store, *jobs: NewJob | Job | JobId, now: datetime = BASE) -> None:
+    """Let jobs die of a failure that is not worth another attempt."""
+    for job in jobs:
+        await end(store, await begin(store, job, now), Failed(JobError("E", "dead"), permanent=True), now)
+
+
+async def call_off(store: Store, *jobs: NewJob | Job | JobId, now: datetime = BASE) -> None:
+    """Cancel jobs that do not run."""
+    for job in jobs:
+        settlement = cancel(await look(store, job))
+        assert settlement is not None
+        assert len(await store.settle([settlement], now=now)) == 1
+
+
+async def end_as(store: Store, final: State, *jobs: NewJob, now: datetime = BASE) -> None:
+    """Bring pending jobs to a final state."""
+    match final:
+        case State.COMPLETED:
+            await complete(store, *jobs, now=now)
+        case State.DEAD:
+            await kill(store, *jobs, now=now)
+        case _:
+            await call_off(store, *jobs, now=now)
+
+
+async def refused(store: Store, settlement: Settlement, now: datetime = BASE) -> bool:
+    return not await store.settle([settlement], now=now)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that the port shows."""
+
+    jobs: Sequence[Job]
+    attempts: Sequence[Sequence[Attempt]]
+    steps: Sequence[Sequence[Step]]
+    lanes: frozenset[LaneCount]
+    finished: dict[State, int]
+    pruned: dict[State, int]
+    due: datetime | None
+    schedules: Sequence[Schedule]
+    occurrences: Sequence[Sequence[Occurrence]]
+    members: Sequence[Member]
+    queues: Sequence[Queue]
+    ledger: Sequence[Entry]
+    tokens: Sequence[Token]
+
+
+async def snapshot(store: Store) -> Snapshot:
+    """Read everything, so that a test can say that nothing changed."""
+    jobs = list(await store.find(JobQuery(limit=EVERYTHING)))
+    plans = list(await store.schedules(limit=EVERYTHING))
+    census = await store.census()
+    return Snapshot(
+        jobs=jobs,
+        attempts=[list(await store.attempts(job.id)) for job in jobs],
+        steps=[list(await store.steps(job.id)) for job in jobs],
+        lanes=frozenset(lane for lane in census.lanes if lane.count),
+        finished={name: count for name, count in census.finished.items() if count},
+        pruned={name: count for name, count in census.pruned.items() if count},
+        due=await store.due(),
+        schedules=plans,
+        occurrences=[list(await store.occurrences(plan.id, limit=EVERYTHING)) for plan in plans],
+        members=list(await store.members()),
+        queues=list(await store.queues()),
+        ledger=list(await store.ledger(limit=EVERYTHING)),
+        tokens=sorted(await store.tokens(), key=lambda token: token.id),
+    )

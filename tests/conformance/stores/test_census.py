@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, key, means, new_job, new_jobs, schedule
+from conformance.stores.driving import begin, call_off, complete, end, kill, look
+from rota.core.decision import cancel, decide, retry
+from rota.core.lane import Lane, LaneCount
+from rota.core.lifecycle import FINISHED, Event, State
+from rota.core.outcome import Lost, Outcome, Released, Succeeded
+from rota.core.schedule import CatchUp, plan
+from rota.core.submission import Template
+from rota.ports.store import Retention, Store
+
+AT_ONCE = Retention(timedelta(0), timedelta(0), timedelta(0))
+
+
+async def test_an_empty_store_counts_nothing(store: Store) -> None:
+    census = await store.census()
+    assert (census.total(), sum(census.finished.values()), sum(census.pruned.values())) == (0, 0, 0)
+
+
+async def test_unfinished_jobs_are_counted_by_lane_and_state(store: Store) -> None:
+    await store.insert(
+        [
+            *new_jobs(3, "mail", queue="a"),
+            *new_jobs(2, "mail", queue="b"),
+            *new_jobs(1, "report", queue="a"),
+            *new_jobs(4, "mail", queue="a", run_at=BASE + HOUR),
+        ],
+        now=BASE,
+    )
+    assert {lane for lane in (await store.census()).lanes if lane.count} == {
+        LaneCount(Lane("a", "mail"), State.PENDING, 3),
+        LaneCount(Lane("b", "mail"), State.PENDING, 2),
+        LaneCount(Lane("a", "report"), State.PENDING, 1),
+        LaneCount(Lane("a", "mail"), State.SCHEDULED, 4),
+    }
+
+
+async def test_every_state_is_counted(store: Store) -> None:
+    parent, running, retrying, done, dead, gone, queued = new_jobs(7)
+    rest = [new_job(after=after(parent)), new_job(run_at=BASE + HOUR)]
+    await store.insert([parent, running, retrying, done, dead, gone, queued, *rest], now=BASE)
+    await begin(store, running)
+    await end(store, await begin(store, retrying), failure())
+    await complete(store, done)
+    await kill(store, dead)
+    await call_off(store, gone)
+    await store.settle([(await look(store, queued)).settled(Event.DISPATCH)], now=BASE)
+    census = await store.census()
+    assert {state: census.total(state) for state in State} == dict.fromkeys(State, 1)
+    assert census.total() == len(State)
+
+
+async def test_finished_jobs_are_counted_by_state_alone(store: Store) -> None:
+    jobs = [new_job("a"), new_job("b"), new_job("c")]
+    await store.insert(jobs, now=BASE)
+    await complete(store, *jobs)
+    census = await store.census()
+    assert {state: count for state, count in census.finished.items() if count} == {State.COMPLETED: 3}
+    assert sum(lane.count for lane in census.lanes) == 0
+
+
+async def test_pruned_jobs_are_counted_by_the_state_they_ended_in(store: Store) -> None:
+    done, dead, gone = new_jobs(3)
+    await store.insert([done, dead, gone, new_job()], now=BASE)
+    await complete(store, done)
+    await kill(store, dead)
+    await call_off(store, gone)
+    await store.prune(AT_ONCE, 100, now=at(1))
+    census = await store.census()
+    assert {state: census.pruned.get(state, 0) for state in FINISHED} == dict.fromkeys(FINISHED, 1)
+    assert census.total() == 1
+
+
+async def test_pruned_jobs_are_added_up(store: Store) -> None:
+    for _ in range(3):
+        job = new_job()
+        await store.insert([job], now=BASE)
+        await complete(store, job)
+        await store.prune(AT_ONCE, 100, now=at(1))
+    assert (await store.census()).pruned[State.COMPLETED] == 3
+
+
+async def test_nothing_disappears(store: Store) -> None:
+    """Submitted = counted + pruned, at every moment of a busy and seeded life."""
+    dice = random.Random(20260301)
+    outcomes: list[Outcome] = [Succeeded(), Lost(), Released(), failure(), failure(permanent=True)]
+    submitted = 0
+    nightly = schedule(catch_up=CatchUp.ALL)
+    await store.put_schedules([nightly], now=BASE)
+    for minute in range(40):
+        now = BASE + minute * HOUR / 60
+        parents = new_jobs(3, on_success=Template("next") if dice.random() < 0.5 else None)
+        batch = [*parents, new_job(after=after(dice.choice(parents))), new_job(idempotency=key(str(minute // 3)))]
+        answers = await store.insert(batch, now=now)
+        submitted += sum(answer.receipt == "created" for answer in answers)
+        for job in await store.claim(claim(ADA, 4), now=now):
+            outcome = dice.choice(outcomes)
+            settlement = decide(job, outcome, means(now))
+            await store.settle([settlement], now=now)
+            submitted += settlement.follow_up is not None
+        await store.promote(5, now=now)
+        for found in await store.due_schedules(1, now=now):
+            firing = plan(found, now, previous_is_active=False, fresh_id=fresh_id)
+            submitted += len(await store.fire([firing], now=now))
+        for job in await store.expired(1, now=now):
+            await store.settle([retry(job, now)], now=now)
+        if dice.random() < 0.3:
+            await store.prune(AT_ONCE, dice.randrange(1, 10), now=now)
+        if dice.random() < 0.3:
+            for job in await store.claim(claim(limit=1), now=now):
+                await end(store, job, Released(), now)
+                settlement_ = cancel(await look(store, job))
+                assert settlement_ is not None
+                await store.settle([settlement_], now=now)
+        census = await store.census()
+        assert census.total() + sum(census.pruned.values()) == submitted

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from building import ADA, BASE, BEN, at, claim, ids_of, new_job, new_jobs
+from conformance.stores.driving import end, snapshot
+from rota.core.lease import Renewal
+from rota.core.outcome import Lost, Succeeded
+from rota.ports.store import Store
+
+
+async def test_a_repeated_claim_gives_the_same_jobs(store: Store) -> None:
+    await store.insert(new_jobs(5), now=BASE)
+    first = await store.claim(claim(limit=3, claim_id="c"), now=BASE)
+    assert await store.claim(claim(limit=3, claim_id="c"), now=at(1)) == first
+
+
+async def test_a_repeated_claim_changes_nothing(store: Store) -> None:
+    await store.insert(new_jobs(5), now=BASE)
+    await store.claim(claim(limit=3, claim_id="c"), now=BASE)
+    before = await snapshot(store)
+    await store.claim(claim(limit=5, claim_id="c"), now=at(1))
+    assert await snapshot(store) == before
+
+
+async def test_a_repeated_claim_gives_jobs_as_they_are_by_now(store: Store) -> None:
+    await store.insert(new_jobs(1), now=BASE)
+    (held,) = await store.claim(claim(claim_id="c"), now=BASE)
+    await store.renew([Renewal(held.id, held.fence)], now=at(5))
+    (again,) = await store.claim(claim(claim_id="c"), now=at(5))
+    assert (again.fence, again.lease_until) == (1, at(20))
+
+
+async def test_a_repeated_claim_does_not_give_what_has_been_settled(store: Store) -> None:
+    await store.insert(new_jobs(3), now=BASE)
+    first, second = await store.claim(claim(limit=2, claim_id="c"), now=BASE)
+    await end(store, first, Succeeded())
+    assert await store.claim(claim(limit=2, claim_id="c"), now=BASE) == [second]
+
+
+async def test_a_repeated_claim_gives_no_new_jobs_when_all_of_its_own_are_gone(store: Store) -> None:
+    """A duplicate that arrives late would otherwise lease jobs to nobody."""
+    await store.insert(new_jobs(2), now=BASE)
+    (held,) = await store.claim(claim(limit=1, claim_id="c"), now=BASE)
+    await end(store, held, Succeeded())
+    assert await store.claim(claim(limit=1, claim_id="c"), now=BASE) == []
+
+
+async def test_a_claim_that_got_nothing_may_be_repeated_for_what_has_come_since(store: Store) -> None:
+    """An idle worker asks all the time; to remember each of its empty hands would be a write for each."""
+    await store.claim(claim(claim_id="c"), now=BASE)
+    await store.insert(new_jobs(1), now=BASE)
+    assert len(await store.claim(claim(claim_id="c"), now=BASE)) == 1
+
+
+async def test_a_repeated_claim_does_not_give_what_someone_else_holds_by_now(store: Store) -> None:
+    await store.insert(new_jobs(1), now=BASE)
+    (held,) = await store.claim(claim(ADA, claim_id="c"), now=BASE)
+    await end(store, held, Lost())
+    (theirs,) = await store.claim(claim(BEN, claim_id="d"), now=BASE)
+    assert theirs.fence == held.fence + 1
+    assert await store.claim(claim(ADA, claim_id="c"), now=BASE) == []
+
+
+async def test_a_repeated_claim_does_not_give_a_job_that_its_worker_got_by_another_claim(store: Store) -> None:
+    await store.insert(new_jobs(1), now=BASE)
+    (held,) = await store.claim(claim(ADA, claim_id="c"), now=BASE)
+    await end(store, held, Lost())
+    await store.claim(claim(ADA, claim_id="d"), now=BASE)
+    assert await store.claim(claim(ADA, claim_id="c"), now=BASE) == []
+
+
+async def test_another_claim_id_gives_other_jobs(store: Store) -> None:
+    await store.insert(new_jobs(4), now=BASE)
+    first = await store.claim(claim(limit=2, claim_id="c"), now=BASE)
+    second = await store.claim(claim(limit=2, claim_id="d"), now=BASE)
+    assert not set(ids_of(first)) & set(ids_of(second))
+
+
+async def test_claims_without_an_id_are_never_the_same_claim(store: Store) -> None:
+    await store.insert(new_jobs(4), now=BASE)
+    first = await store.claim(claim(limit=2), now=BASE)
+    second = await store.claim(claim(limit=2), now=BASE)
+    assert len({*ids_of(first), *ids_of(second)}) == 4
+
+
+async def test_a_claim_id_with_odd_letters_is_found_again(store: Store) -> None:
+    await store.insert([new_job()], now=BASE)
+    odd = "c'\"\\%_\u00e9\u4e2d\U0001f600"
+    first = await store.claim(claim(claim_id=odd), now=BASE)
+    assert await store.claim(claim(claim_id=odd), now=BASE) == first

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from building import (
+    ADA,
+    BASE,
+    BEN,
+    DAY,
+    MICROSECOND,
+    at,
+    error,
+    failure,
+    fresh_id,
+    fresh_schedule_id,
+    ids_of,
+    new_job,
+    new_jobs,
+)
+from conformance.stores.driving import begin, call_off, complete, end, kill
+from rota.core.identity import JobId
+from rota.core.lifecycle import State
+from rota.core.submission import NewJob
+from rota.ports.store import JobQuery, Retention, Store
+
+
+async def found(store: Store, query: JobQuery) -> list[JobId]:
+    return ids_of(await store.find(query))
+
+
+async def test_the_newest_come_first(store: Store) -> None:
+    jobs = new_jobs(5)
+    await store.insert(jobs[::2], now=BASE)
+    await store.insert(jobs[1::2], now=BASE)
+    assert await found(store, JobQuery()) == ids_of(reversed(jobs))
+
+
+async def test_no_more_than_the_limit_are_given(store: Store) -> None:
+    jobs = new_jobs(5)
+    await store.insert(jobs, now=BASE)
+    assert await found(store, JobQuery(limit=2)) == [jobs[4].id, jobs[3].id]
+
+
+async def test_jobs_are_found_by_state(store: Store) -> None:
+    pending, done, dead = new_jobs(3)
+    await store.insert([pending, done, dead], now=BASE)
+    await complete(store, done)
+    await kill(store, dead)
+    assert await found(store, JobQuery(states=(State.DEAD,))) == [dead.id]
+    assert await found(store, JobQuery(states=(State.PENDING, State.COMPLETED))) == [done.id, pending.id]
+
+
+async def test_jobs_are_found_by_type(store: Store) -> None:
+    mail, report, other = new_job("mail"), new_job("report"), new_job("other")
+    await store.insert([mail, report, other], now=BASE)
+    assert await found(store, JobQuery(types=("mail", "report"))) == [report.id, mail.id]
+
+
+async def test_jobs_are_found_by_queue(store: Store) -> None:
+    first, second = new_job(queue="a"), new_job(queue="b")
+    await store.insert([first, second], now=BASE)
+    assert await found(store, JobQuery(queues=("a",))) == [first.id]
+
+
+async def test_jobs_are_found_by_each_of_their_tags(store: Store) -> None:
+    both, one = new_job(tags=("x", "y")), new_job(tags=("y",))
+    await store.insert([both, one, new_job()], now=BASE)
+    assert await found(store, JobQuery(tag="x")) == [both.id]
+    assert await found(store, JobQuery(tag="y")) == [one.id, both.id]
+
+
+async def test_a_part_of_a_tag_is_not_the_tag(store: Store) -> None:
+    await store.insert([new_job(tags=("customer-42",))], now=BASE)
+    assert await found(store, JobQuery(tag="customer-4")) == []
+
+
+async def test_a_tag_given_twice_is_one_tag_of_the_job(store: Store) -> None:
+    job = new_job(tags=("x", "x"))
+    await store.insert([job], now=BASE)
+    assert await found(store, JobQuery(tag="x")) == [job.id]
+
+
+async def test_jobs_are_found_by_the_worker_that_holds_or_last_held_them(store: Store) -> None:
+    running, ended, other = new_jobs(3)
+    await store.insert([running, ended, other, new_job()], now=BASE)
+    await begin(store, running, worker=ADA)
+    await complete(store, ended)
+    await begin(store, other, worker=BEN)
+    assert await found(store, JobQuery(worker=ADA.name)) == [ended.id, running.id]
+
+
+async def test_jobs_are_found_by_schedule(store: Store) -> None:
+    schedule_id = fresh_schedule_id()
+    job = new_job(schedule_id=schedule_id, fire_time=BASE)
+    await store.insert([job, new_job()], now=BASE)
+    assert await found(store, JobQuery(schedule_id=schedule_id)) == [job.id]
+
+
+async def test_only_dead_jobs_are_found_by_fingerprint(store: Store) -> None:
+    dead, trying = new_jobs(2)
+    await store.insert([dead, trying], now=BASE)
+    await end(store, await begin(store, dead), failure("same", permanent=True))
+    await end(store, await begin(store, trying), failure("same"))
+    assert await found(store, JobQuery(fingerprint=error("same").fingerprint("mail"))) == [dead.id]
+
+
+async def test_jobs_are_found_by_the_time_of_their_submission_end_exclusive(store: Store) -> None:
+    jobs = new_jobs(4)
+    for second, job in enumerate(jobs):
+        await store.insert([job], now=at(second))
+    assert await found(store, JobQuery(created_from=at(1), created_until=at(3))) == [jobs[2].id, jobs[1].id]
+    assert await found(store, JobQuery(created_from=at(1) + MICROSECOND)) == [jobs[3].id, jobs[2].id]
+
+
+FILTERS = {
+    "states": (State.DEAD,),
+    "types": ("report",),
+    "queues": ("q",),
+    "tag": "t",
+    "worker": ADA.name,
+    "created_from": at(5),
+    "created_until": at(6),
+}
+
+
+@pytest.mark.parametrize("left_out", list(combinations(FILTERS, 2)), ids="+".join)
+async def test_filters_hold_together(store: Store, left_out: tuple[str, ...]) -> None:
+    """A job that meets all but one of the filters is not found by all of them."""
+    match = new_job("report", queue="q", tags=("t",))
+    await store.insert([match], now=at(5))
+    await kill(store, match, now=at(5))
+    misses = [new_job("other", queue="q", tags=("t",)), new_job("report", queue="r", tags=("t",))]
+    misses += [new_job("report", queue="q"), new_job("report", queue="q", tags=("u",))]
+    await store.insert(misses, now=at(5))
+    await kill(store, *misses, now=at(5))
+    query = {name: value for name, value in FILTERS.items() if name not in left_out}
+    expected = {match.id} | {miss.id for miss in misses if _fits(miss, query)}
+    assert set(await found(store, JobQuery(**query))) == expected  # type: ignore[arg-type]
+
+
+async def test_a_page_continues_behind_a_job(store: Store) -> None:
+    jobs = new_jobs(5)
+    await store.insert(jobs, now=BASE)
+    assert await found(store, JobQuery(before=jobs[3].id, limit=2)) == [jobs[2].id, jobs[1].id]
+
+
+async def test_a_page_continues_behind_a_job_that_is_gone(store: Store) -> None:
+    jobs = new_jobs(5)
+    await store.insert(jobs, now=BASE)
+    await complete(store, jobs[3])
+    await store.prune(Retention(DAY, None, None), 10, now=BASE + DAY)
+    assert await found(store, JobQuery(before=jobs[3].id, limit=2)) == [jobs[2].id, jobs[1].id]
+
+
+async def test_a_page_continues_behind_an_id_that_never_was(store: Store) -> None:
+    first, ghost, third = fresh_id(), fresh_id(), fresh_id()
+    await store.insert([new_job(id=first), new_job(id=third)], now=BASE)
+    assert await found(store, JobQuery(before=ghost)) == [first]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+async def test_no_page_skips_a_job_that_was_there_all_along(store: Store, size: int) -> None:
+    """Meanwhile jobs are inserted at both ends, pruned, and change their state."""
+    early, stay, late = new_jobs(5), new_jobs(20), new_jobs(30)
+    await store.insert(stay, now=BASE)
+    await complete(store, *stay[::2])
+    read: list[JobId] = []
+    while page := await found(store, JobQuery(before=read[-1] if read else None, limit=size)):
+        read.extend(page)
+        await store.insert([late.pop()], now=at(1)) if late else None
+        await store.insert([early.pop()], now=at(1)) if early else None
+        passing = new_job()
+        await store.insert([passing], now=at(1))
+        await call_off(store, passing, now=at(1))
+        await store.prune(Retention(None, MICROSECOND, None), 10, now=at(2))
+    assert len(read) == len(set(read))
+    assert [job_id for job_id in read if job_id in set(ids_of(stay))] == ids_of(reversed(stay))
+
+
+async def test_a_filtered_page_does_not_skip_jobs_behind_those_that_do_not_match(store: Store) -> None:
+    wanted = new_job("rare")
+    await store.insert([wanted, *new_jobs(500)], now=BASE)
+    assert await found(store, JobQuery(types=("rare",), limit=1)) == [wanted.id]
+
+
+def _fits(job: NewJob, query: dict[str, object]) -> bool:
+    return (
+        ("types" not in query or job.type == "report")
+        and ("queues" not in query or job.queue == "q")
+        and ("tag" not in query or "t" in job.tags)
+    )

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from building import BASE, HOUR, MICROSECOND, SECOND, ids_of, new_job, new_jobs
+from conformance.stores.driving import look, snapshot
+from rota.core.lifecycle import State
+from rota.ports.store import Inserted, JobQuery, Receipt, Store
+
+
+async def test_a_job_without_a_time_is_pending_from_now_on(store: Store) -> None:
+    job = new_job()
+    assert await store.insert([job], now=BASE) == [Inserted(job.id, Receipt.CREATED, State.PENDING)]
+    stored = await look(store, job)
+    assert (stored.state, stored.run_at) == (State.PENDING, BASE)
+
+
+async def test_a_job_with_a_past_time_is_pending_and_keeps_its_time(store: Store) -> None:
+    job = new_job(run_at=BASE - HOUR)
+    assert (await store.insert([job], now=BASE))[0].state is State.PENDING
+    assert (await look(store, job)).run_at == BASE - HOUR
+
+
+async def test_a_job_whose_time_is_this_very_moment_is_pending(store: Store) -> None:
+    (answer,) = await store.insert([new_job(run_at=BASE)], now=BASE)
+    assert answer.state is State.PENDING
+
+
+async def test_a_job_with_a_later_time_is_scheduled(store: Store) -> None:
+    job = new_job(run_at=BASE + MICROSECOND)
+    (answer,) = await store.insert([job], now=BASE)
+    assert answer.state is State.SCHEDULED
+    assert (await look(store, job)).state is State.SCHEDULED
+
+
+async def test_a_new_job_is_created_and_updated_now_and_has_never_run(store: Store) -> None:
+    job = new_job()
+    await store.insert([job], now=BASE + SECOND)
+    stored = await look(store, job)
+    assert (stored.created_at, stored.updated_at) == (BASE + SECOND, BASE + SECOND)
+    assert (stored.fence, stored.attempts, stored.crashes, stored.blockers) == (0, 0, 0, 0)
+    assert {stored.worker, stored.boot, stored.lease_until, stored.started_at, stored.finished_at} == {None}
+    assert {stored.cancel_requested_at, stored.result, stored.error, stored.reason} == {None}
+    assert await store.attempts(job.id) == []
+
+
+async def test_answers_come_in_the_order_of_the_submissions(store: Store) -> None:
+    jobs = new_jobs(50)
+    jobs.reverse()
+    answers = await store.insert(jobs, now=BASE)
+    assert [answer.job_id for answer in answers] == ids_of(jobs)
+
+
+async def test_an_id_that_is_taken_makes_nothing(store: Store) -> None:
+    job = new_job(payload='"first"')
+    await store.insert([job], now=BASE)
+    before = await snapshot(store)
+    answers = await store.insert([new_job(id=job.id, payload='"second"')], now=BASE + SECOND)
+    assert answers == [Inserted(job.id, Receipt.ID_TAKEN, State.PENDING)]
+    assert await snapshot(store) == before
+
+
+async def test_an_id_that_comes_twice_in_one_batch_makes_the_first(store: Store) -> None:
+    first = new_job(payload='"first"')
+    second = new_job(id=first.id, payload='"second"')
+    answers = await store.insert([first, second], now=BASE)
+    assert [answer.receipt for answer in answers] == [Receipt.CREATED, Receipt.ID_TAKEN]
+    assert (await look(store, first)).payload == '"first"'
+
+
+async def test_a_refused_submission_does_not_hinder_those_around_it(store: Store) -> None:
+    taken = new_job()
+    await store.insert([taken], now=BASE)
+    before, behind = new_job(), new_job()
+    answers = await store.insert([before, new_job(id=taken.id), behind], now=BASE)
+    assert [answer.receipt for answer in answers] == [Receipt.CREATED, Receipt.ID_TAKEN, Receipt.CREATED]
+    assert ids_of(await store.get([before.id, behind.id])) == [before.id, behind.id]
+
+
+async def test_a_refused_submission_leaves_no_tag_behind(store: Store) -> None:
+    job = new_job()
+    await store.insert([job], now=BASE)
+    await store.insert([new_job(id=job.id, tags=("ghost",))], now=BASE)
+    assert await store.find(JobQuery(tag="ghost")) == []
+
+
+async def test_an_insert_without_a_key_that_is_repeated_makes_no_second_job(store: Store) -> None:
+    jobs = new_jobs(3)
+    await store.insert(jobs, now=BASE)
+    await store.insert(jobs, now=BASE)
+    assert (await store.census()).total() == 3
+
+
+async def test_an_empty_batch_is_answered_with_nothing(store: Store) -> None:
+    assert await store.insert([], now=BASE) == []
+
+
+async def test_a_batch_of_thousands_is_stored_whole(store: Store) -> None:
+    jobs = new_jobs(5_000)
+    answers = await store.insert(jobs, now=BASE)
+    assert {answer.receipt for answer in answers} == {Receipt.CREATED}
+    assert (await store.census()).total(State.PENDING) == 5_000
+
+
+async def test_jobs_come_back_in_the_order_asked_for_and_unknown_ones_are_absent(store: Store) -> None:
+    first, second, third = new_jobs(3)
+    await store.insert([first, second, third], now=BASE)
+    assert ids_of(await store.get([third.id, new_job().id, first.id])) == [third.id, first.id]
+
+
+async def test_thousands_of_jobs_can_be_read_at_once(store: Store) -> None:
+    """SQLite takes no more than 32,766 parameters in a statement, PostgreSQL 65,535."""
+    jobs = new_jobs(100)
+    await store.insert(jobs, now=BASE)
+    unknown = [new_job().id for _ in range(70_000)]
+    assert ids_of(await store.get([*unknown, *ids_of(jobs)])) == ids_of(jobs)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from building import ADA, BASE, BEN, at, claim, fresh_id, new_job, new_jobs
+from conformance.stores.driving import begin, complete, end
+from rota.core.job import Job
+from rota.core.outcome import Lost, Released
+from rota.core.step import Step
+from rota.ports.store import Store
+
+
+async def test_a_new_step_is_written_down_before_its_effect(store: Store) -> None:
+    job = await _held(store)
+    step = Step(job.id, "charge", began_under=1, began_at=at(1))
+    assert await store.intend(job.id, job.fence, "charge", now=at(1)) == (step, True)
+    assert await store.steps(job.id) == [step]
+
+
+async def test_a_step_that_is_there_is_returned_as_it_is(store: Store) -> None:
+    job = await _held(store)
+    first = await store.intend(job.id, job.fence, "charge", now=at(1))
+    assert first is not None
+    assert await store.intend(job.id, job.fence, "charge", now=at(2)) == (first[0], False)
+
+
+async def test_a_later_attempt_finds_the_step_of_an_earlier_one(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    await end(store, job, Lost(), at(60))
+    again = await begin(store, job, at(60), BEN)
+    found = await store.intend(job.id, again.fence, "charge", now=at(61))
+    assert found == (Step(job.id, "charge", began_under=1, began_at=at(1)), False)
+
+
+async def test_a_done_step_keeps_its_outcome(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    done = await store.conclude(job.id, job.fence, "charge", '"paid"', now=at(2))
+    assert done == Step(job.id, "charge", 1, at(1), ended_at=at(2), outcome='"paid"')
+    assert await store.steps(job.id) == [done]
+
+
+async def test_a_step_that_is_done_keeps_its_first_outcome(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    first = await store.conclude(job.id, job.fence, "charge", '"first"', now=at(2))
+    assert await store.conclude(job.id, job.fence, "charge", '"second"', now=at(3)) == first
+    assert await store.steps(job.id) == [first]
+
+
+async def test_an_intent_finds_a_done_step_with_its_outcome(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    done = await store.conclude(job.id, job.fence, "charge", '"paid"', now=at(2))
+    assert await store.intend(job.id, job.fence, "charge", now=at(3)) == (done, False)
+
+
+async def test_a_later_attempt_may_conclude_what_an_earlier_one_began(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    await end(store, job, Lost(), at(60))
+    again = await begin(store, job, at(60), BEN)
+    done = await store.conclude(job.id, again.fence, "charge", '"verified"', now=at(61))
+    assert done == Step(job.id, "charge", 1, at(1), ended_at=at(61), outcome='"verified"')
+
+
+async def test_a_step_that_was_never_begun_cannot_be_concluded(store: Store) -> None:
+    job = await _held(store)
+    assert await store.conclude(job.id, job.fence, "charge", '"paid"', now=at(1)) is None
+    assert await store.steps(job.id) == []
+
+
+async def test_steps_come_in_the_order_in_which_they_began(store: Store) -> None:
+    job = await _held(store)
+    for second, key in enumerate(("c", "a", "d", "b")):
+        await store.intend(job.id, job.fence, key, now=at(second))
+    assert [step.key for step in await store.steps(job.id)] == ["c", "a", "d", "b"]
+
+
+@pytest.mark.parametrize("step", [0, -1], ids=["clock stands", "clock is set back"])
+async def test_the_order_of_steps_does_not_depend_on_the_clock(store: Store, step: int) -> None:
+    job = await _held(store)
+    for number, key in enumerate(("c", "a", "d", "b")):
+        await store.intend(job.id, job.fence, key, now=at(number * step))
+    assert [step.key for step in await store.steps(job.id)] == ["c", "a", "d", "b"]
+
+
+async def test_concluding_a_step_does_not_change_the_order(store: Store) -> None:
+    job = await _held(store)
+    for second, key in enumerate(("c", "a", "b")):
+        await store.intend(job.id, job.fence, key, now=at(second))
+    await store.conclude(job.id, job.fence, "c", "1", now=at(9))
+    assert [step.key for step in await store.steps(job.id)] == ["c", "a", "b"]
+
+
+async def test_one_key_in_two_jobs_is_two_steps(store: Store) -> None:
+    one, other = await _held(store), await _held(store)
+    await store.intend(one.id, one.fence, "charge", now=at(1))
+    found = await store.intend(other.id, other.fence, "charge", now=at(2))
+    assert found is not None
+    assert found[1]
+    assert len(await store.steps(one.id)) == 1
+
+
+@pytest.mark.parametrize("key", ["", " ", "a'b", "\u4e2d\u6587", "x" * 10_000, "nul\0nul"])
+async def test_a_step_may_have_any_key(store: Store, key: str) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, key, now=BASE)
+    done = await store.conclude(job.id, job.fence, key, key, now=BASE)
+    assert done is not None
+    assert (done.key, done.outcome) == (key, key)
+
+
+async def test_a_handed_back_job_can_write_no_step(store: Store) -> None:
+    job = await _held(store)
+    await end(store, job, Released())
+    assert await store.intend(job.id, job.fence, "charge", now=BASE) is None
+
+
+async def test_steps_stay_when_the_job_has_ended(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=BASE)
+    await end(store, job, Released())
+    await complete(store, job)
+    assert [step.key for step in await store.steps(job.id)] == ["charge"]
+
+
+async def test_an_unknown_job_has_no_steps(store: Store) -> None:
+    assert await store.steps(fresh_id()) == []
+
+
+async def test_the_fence_of_one_job_does_not_write_steps_of_another(store: Store) -> None:
+    mine, pending = new_jobs(2)
+    await store.insert([mine, pending], now=BASE)
+    (held,) = await store.claim(claim(ADA, 1), now=BASE)
+    assert await store.intend(pending.id, held.fence, "charge", now=BASE) is None
+
+
+async def _held(store: Store) -> Job:
+    job = new_job(max_attempts=9)
+    await store.insert([job], now=BASE)
+    return await begin(store, job, BASE, ADA)
