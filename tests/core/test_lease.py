@@ -24,7 +24,7 @@ def test_a_reused_name_is_not_the_same_worker() -> None:
 
 def test_a_claim_asks_for_every_type_of_the_default_queue_and_is_not_repeatable_by_itself() -> None:
     claim = Claim(ADA, limit=5)
-    assert (claim.queues, claim.types, claim.claim_id, claim.ids) == (("default",), None, None, ())
+    assert (claim.queues, claim.types, claim.claim_id, claim.ids) == (("default",), None, None, None)
 
 
 @pytest.mark.parametrize("value", [ADA, Claim(ADA, limit=1), Renewal(JobId(1), fence=1)])

@@ -245,4 +245,4 @@ def _check_text(field_name: str, text: str) -> None:
 
 
 def _refuse(field_name: str, value: object, why: str) -> NoReturn:
-    raise InvalidRequest(f"{field_name}: {ascii(value)} will not do: {why}", field=field_name)
+    raise InvalidRequest(f"{field_name}: {value!a} will not do: {why}", field=field_name)
