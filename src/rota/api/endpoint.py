@@ -12,11 +12,10 @@ from rota.api.errors import Refusal, refusal_of
 from rota.api.table import Route
 from rota.core.errors import RotaError
 
-#: Said in every answer: nothing here is to be kept by caches, guessed at, framed or run.
+#: Said in every answer: nothing here is to be kept by caches or guessed at.
 _ALWAYS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
 CALL: Final = "rota.call"
 
@@ -61,8 +60,6 @@ async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
     headers = [*_ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
     if answer.media:
         headers.append((b"content-type", answer.media.encode()))
-    if any(name == b"content-security-policy" for name, _ in answer.headers):
-        headers.remove(_ALWAYS[2])
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if call.scope["method"] == "HEAD" else answer.body})
 

@@ -22,6 +22,7 @@ from rota.api.settings import Limits
 T = TypeVar("T")
 
 
+_encoder: Final = msgspec.json.Encoder()
 _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
@@ -57,17 +58,21 @@ def check(body: bytes, limits: Limits) -> None:
         raise invalid([("body", f"{error}: no number here may be beyond what a double or 4,300 digits hold")]) from None
     except (DecodeError, UnicodeDecodeError) as error:
         raise malformed(f"the body is not JSON: {error}") from None
-    names = body.count(b":")
     # Cheap bounds first: hardly any request comes near them.
-    if body.count(b"[") + body.count(b"{") > limits.depth and _depth(tree) > limits.depth:
+    if _count(body, b"[{") > limits.depth and _depth(tree) > limits.depth:
         raise too_deep(limits)
-    if names:
-        count = _names(tree)
-        if count > limits.keys:
-            raise Refusal(422, "too_many_keys", f"the body has {count} names; {limits.keys} are allowed")
-        # A colon inside of text makes the counts differ as well; then the slow way decides.
-        if count != names:
-            _refuse_twins(body)
+    if _count(body, b":") > limits.keys and (count := _names(tree)) > limits.keys:
+        raise Refusal(422, "too_many_keys", f"the body has {count} names; {limits.keys} are allowed")
+    # A name that stood twice is gone from the tree, and with it two quotes. Only an escaped quote could make up for
+    # them; where there may be one the slow way decides.
+    may_have_escaped = b"\\" in body and b"\\u" in body
+    if may_have_escaped or _count(_encoder.encode(tree), b'"') != _count(body, b'"'):
+        _refuse_twins(body)
+
+
+def _count(text: bytes, characters: bytes) -> int:
+    """Count characters; to leave them out is three times as fast as to look for them."""
+    return len(text) - len(text.translate(None, characters))
 
 
 def too_deep(limits: Limits) -> Refusal:

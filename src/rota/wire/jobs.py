@@ -284,7 +284,7 @@ def job_of(form: JobForm) -> Job:
 def fresh_form(job: NewJob, inserted: Inserted, now: datetime, warnings: list[str]) -> JobForm:
     """Show a job as the store has just made it, without reading it back. `now` is when it was made."""
     state = inserted.state
-    return JobForm(
+    form = JobForm(
         id=to_text(inserted.job_id),
         type=job.type,
         status=state,
@@ -300,23 +300,38 @@ def fresh_form(job: NewJob, inserted: Inserted, now: datetime, warnings: list[st
         created_at=now,
         updated_at=now,
         started_at=None,
-        completed_at=now if state is State.CANCELLED else None,
+        completed_at=None,
         result=NULL,
         error=None,
-        reason=Reason.DEPENDENCY_FAILED if state is State.CANCELLED else None,
-        delivery=job.delivery,
-        retry=_shown_rule(job.backoff),
-        timeout=seconds_of(job.timeout),
-        expires_at=job.expires_at,
-        idempotency_key=None if job.idempotency is None else job.idempotency.key,
-        concurrency_key=job.concurrency_key,
-        tags=list(job.tags),
-        meta=dict(job.meta),
-        blockers=len(job.after) if state is State.BLOCKED else 0,
-        on_success=None if job.on_success is None else follow_up_of(job.on_success),
-        on_failure=None if job.on_failure is None else follow_up_of(job.on_failure),
-        warnings=warnings,
     )
+    if state is State.BLOCKED:
+        form.blockers = len(job.after)
+    if state is State.CANCELLED:
+        form.completed_at, form.reason = now, Reason.DEPENDENCY_FAILED
+    _show_rest(form, job)
+    form.warnings = warnings
+    return form
+
+
+def _show_rest(form: JobForm, job: NewJob) -> None:
+    """Show what most jobs have not: what is not set is not made, and costs nothing."""
+    if job.backoff is not DEFAULT_BACKOFF:
+        form.retry = _shown_rule(job.backoff)
+    if job.delivery is not Delivery.AT_LEAST_ONCE:
+        form.delivery = job.delivery
+    if job.timeout is not None:
+        form.timeout = job.timeout.total_seconds()
+    if job.idempotency is not None:
+        form.idempotency_key = job.idempotency.key
+    if job.tags:
+        form.tags = list(job.tags)
+    if job.meta:
+        form.meta = dict(job.meta)
+    if job.on_success is not None:
+        form.on_success = follow_up_of(job.on_success)
+    if job.on_failure is not None:
+        form.on_failure = follow_up_of(job.on_failure)
+    form.expires_at, form.concurrency_key = job.expires_at, job.concurrency_key
 
 
 #: The longest text of an error that is shown or taken; stores keep it with the job.

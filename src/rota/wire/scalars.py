@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
@@ -23,13 +24,23 @@ _PRINTABLE: Final = r"^[^\x00-\x1f\x7f]+(?!\n)$"
 Name = Annotated[
     str, Meta(min_length=1, max_length=200, pattern=_PRINTABLE, description="A name without control characters.")
 ]
+#: The same without the expression, which would cost more than all the rest of reading a job: `printable` looks instead.
+TypeName = Annotated[
+    str, Meta(min_length=1, max_length=200, description="The type of a job.", extra_json_schema={"pattern": _PRINTABLE})
+]
+_QUEUE: Final = r"^[^\s/,\x00-\x1f\x7f]+(?!\n)$"
 QueueName = Annotated[
+    str,
+    Meta(min_length=1, max_length=100, pattern=_QUEUE, description="A queue: no blank, comma or slash."),
+]
+#: As above.
+LaneName = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=100,
-        pattern=r"^[^\s/,\x00-\x1f\x7f]+(?!\n)$",
         description="A queue: no blank, comma or slash.",
+        extra_json_schema={"pattern": _QUEUE},
     ),
 ]
 Identifier = Annotated[
@@ -57,6 +68,20 @@ Text = Annotated[str, Meta(max_length=65_536)]
 Line = Annotated[str, Meta(max_length=1_000)]
 
 NULL: Final = Raw(b"null")
+
+
+def printable(name: str, field: str) -> str:
+    """Refuse a name with control characters."""
+    if not name.isprintable() and re.search(_PRINTABLE, name) is None:
+        raise InvalidRequest(f"{field}: {name[:40]!r} must have no control characters", field=field)
+    return name
+
+
+def usable_queue(name: str, field: str) -> str:
+    """Refuse a queue with blanks, commas, slashes or control characters."""
+    if not name.isalnum() and re.search(_QUEUE, name) is None:
+        raise InvalidRequest(f"{field}: {name[:40]!r} must have no blank, comma or slash", field=field)
+    return name
 
 
 def duration_of(value: float | str | None, field: str) -> timedelta | None:

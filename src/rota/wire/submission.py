@@ -31,14 +31,17 @@ from rota.core.submission import (
 from rota.wire.scalars import (
     Duration,
     Identifier,
+    LaneName,
     Moment,
     Name,
     Priority,
-    QueueName,
+    TypeName,
     duration_of,
     id_within,
     moment_of,
     no_value,
+    printable,
+    usable_queue,
 )
 
 DEFAULT_TYPE: Final = "default"
@@ -64,9 +67,9 @@ class RetryRule(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=
 class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     """A job to be made later: at the end of another one, or at a schedule's fire times."""
 
-    type: Name = DEFAULT_TYPE
+    type: TypeName = DEFAULT_TYPE
     payload: Raw = msgspec.field(default_factory=no_value)
-    queue: QueueName = DEFAULT_QUEUE
+    queue: LaneName = DEFAULT_QUEUE
     priority: Priority = DEFAULT_PRIORITY
     max_attempts: Attempts | None = None
     retry: RetryRule | None = None
@@ -114,7 +117,8 @@ def folded(submission: Submission, header_key: str | None = None) -> Submission:
         s.run_at = one_of({"run_at": s.run_at, "due_at": s.due_at, "schedule_at": s.schedule_at})
         s.due_at = s.schedule_at = None
     # One moment, one form: the zone it was written in does not make it another request.
-    s.run_at = moment_of(s.run_at, "run_at")
+    if s.run_at is not None:
+        s.run_at = moment_of(s.run_at, "run_at")
     if s.dedupe_key is not None or header_key is not None:
         keys = {"idempotency_key": s.idempotency_key, "dedupe_key": s.dedupe_key, "Idempotency-Key": header_key}
         s.idempotency_key = one_of(keys)
@@ -155,23 +159,23 @@ def new_job_of(
 ) -> NewJob:
     """Make the core's value of a folded submission. `now` is what relative times are counted from."""
     s = submission
-    delay = duration_of(s.delay, "delay")
+    delay = None if s.delay is None else duration_of(s.delay, "delay")
     run_at = now + delay if delay else s.run_at
-    expires = duration_of(s.expires, "expires")
+    expires = None if s.expires is None else duration_of(s.expires, "expires")
     key = None
     if s.idempotency_key is not None:
         key = IdempotencyKey(s.idempotency_key, fingerprint(s), key_scope)
     return NewJob(
         id=job_id,
-        type=s.type,
+        type=printable(s.type, "type"),
         payload=text_of(s.payload),
-        queue=s.queue,
+        queue=usable_queue(s.queue, "queue"),
         priority=s.priority,
         run_at=run_at,
         max_attempts=s.max_attempts or defaults.max_attempts,
         backoff=defaults.backoff if s.retry is None else backoff_of(s.retry, defaults.backoff),
         delivery=s.delivery,
-        timeout=positive(s.timeout, "timeout"),
+        timeout=None if s.timeout is None else positive(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
         concurrency_key=s.concurrency_key,
@@ -186,9 +190,9 @@ def new_job_of(
 def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
     """Make the core's template of a job to be made later."""
     return Template(
-        type=form.type,
+        type=printable(form.type, "type"),
         payload=text_of(form.payload),
-        queue=form.queue,
+        queue=usable_queue(form.queue, "queue"),
         priority=form.priority,
         max_attempts=form.max_attempts or defaults.max_attempts,
         backoff=defaults.backoff if form.retry is None else backoff_of(form.retry, defaults.backoff),

@@ -67,9 +67,21 @@ class Calling:
         self._others = next((known[one.name] for one in parameters if one.kind is Parameter.VAR_KEYWORD), None)
         self._name = getattr(function, "__name__", "the handler")
         self._takes_nothing = self._fits((), {})
+        self._usual = _usual_decoder(self._positional, len(parameters))
 
     def decode(self, payload: str) -> Call:
         """Read a payload as a call of the function."""
+        if self._usual is not None and payload.startswith('{"args":'):
+            try:
+                call = self._usual.decode(payload)
+            except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+                pass  # not that usual, or wrong: the long way says which
+            else:
+                if not call.kwargs:
+                    return call.args, {}
+        return self._decode(payload)
+
+    def _decode(self, payload: str) -> Call:
         try:
             value = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -113,6 +125,21 @@ class Calling:
             self._signature.bind(*arguments, **named)
         except TypeError as error:
             raise WrongArguments(f"{self._name}{self._signature}: {error}") from None
+
+
+def _usual_decoder(positional: Sequence[Argument], parameters: int) -> msgspec.json.Decoder[Any] | None:
+    """Give what reads and converts the usual call, all arguments by position, in one go; None if there is none."""
+    if not positional or len(positional) != parameters:
+        return None
+    wanted: Any = tuple.__class_getitem__(tuple(one.wanted for one in positional))
+    fields: list[tuple[str, Any, Any]] = [
+        ("args", wanted, msgspec.NODEFAULT),
+        ("kwargs", dict[str, Any], msgspec.field(default_factory=dict)),
+    ]
+    try:
+        return msgspec.json.Decoder(msgspec.defstruct("Call", fields, forbid_unknown_fields=True), dec_hook=_revive)
+    except TypeError:
+        return None
 
 
 def _is_call(value: dict[str, Any]) -> bool:

@@ -59,7 +59,11 @@ class Crew:
 
     def types(self) -> tuple[str, ...]:
         """Give the types that can run now: while the handlers' loop is blocked, only those that do not need it."""
-        return self._all if self._floor.blocked_for() < BLOCKED_SECONDS else self._unblockable
+        return self._unblockable if self.is_hampered() else self._all
+
+    def is_hampered(self) -> bool:
+        """Say whether some types cannot run now: then it is worth asking again soon."""
+        return self._floor.blocked_for() >= BLOCKED_SECONDS
 
     def take_on(self, jobs: Sequence[Job], sent: float) -> None:
         """Run these jobs."""
@@ -67,8 +71,11 @@ class Crew:
         self._holding.hold(runs)
         # The heart first: a handler may take the process down with it as soon as it begins.
         self._hold(runs)
+        by_executor: dict[Executor, list[Run]] = {}
         for run in runs:
-            run.executor.put(run)
+            by_executor.setdefault(run.executor, []).append(run)
+        for executor, some in by_executor.items():
+            executor.put(some)
 
     def turn_away(self, jobs: Sequence[Job]) -> None:
         """Hand these jobs back untouched."""

@@ -28,6 +28,7 @@ from rota.worker.patience import Patience
 
 _log = logging.getLogger("rota.worker")
 WAIT_OF_LEASE: Final = 1 / 3
+SHORT_WAIT: Final = timedelta(milliseconds=500)
 #: How long the last question, asked when the worker stops, may take.
 LAST_WORD_SECONDS: Final = 2.0
 
@@ -41,6 +42,10 @@ class Crew(Protocol):
 
     def types(self) -> tuple[str, ...]:
         """Which types would."""
+        ...
+
+    def is_hampered(self) -> bool:
+        """Whether others could soon."""
         ...
 
     def take_on(self, jobs: Sequence[Job], sent: float) -> None:
@@ -97,8 +102,9 @@ class Fetcher:
 
     async def _fetch(self, free: int, types: tuple[str, ...]) -> None:
         claim, sent = self._ask(free, types)
+        is_hampered = self._crew.is_hampered()
         try:
-            jobs = await self._source.claim(claim, wait=self._wait)
+            jobs = await self._source.claim(claim, wait=min(self._wait, SHORT_WAIT) if is_hampered else self._wait)
         except Exception as error:  # noqa: BLE001 - a transport may raise anything; the worker goes on
             pause = self._patience.next()
             _log.warning("no work could be fetched; again in %.2f s: %s", pause, error)

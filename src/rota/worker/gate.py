@@ -24,6 +24,7 @@ class Gate:
         self,
         holding: Holding,
         *,
+        ring: Callable[[], None],
         clock: Callable[[], float],
         watch: Callable[[float], None],
         dice: Dice,
@@ -31,6 +32,7 @@ class Gate:
         result_bytes: int = 4_000_000,
     ) -> None:
         self._holding = holding
+        self._ring = ring
         self._clock = clock
         self._watch = watch
         self._dice = dice
@@ -43,11 +45,11 @@ class Gate:
             return False
         now = self._clock()
         if run.is_stopped or now > run.start_before:
-            self._holding.finish(run, run.outcome_unbegun())
+            self._finish(run, run.outcome_unbegun())
             return False
         run.begin(now)
         if self._fail_rate and self._dice() < self._fail_rate:
-            self._holding.finish(run, INJECTED)
+            self._finish(run, INJECTED)
             return False
         self._watch(run.deadline)
         return True
@@ -67,7 +69,7 @@ class Gate:
             told = f"the result is {len(text):,} characters of JSON; at most {self._result_bytes:,} are kept"
             self.fail(run, NotJson(f"{told}: store it elsewhere and return where"))
             return
-        self._holding.finish(run, None if run.stop is Stop.LOST else Succeeded(text))
+        self._finish(run, None if run.stop is Stop.LOST else Succeeded(text))
 
     def end(self, run: Run, outcome: Outcome) -> None:
         """End a run whose handler ran elsewhere, with what that place made of it."""
@@ -75,9 +77,9 @@ class Gate:
             case Succeeded(result):
                 self.keep(run, result)
             case Snoozed() | Failed(permanent=True):
-                self._holding.finish(run, None if run.stop is Stop.LOST else outcome)
+                self._finish(run, None if run.stop is Stop.LOST else outcome)
             case _:
-                self._holding.finish(run, outcome if run.stop is None else run.outcome_stopped())
+                self._finish(run, outcome if run.stop is None else run.outcome_stopped())
 
     def fail(self, run: Run, raised: BaseException) -> None:
         """End a run whose handler raised."""
@@ -85,4 +87,8 @@ class Gate:
             outcome = None if run.stop is Stop.LOST else outcome_of(raised, run.handler)
         else:
             outcome = run.outcome_stopped(raised)
-        self._holding.finish(run, outcome)
+        self._finish(run, outcome)
+
+    def _finish(self, run: Run, outcome: Outcome | None) -> None:
+        if self._holding.finish(run, outcome):
+            self._ring()

@@ -6,7 +6,9 @@ key, which only one thread can do. Who takes a run out of `waiting` begins it or
 `runs` has the word about how it ended. So a handler that returns while the watchdog leaves it behind yields one
 report, not two.
 
-The source's loop is rung once for all that ended since it last looked.
+The source's loop is rung once for all that ended since it last looked. When to ring is up to whoever ends runs: to
+ring costs a system call, during which the other thread takes the GIL and finds a single run to settle. So the slots
+ring when they have come to the end of what they can do at once.
 """
 
 from __future__ import annotations
@@ -41,19 +43,25 @@ class Holding:
         """Take a run that waits, to begin it or to hand it back; False if someone else took it."""
         return self.waiting.pop(run.key, None) is not None
 
+    def end(self, run: Run, outcome: Outcome | None) -> bool:
+        """End a run and wake the source's loop; False if it had already ended."""
+        if not self.finish(run, outcome):
+            return False
+        self.ring()
+        return True
+
     def finish(self, run: Run, outcome: Outcome | None) -> bool:
-        """End a run with what is to be reported, if anything; False if it had already ended."""
+        """End a run with what is to be reported, if anything; False if it had already ended. Whoever calls rings."""
         if self.runs.pop(run.key, None) is None:
             return False
         if outcome is not None:
             log_tail = None if run.context is None else run.context.log_tail()
             self.outbox.append(Report(run.job.id, run.job.fence, outcome, log_tail))
-        self.ring()
         return True
 
     def hand_back(self, run: Run) -> bool:
         """End a run that was not begun; False if it was."""
-        return self.take(run) and self.finish(run, run.outcome_unbegun())
+        return self.take(run) and self.end(run, run.outcome_unbegun())
 
     def ring(self) -> None:
         """Wake the source's loop, once until it answers."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from math import inf
@@ -56,9 +56,9 @@ class Processes:
         """The groups that are to be killed if the worker dies."""
         return [child.pid for child in (*self._children, *self._retired)]
 
-    def put(self, run: Run) -> None:
-        """Take a run on."""
-        self._queue.append(run)
+    def put(self, runs: Sequence[Run]) -> None:
+        """Take runs on."""
+        self._queue.extend(runs)
         self._pump()
 
     def interrupt(self, run: Run) -> None:
@@ -144,7 +144,7 @@ class Processes:
         run = child.run
         if run is not None:
             child.run = None
-            self._holding.finish(run, Lost(child.last_words()) if run.stop is None else run.outcome_stopped())
+            self._holding.end(run, Lost(child.last_words()) if run.stop is None else run.outcome_stopped())
         elif not has_served:
             self._fail_one(child.last_words())
         self._pump()
@@ -156,7 +156,7 @@ class Processes:
             run = self._queue.popleft()
             if self._holding.take(run):
                 told = JobError("ProcessNotStarted", words.message, words.traceback)
-                self._holding.finish(run, Failed(told) if run.stop is None else run.outcome_unbegun())
+                self._holding.end(run, Failed(told) if run.stop is None else run.outcome_unbegun())
                 return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from math import inf
 from typing import Final, Protocol
@@ -22,8 +23,8 @@ Key = tuple[JobId, int]
 class Executor(Protocol):
     """Where runs happen."""
 
-    def put(self, run: Run) -> None:
-        """Take a run on. Begins it as soon as there is a place, which there is or soon will be."""
+    def put(self, runs: Sequence[Run]) -> None:
+        """Take runs on. Begins them as soon as there are places, which there are or soon will be."""
         ...
 
     def interrupt(self, run: Run) -> None:

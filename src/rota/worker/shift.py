@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rota.ports.clock import Dice
@@ -14,7 +15,7 @@ from rota.worker.crew import Crew
 from rota.worker.drain import Drain
 from rota.worker.escort import CompanionHeart, SourceReference
 from rota.worker.fetcher import Fetcher
-from rota.worker.floor import Floor, OwnFloor, SharedFloor
+from rota.worker.floor import Bell, Floor, OwnFloor, SharedFloor
 from rota.worker.gate import Gate
 from rota.worker.handlers import Handlers
 from rota.worker.heartbeat import Heart, LoopHeart, Renewing
@@ -50,7 +51,8 @@ class Shift:
         self.holding = Holding(lambda: self._soon(self._rung))
         alarm = Alarm(self._soon)
         stopper = Stopper(self.holding, alarm, options.stop_grace.total_seconds(), clock=clock)
-        gate = Gate(
+        gate_with = partial(
+            Gate,
             self.holding,
             clock=clock,
             watch=alarm.set,
@@ -59,14 +61,17 @@ class Shift:
             result_bytes=options.result_bytes,
         )
         self._floor: Floor = OwnFloor(options.name) if options.own_loop else SharedFloor()
-        self._slots = Slots(self._floor, gate, options.concurrency, self.holding.ring)
+        bell = Bell(self._floor, self.holding.ring)
+        self._slots = Slots(self._floor, gate_with(ring=bell.ring), options.concurrency, self.holding.ring)
+        gate = gate_with(ring=self.holding.ring)
         self._threads = Threads(gate, options.concurrency, options.name, self.holding.ring)
         self._processes = Processes(gate, self.holding, options, clock=clock)
         self._settler = Settler(source, self.holding.outbox, Patience(dice), self._settled)
         self._heart = self._make_heart(source, options, companion, stopper, dice=dice, clock=clock)
         self._watchdog = Watchdog(
-            self.holding, self._slots, stopper, alarm, options, clock=clock, hurry_heart=self._heart.hurry
-        )
+            self.holding, self._slots, stopper, alarm, options,
+            clock=clock, hurry_heart=self._heart.hurry, unblocked=self.holding.ring,
+        )  # fmt: skip
         crew = Crew(
             handlers,
             {"async": self._slots, "thread": self._threads, "process": self._processes},

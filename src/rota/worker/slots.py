@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from types import coroutine
 from typing import Any, Final, TypeVar
@@ -74,6 +74,8 @@ class Slots:
         self._slots: dict[Slot, None] = {}
         self._left: dict[Slot, None] = {}
         self._is_called = False
+        #: A slot was woken and has not come to it yet: one at a time, it wakes the next if there is still need.
+        self._is_rousing = False
         self._context = copy_context()
 
     @property
@@ -90,9 +92,9 @@ class Slots:
         for slot in (*self._slots, *self._left):
             slot.is_over = True
 
-    def put(self, run: Run) -> None:
-        """Take a run on. Crosses to the handlers' loop once for all that is put before it gets there."""
-        self._queue.append(run)
+    def put(self, runs: Sequence[Run]) -> None:
+        """Take runs on. Crosses to the handlers' loop once for all that is put before it gets there."""
+        self._queue.extend(runs)
         if not self._is_called:
             self._is_called = True
             self.floor.tell(self._called)
@@ -116,12 +118,16 @@ class Slots:
 
     def _rouse(self) -> None:
         """Wake one slot, or make one, if a run waits."""
+        if self._is_rousing or not self._queue:
+            return
         while self._idle:
-            future = self._idle.popleft()
+            future = self._idle.pop()
             if not future.done():
+                self._is_rousing = True
                 future.set_result(None)
                 return
-        if self._queue and len(self._slots) < self._limit:
+        if len(self._slots) < self._limit:
+            self._is_rousing = True
             slot = Slot()
             self._slots[slot] = None
             slot.task = asyncio.get_running_loop().create_task(self._serve(slot), name="rota-slot")
@@ -142,6 +148,7 @@ class Slots:
     async def _serve(self, slot: Slot) -> None:
         turns = 0
         queue, gate = self._queue, self._gate
+        self._is_rousing = False
         while not slot.is_over:
             if not queue or turns >= TURN:
                 await self._rest(slot, is_tired=turns >= TURN)
@@ -149,7 +156,7 @@ class Slots:
                 continue
             turns += 1
             run = queue.popleft()
-            if queue:
+            if queue and not self._is_rousing:
                 self._rouse()
             if gate.begin(run):
                 run.place, slot.run = slot, run
@@ -185,7 +192,9 @@ class Slots:
                 future = asyncio.get_running_loop().create_future()
                 self._idle.append(future)
                 await future
+                self._is_rousing = False
         except asyncio.CancelledError:
+            self._is_rousing = False
             self._absorb(slot)
 
     async def _shake_off(self, slot: Slot) -> None:

@@ -59,4 +59,4 @@ class Stopper:
             self._clock() - run.stopped_at,
         )
         run.executor.abandon(run)
-        self._holding.finish(run, run.outcome_stopped())
+        self._holding.end(run, run.outcome_stopped())

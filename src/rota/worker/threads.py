@@ -12,7 +12,7 @@ of them before they cost it slots. Threads are daemons: one that never returns d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any
@@ -52,16 +52,16 @@ class Threads:
         """How many abandoned handlers still run."""
         return len(self._left)
 
-    def put(self, run: Run) -> None:
-        """Take a run on, with a new thread if all others have one."""
+    def put(self, runs: Sequence[Run]) -> None:
+        """Take runs on, with new threads if all others have one."""
         with self._guard:
-            self._load += 1
-            is_short = self._load > len(self._seats) < self._limit
-            if is_short:
-                seat = Seat()
-                self._seats.add(seat)
-        self._inbox.put(run)
-        if is_short:
+            self._load += len(runs)
+            missing = min(self._load, self._limit) - len(self._seats)
+            seats = [Seat() for _ in range(missing)]
+            self._seats.update(seats)
+        for run in runs:
+            self._inbox.put(run)
+        for seat in seats:
             threading.Thread(target=self._serve, args=(seat,), name=f"rota-thread-{self._name}", daemon=True).start()
 
     def interrupt(self, run: Run) -> None:

@@ -53,6 +53,7 @@ class Watchdog:
         *,
         clock: Callable[[], float],
         hurry_heart: Callable[[], None],
+        unblocked: Callable[[], None],
     ) -> None:
         self._holding = holding
         self._slots = slots
@@ -60,6 +61,7 @@ class Watchdog:
         self._alarm = alarm
         self._clock = clock
         self._hurry_heart = hurry_heart
+        self._unblocked = unblocked
         self._doubt = options.lease.total_seconds() * (1 - DOUBT_FROM)
         self._is_block_told = False
 
@@ -126,7 +128,9 @@ class Watchdog:
             return False
         self._slots.floor.ping()
         if self._slots.floor.blocked_for() < BLOCKED_SECONDS:
-            self._is_block_told = False
+            if self._is_block_told:
+                self._is_block_told = False
+                self._unblocked()
             return False
         if not self._is_block_told:
             self._is_block_told = True

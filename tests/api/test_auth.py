@@ -1,0 +1,194 @@
+"""Who may do what: every route, with no key, a wrong one, and one of each scope; and tricks to get past."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from api.staging import HERE, Stage, problem_of, served, staged
+from rota.api import ALL_SCOPES, ApiKey, ApiSettings, Scope
+from rota.api.auth import OPEN_PATHS
+from rota.api.routes import ROUTES
+from rota.api.table import Route
+
+TOKENS = {scope: f"rota_{scope}_0123456789abcdef0123456789abcdef" for scope in sorted(ALL_SCOPES)}
+KEYS = tuple(ApiKey.of(scope, token, {scope}) for scope, token in TOKENS.items())
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Stage]:
+    async with staged(ApiSettings(keys=KEYS)) as stage:
+        yield stage
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def ask(stage: Stage, route: Route, headers: dict[str, str]) -> int:
+    """Ask for a route and give the status; a stream is not followed further than that."""
+    path = route.path.replace("{id}", "0000000000001").replace("{name}", "mail")
+    started = asyncio.get_running_loop().create_future()
+
+    async def send(message: dict[str, object]) -> None:
+        if message["type"] == "http.response.start" and not started.done():
+            started.set_result(message["status"])
+
+    waits = asyncio.Event()
+    parts = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> dict[str, object]:
+        for part in parts:
+            return part
+        await waits.wait()
+        return {"type": "http.disconnect"}
+
+    scope = {
+        "type": "http",
+        "method": route.method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "client": ("203.0.113.9", 5),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }
+    task = asyncio.create_task(stage.api(scope, receive, send))  # type: ignore[arg-type]
+    status: int = await started
+    waits.set()
+    await task
+    return status
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_route_opens_to_its_scope_and_to_no_other(guarded: Stage, route: Route) -> None:
+    is_open = route.path in OPEN_PATHS
+    assert (await ask(guarded, route, {}) != 401) == is_open
+    assert (await ask(guarded, route, bearer("wrong")) != 401) == is_open
+    assert (await ask(guarded, route, {"Authorization": f"Basic {TOKENS[Scope.ADMIN]}"}) != 401) == is_open
+    for scope, token in TOKENS.items():
+        status = await ask(guarded, route, bearer(token))
+        may = is_open or scope in {route.scope, Scope.ADMIN}
+        assert (status not in {401, 403}) == may, (scope, status)
+
+
+def test_every_route_declares_a_scope_and_only_three_are_open() -> None:
+    assert {route.path for route in ROUTES if route.scope is Scope.PUBLIC} == OPEN_PATHS
+    with pytest.raises(TypeError, match="scope"):
+        Route(method="GET", path="/x", handler=None, summary="", family="", gives={})  # type: ignore[call-arg, arg-type]
+
+
+TRICKS = [
+    "//livez",
+    "/livez/",
+    "/LIVEZ",
+    "/livez/..",
+    "/livez/../v1/jobs",
+    "/v1/jobs/..%2f..%2flivez",
+    "/livez%2f",
+    "/livez;/v1/jobs",
+    "/livez%00",
+    "/./livez",
+    "/jobs/livez",
+    "/v1/jobs?x=/livez",
+    "/v1/jobs#/livez",
+    "/%6civez/x",
+    "/readyz.json",
+    "/healthz/jobs",
+    "/V1/JOBS",
+    "/v1//jobs",
+    "/metrics/",
+    "/unknown",
+]
+
+
+@pytest.mark.parametrize("path", TRICKS)
+async def test_a_trick_with_the_path_opens_nothing(guarded: Stage, path: str) -> None:
+    async with served(guarded.api) as address:
+        host, port = address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        asked = path.partition("#")[0]
+        writer.write(f"GET {asked} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        status = (await reader.readline()).split()[1]
+        writer.close()
+        await writer.wait_closed()
+    assert status == b"401"
+
+
+async def test_an_unknown_path_asks_for_a_key_before_it_says_so(guarded: Stage) -> None:
+    problem_of(await guarded.client.get("/v1/nothing"), 401)
+    problem_of(await guarded.client.get("/v1/nothing", headers=bearer(TOKENS[Scope.READ])), 404)
+
+
+async def test_refusals_are_all_alike(guarded: Stage) -> None:
+    presented = [b"Bearer x", "Bearer é".encode(), b"Bearer \xff", b"Bearer", b"", b"Bearer  " + b"x" * 5_000]
+    answers = [await guarded.client.get("/v1/jobs")]
+    answers += [await guarded.client.get("/v1/jobs", headers={b"authorization": one}) for one in presented]
+    assert {answer.text for answer in answers} == {answers[0].text}
+    assert all(answer.headers["www-authenticate"] == 'Bearer realm="rota"' for answer in answers)
+
+
+async def test_metrics_are_open_to_this_machine_only() -> None:
+    async with staged(ApiSettings(keys=KEYS)) as stage:
+        for address, headers, status in (
+            ("127.0.0.1", {}, 200),
+            ("::1", {}, 200),
+            ("127.0.0.1", {"X-Forwarded-For": "203.0.113.9"}, 401),
+            ("203.0.113.9", {}, 401),
+        ):
+            transport = httpx.ASGITransport(app=stage.api, client=(address, 5))
+            async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
+                assert (await client.get("/metrics", headers=headers)).status_code == status
+
+
+async def test_the_name_of_the_key_stands_in_the_ledger_and_keeps_idempotency_apart() -> None:
+    keys = (ApiKey.of("ann", "t1", key_scope="ann"), ApiKey.of("bob", "t2", key_scope="bob"))
+    async with staged(ApiSettings(keys=keys)) as stage:
+        request = {"idempotency_key": "k"}
+        first = await stage.client.post("/jobs", json=request, headers=bearer("t1"))
+        second = await stage.client.post("/jobs", json=request, headers=bearer("t2"))
+        assert (first.status_code, second.status_code) == (201, 201)
+        await stage.client.delete(f"/jobs/{first.json()['id']}", headers=bearer("t1"))
+        entry = (await stage.client.get("/v1/events", headers=bearer("t2"))).json()["items"][0]
+        assert entry["actor"] == "ann"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "localhost.evil.example:80"},
+    ],
+)
+async def test_a_page_of_another_site_cannot_reach_a_server_without_keys(stage: Stage, headers: dict[str, str]) -> None:
+    for method, path in (("POST", "/jobs"), ("GET", "/next-job"), ("GET", "/livez")):
+        problem_of(await stage.client.request(method, path, headers=headers), 403)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "localhost:8080"},
+        {"Host": "127.0.0.9"},
+        {"Host": "[::1]:8080"},
+        {"Host": "LOCALHOST"},
+        {"Origin": "http://localhost:8080", "Host": "localhost:8080", "Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+    ],
+)
+async def test_this_machine_is_served_under_its_own_names(stage: Stage, headers: dict[str, str]) -> None:
+    assert (await stage.client.get("/livez", headers=headers)).status_code == 200
+
+
+async def test_any_name_is_served_when_told_so_or_with_a_key() -> None:
+    for settings in (ApiSettings(serves_any_host=True), ApiSettings(keys=KEYS)):
+        async with staged(settings) as stage:
+            headers = {"Host": "scheduler:8080", **bearer(TOKENS[Scope.READ])}
+            assert (await stage.client.get("/stats", headers=headers)).status_code == 200

@@ -1,0 +1,219 @@
+"""Wrong input has an answer that says what is wrong; it is never a 5xx and nothing comes of it."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from api.staging import Stage, fields_of, problem_of
+
+JSON = {"Content-Type": "application/json"}
+
+#: Not JSON.
+MALFORMED = [
+    b"",
+    b"{",
+    b"nonsense",
+    b'{"payload": NaN}',
+    b'{"payload": Infinity}',
+    b'{"payload": -Infinity}',
+    b'{"payload": 01}',
+    b'{"payload": "\x01"}',
+    b'{"payload": "\xff"}',
+    b'{"type": "\xff"}',
+    b'{"payload": "\\ud800"}',
+    b'{"type": "\\udc00x"}',
+    b'{"payload": "\xed\xa0\x80"}',
+    b"{} {}",
+    b"\xef\xbb\xbf{}",
+    b"\xff\xfe{\x00}\x00",
+]
+#: JSON with wrong values, and the field that is wrong.
+WRONG = [
+    (b"[]", "body"),
+    (b'"text"', "body"),
+    (b"null", "body"),
+    (b'{"payload": 1e400}', "body"),
+    (b'{"payload": [-1e999]}', "body"),
+    (b'{"payload": ' + b"9" * 5000 + b"}", "body"),
+    (b'{"type": 1}', "type"),
+    (b'{"type": ""}', "type"),
+    (b'{"type": "a\\u0000b"}', "type"),
+    (b'{"type": "a\\n"}', "type"),
+    (b'{"type": "' + b"a" * 201 + b'"}', "type"),
+    (b'{"queue": "a b"}', "queue"),
+    (b'{"queue": "a/b"}', "queue"),
+    (b'{"queue": "a\\n"}', "queue"),
+    (b'{"priority": 0}', "priority"),
+    (b'{"priority": 11}', "priority"),
+    (b'{"priority": 5.5}', "priority"),
+    (b'{"priority": "5"}', "priority"),
+    (b'{"priority": true}', "priority"),
+    (b'{"priority": 99999999999999999999}', "priority"),
+    (b'{"priority": 1e400}', "body"),
+    (b'{"max_attempts": 0}', "max_attempts"),
+    (b'{"max_attempts": 10001}', "max_attempts"),
+    (b'{"delay": -1}', "delay"),
+    (b'{"delay": "soon"}', "delay"),
+    (b'{"delay": 1e300}', "delay"),
+    (b'{"delay": true}', "delay"),
+    (b'{"timeout": 0}', "timeout"),
+    (b'{"timeout": ""}', "timeout"),
+    (b'{"run_at": "tomorrow"}', "run_at"),
+    (b'{"run_at": 1700000000}', "run_at"),
+    (b'{"run_at": "2026-01-01T00:00:00"}', "run_at"),
+    (b'{"run_at": "9999-12-31T23:59:59-12:00"}', "run_at"),
+    (b'{"run_at": "0001-01-01T00:00:00+12:00"}', "run_at"),
+    (b'{"delivery": "exactly_once"}', "delivery"),
+    (b'{"retry": {"jitter": 2}}', "retry.jitter"),
+    (b'{"retry": {"factor": 0.5}}', "retry.factor"),
+    (b'{"retry": {"growth": "listed"}}', "retry.delays"),
+    (b'{"retry": {"growth": "linear", "delays": [1]}}', "retry.delays"),
+    (b'{"retry": {"bse": 1}}', "retry.bse"),
+    (b'{"tags": "a"}', "tags"),
+    (b'{"tags": [""]}', "tags"),
+    (b'{"meta": {"a": 1}}', "meta"),
+    (b'{"after": ["nonsense"]}', "after"),
+    (b'{"after": ["zzzzzzzzzzzzz"]}', "after"),
+    (b'{"idempotency_key": ""}', "idempotency_key"),
+    (b'{"cron": "61 * * * *"}', "cron"),
+    (b'{"cron": "0 0 30 2 *"}', "cron"),
+    (b'{"cron": "@daily", "zone": "Mars/Olympus"}', "zone"),
+    (b'{"cron": "@daily", "delay": 5}', "delay"),
+    (b'{"on_success": {"typ": "x"}}', "on_success.typ"),
+    (b'{"type": "a", "type": "b"}', "type"),
+    (b'{"payload": {"a": {"x": 1, "x": 1}}}', "x"),
+    (b'{"payload": {"a:b": 1, "a:b": 2}}', "a:b"),
+    (b'{"payload": {"a": 1, "a": 2, "b": "\\u0022\\u0022"}}', "a"),
+    (b'{"payload": {"a": 1, "\\u0061": 2}}', "a"),
+    (b'{"payload": {"": 1, "": 2, "b": "\\"\\""}}', ""),
+]
+
+
+@pytest.mark.parametrize("body", MALFORMED)
+@pytest.mark.parametrize("path", ["/jobs", "/v1/jobs:batch", "/v1/leases:claim", "/v1/schedules"])
+async def test_what_is_not_json_is_a_bad_request(client: httpx.AsyncClient, path: str, body: bytes) -> None:
+    problem = problem_of(await client.post(path, content=body, headers=JSON), 400)
+    assert problem["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize(("body", "field"), WRONG, ids=lambda value: value[:60] if isinstance(value, bytes) else value)
+async def test_a_wrong_value_is_named(stage: Stage, body: bytes, field: str) -> None:
+    problem = problem_of(await stage.client.post("/jobs", content=body, headers=JSON), 422)
+    assert fields_of(problem) == {field}
+    assert (await stage.client.get("/jobs")).json() == []
+
+
+async def test_all_wrong_fields_are_named_at_once(client: httpx.AsyncClient) -> None:
+    wrong = {
+        "prioritty": 1,
+        "max_attempts": 0,
+        "run_at": 5,
+        "retry": {"jitter": 9, "bse": 1},
+        "on_failure": {"type": 1},
+    }
+    problem = problem_of(await client.post("/tasks", json=wrong), 422)
+    assert fields_of(problem) == {
+        "prioritty",
+        "max_attempts",
+        "run_at",
+        "retry.jitter",
+        "retry.bse",
+        "on_failure.type",
+    }
+    assert "did you mean 'priority'?" in problem["detail"]
+
+
+@pytest.mark.parametrize("depth", [66, 1_000, 100_000])
+@pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")])
+async def test_too_deep_is_refused(stage: Stage, depth: int, brackets: tuple[bytes, bytes]) -> None:
+    inner = brackets[0] * depth + b"1" + brackets[1] * depth
+    problem = problem_of(await stage.client.post("/jobs", content=b'{"payload":' + inner + b"}", headers=JSON), 422)
+    assert problem["code"] == "too_deep"
+
+
+@pytest.mark.parametrize(("levels", "status"), [(62, 201), (63, 201), (64, 422)])
+async def test_the_depth_has_an_exact_limit(stage: Stage, levels: int, status: int) -> None:
+    """The object of the request is a level itself."""
+    body = b'{"payload":' + b"[" * levels + b"]" * levels + b"}"
+    assert (await stage.client.post("/jobs", content=body, headers=JSON)).status_code == status
+
+
+async def test_many_brackets_side_by_side_are_not_deep(stage: Stage) -> None:
+    assert (await stage.submit(payload=[[]] * 500))["payload"] == [[]] * 500
+
+
+@pytest.mark.parametrize(("names", "status"), [(9_998, 201), (9_999, 201), (10_000, 422)])
+async def test_the_names_have_an_exact_limit(stage: Stage, names: int, status: int) -> None:
+    """`payload` is a name itself."""
+    response = await stage.client.post("/jobs", json={"payload": {str(number): 1 for number in range(names)}})
+    assert response.status_code == status
+
+
+async def test_quotes_and_colons_in_text_are_no_names(stage: Stage) -> None:
+    payload = {"url": "http://a:1/b:c", "same": [{"url": ":"}, {"url": ':"\\"'}], "é\\": '"\u0000"', "": ""}
+    assert (await stage.submit(payload=payload))["payload"] == payload
+
+
+@pytest.mark.parametrize(("extra", "status"), [(-1, 201), (0, 201), (1, 413)])
+async def test_the_body_has_an_exact_limit(stage: Stage, extra: int, status: int) -> None:
+    empty = len(b'{"payload":""}')
+    body = b'{"payload":"' + b"a" * (1_048_576 - empty + extra) + b'"}'
+    assert (await stage.client.post("/jobs", content=body, headers=JSON)).status_code == status
+
+
+async def test_a_body_without_a_length_is_limited_too(stage: Stage) -> None:
+    from collections.abc import AsyncIterator  # noqa: PLC0415
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"a" * 100_000
+
+    problem_of(await stage.client.post("/jobs", content=chunks(), headers=JSON), 413)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=501", "limit"),
+        ("limit=a", "limit"),
+        ("limit=1e400", "limit"),
+        ("cursor=nonsense", "cursor"),
+        ("cursor=%00", "cursor"),
+        ("cursor=am9iczpub25zZW5zZQ", "cursor"),
+        ("status=lost", "status"),
+        ("statsu=dead", "statsu"),
+        ("status=dead&status=dead", "status"),
+        ("status=dead&state=pending", "status"),
+        ("since=yesterday", "since"),
+        ("schedule_id=x", "schedule_id"),
+        ("ids=x", "ids"),
+        ("q=dead", "q"),
+        ("q=colour:red", "q"),
+        ("q=created:2h", "q"),
+        ("q=created:>never", "q"),
+        ("type=%ff", "query"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/jobs", "/v1/jobs"])
+async def test_a_wrong_query_is_named(client: httpx.AsyncClient, path: str, query: str, field: str) -> None:
+    problem = problem_of(await client.get(f"{path}?{query}"), 422)
+    assert fields_of(problem) == {field}
+
+
+@pytest.mark.parametrize(("limit", "status"), [(499, 200), (500, 200), (501, 422)])
+async def test_a_page_has_an_exact_limit(client: httpx.AsyncClient, limit: int, status: int) -> None:
+    assert (await client.get(f"/v1/jobs?limit={limit}")).status_code == status
+
+
+async def test_a_wrong_method_is_told_the_right_ones(client: httpx.AsyncClient) -> None:
+    response = await client.put("/v1/jobs", json={})
+    problem_of(response, 405)
+    assert response.headers["allow"] == "GET, HEAD, POST"
+    assert (await client.request("HEAD", "/next-job")).status_code == 405
+
+
+async def test_compressed_bodies_are_refused(client: httpx.AsyncClient) -> None:
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    assert problem_of(await client.post("/jobs", content=b"\x1f\x8b", headers=headers), 415)

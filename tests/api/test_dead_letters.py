@@ -1,0 +1,83 @@
+"""Dead letters: seen by cause, sent round again at once or at a rate, discarded, exported."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from api.staging import Stage, body_of, problem_of
+
+
+async def test_dead_letters_are_listed_and_grouped_by_cause(stage: Stage) -> None:
+    for number in range(3):
+        await stage.dead(f"port {number} is closed")
+    odd = await stage.dead("disk full", type="backup")
+    listed = body_of(await stage.client.get("/v1/dead-letters?limit=2"))
+    rest = body_of(await stage.client.get(f"/v1/dead-letters?limit=2&cursor={listed['next_cursor']}"))
+    assert len(listed["items"] + rest["items"]) == 4
+    groups = body_of(await stage.client.get("/v1/dead-letters/groups"))
+    assert [(group["type"], group["count"]) for group in groups["items"]] == [("mail", 3), ("backup", 1)]
+    assert groups["items"][1]["example_id"] == odd["id"]
+    assert groups["items"][1]["error"]["message"] == "disk full"
+    assert groups["is_complete"] is True
+    name = groups["items"][0]["fingerprint"]
+    assert len(body_of(await stage.client.get(f"/v1/dead-letters?fingerprint={name}"))["items"]) == 3
+
+
+async def test_one_is_sent_round_again(stage: Stage) -> None:
+    dead = await stage.dead()
+    assert body_of(await stage.client.post(f"/v1/dead-letters/{dead['id']}/retry"))["status"] == "pending"
+    problem_of(await stage.client.post(f"/v1/dead-letters/{dead['id']}/retry"), 409)
+    problem_of(await stage.client.post("/v1/dead-letters/0000000000001/retry"), 404)
+
+
+@pytest.mark.parametrize(
+    ("choice", "done"), [({"all": True}, 3), ({"type": "mail"}, 2), ({"queue": "other"}, 1), ({"ids": []}, 0)]
+)
+@pytest.mark.parametrize("deed", ["retry", "discard"])
+async def test_a_choice_is_retried_or_discarded(stage: Stage, deed: str, choice: dict[str, object], done: int) -> None:
+    for fields in ({"type": "mail"}, {"type": "mail"}, {"type": "backup", "queue": "other"}):
+        await stage.dead(**fields)
+    reply = body_of(await stage.client.post(f"/v1/dead-letters:{deed}", json=choice))
+    assert (reply["done"], reply["refused"], reply["is_going_on"]) == (done, [], False)
+    assert body_of(await stage.client.get("/stats"))["dlq_size"] == 3 - done
+
+
+async def test_what_cannot_be_done_is_named(stage: Stage) -> None:
+    alive, dead = await stage.submit(), await stage.dead(queue="other")
+    reply = body_of(await stage.client.post("/v1/dead-letters:discard", json={"ids": [alive["id"], dead["id"]]}))
+    assert (reply["done"], [item["status"] for item in reply["refused"]]) == (1, [409])
+    assert (await stage.client.delete(f"/v1/dead-letters/{alive['id']}")).status_code == 409
+
+
+async def test_one_is_discarded(stage: Stage) -> None:
+    dead = await stage.dead()
+    assert (await stage.client.delete(f"/v1/dead-letters/{dead['id']}")).status_code == 204
+    problem_of(await stage.client.get(f"/v1/jobs/{dead['id']}"), 404)
+
+
+@pytest.mark.parametrize("choice", [{}, {"all": True, "type": "a"}, {"ids": [], "all": True}, {"all": False}])
+async def test_a_choice_must_say_one_thing(stage: Stage, choice: dict[str, object]) -> None:
+    problem_of(await stage.client.post("/v1/dead-letters:retry", json=choice), 422)
+
+
+async def test_a_rate_spreads_the_retries(stage: Stage) -> None:
+    for _ in range(6):
+        await stage.dead()
+    begun = asyncio.get_running_loop().time()
+    reply = body_of(await stage.client.post("/v1/dead-letters:retry", json={"all": True, "rate": 20}), 202)
+    assert reply["is_going_on"] is True
+    seen: set[str] = set()
+    while len(seen) < 6:
+        seen |= {job["id"] for job in await stage.claim(wait=10)}
+    assert asyncio.get_running_loop().time() - begun >= 0.1
+    assert body_of(await stage.client.get("/stats"))["dlq_size"] == 0
+
+
+async def test_all_are_exported_line_by_line(stage: Stage) -> None:
+    ids = {(await stage.dead())["id"] for _ in range(3)}
+    response = await stage.client.get("/v1/dead-letters/export")
+    assert response.headers["content-type"] == "application/x-ndjson"
+    assert {json.loads(line)["id"] for line in response.text.splitlines()} == ids

@@ -1,0 +1,156 @@
+"""Looking at jobs: pages that neither skip nor repeat, filters in everyone's words, reasons, results."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from api.staging import Stage, body_of
+from building import HOUR
+
+
+async def pages(client: httpx.AsyncClient, path: str) -> list[list[dict[str, Any]]]:
+    found = []
+    cursor = ""
+    while True:
+        page = body_of(await client.get(f"{path}{cursor}"))
+        found.append(page["items"])
+        if page["next_cursor"] is None:
+            return found
+        cursor = f"&cursor={page['next_cursor']}"
+
+
+async def test_pages_give_every_job_once_newest_first(stage: Stage) -> None:
+    ids = [(await stage.submit())["id"] for _ in range(10)]
+    found = await pages(stage.client, "/v1/jobs?limit=3")
+    assert [len(page) for page in found] == [3, 3, 3, 1]
+    assert [job["id"] for page in found for job in page] == ids[::-1]
+
+
+async def test_pages_are_not_disturbed_by_what_comes_meanwhile(stage: Stage) -> None:
+    ids = [(await stage.submit())["id"] for _ in range(6)]
+    seen: list[str] = []
+    address: str | None = "/jobs?limit=2&status=pending"
+    while address is not None:
+        response = await stage.client.get(address)
+        seen += [job["id"] for job in response.json()]
+        await stage.submit()
+        address = response.links["next"]["url"] if "next" in response.links else None
+    assert seen == ids[::-1]
+
+
+async def test_a_full_last_page_has_no_next(stage: Stage) -> None:
+    for _ in range(4):
+        await stage.submit()
+    assert [len(page) for page in await pages(stage.client, "/v1/jobs?limit=2")] == [2, 2]
+    assert "link" not in (await stage.client.get("/jobs?limit=4")).headers
+
+
+@pytest.fixture
+async def variety(stage: Stage) -> dict[str, str]:
+    """One job in each state that can be had without effort."""
+    done = await stage.submit(type="done")
+    await stage.settle((await stage.claim())[0], "succeeded")
+    dead = await stage.dead()
+    retrying = await stage.submit(type="retrying")
+    await stage.settle((await stage.claim())[0], "failed", error={"message": "x"})
+    running = await stage.submit(type="running")
+    await stage.claim("bob")
+    pending = await stage.submit(type="pending", queue="other", tags=["red"])
+    scheduled = await stage.submit(type="scheduled", delay=60)
+    cancelled = await stage.submit(type="cancelled")
+    await stage.client.delete(f"/v1/jobs/{cancelled['id']}")
+    named = [("completed", done), ("dead", dead), ("retrying", retrying), ("running", running), ("pending", pending)]
+    named += [("scheduled", scheduled), ("cancelled", cancelled)]
+    return {job["id"]: name for name, job in named}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("status=pending", {"pending"}),
+        ("status=Done", {"completed"}),
+        ("status=SUCCESS", {"completed"}),
+        ("state=completed", {"completed"}),
+        ("status=failed", {"retrying", "dead"}),
+        ("status=FAILED", {"retrying", "dead"}),
+        ("status=dead,Running", {"dead", "running"}),
+        ("status=canceled", {"cancelled"}),
+        ("status=in-progress", {"running"}),
+        ("status=waiting", {"pending", "scheduled", "retrying"}),
+        ("status=finished", {"completed", "dead", "cancelled"}),
+        ("type=mail,done", {"dead", "completed"}),
+        ("queue=other", {"pending"}),
+        ("tag=red", {"pending"}),
+        ("worker_id=bob", {"running"}),
+        ("q=status:dead type:mail", {"dead"}),
+        ("q=worker:bob", {"running"}),
+        ("q=created:>1h", set()),
+        ("q=created:<1h status:pending", {"pending"}),
+        ("since=2030-01-01T00:00:00Z", set()),
+        ("until=2030-01-01T00:00:00Z&type=done", {"completed"}),
+    ],
+)
+async def test_a_filter_finds_what_it_says(
+    stage: Stage, variety: dict[str, str], query: str, expected: set[str]
+) -> None:
+    found = body_of(await stage.client.get("/v1/jobs", params=dict(part.split("=", 1) for part in query.split("&"))))
+    assert {variety[job["id"]] for job in found["items"]} == expected
+
+
+async def test_jobs_are_found_by_their_ids_in_that_order(stage: Stage) -> None:
+    ids = [(await stage.submit())["id"] for _ in range(3)]
+    wanted = [ids[1], "0000000000001", ids[0]]
+    found = body_of(await stage.client.get(f"/v1/jobs?ids={','.join(wanted)}"))
+    assert [job["id"] for job in found["items"]] == [ids[1], ids[0]]
+
+
+async def test_attempts_are_listed_oldest_first(stage: Stage) -> None:
+    job = await stage.submit()
+    await stage.settle((await stage.claim("ada"))[0], "failed", error={"kind": "E", "message": "m"}, log_tail="bye")
+    stage.clock.move(HOUR)
+    await stage.engine.upkeep.promote(10)
+    await stage.claim("ben")
+    first, second = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/attempts"))["items"]
+    assert (first["fence"], first["worker_id"], first["event"], first["log_tail"]) == (1, "ada", "fail", "bye")
+    assert (second["fence"], second["worker_id"], second["event"]) == (2, "ben", None)
+
+
+async def test_a_waiting_job_explains_itself(stage: Stage) -> None:
+    job = await stage.submit(delay=60)
+    told = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/explain"))
+    assert told["reasons"][0]["code"] == "scheduled_future"
+    assert told["reasons"][0]["evidence"]["run_at"] == job["run_at"]
+
+
+async def test_a_result_is_there_or_not_yet(stage: Stage) -> None:
+    job = await stage.submit()
+    address = f"/v1/jobs/{job['id']}/result"
+    early = await stage.client.get(address)
+    assert body_of(early, 202)["is_finished"] is False
+    assert early.headers["retry-after"] == "1"
+    await stage.settle((await stage.claim())[0], "succeeded", result={"n": 2**80})
+    told = await stage.client.get(address)
+    assert body_of(told)["status"] == "completed"
+    assert '"n":1208925819614629174706176' in told.text
+
+
+@pytest.mark.parametrize("asked", [("?wait=30", {}), ("", {"Prefer": "respond-async, wait=30"})])
+async def test_whoever_waits_for_a_result_is_told_at_once(stage: Stage, asked: tuple[str, dict[str, str]]) -> None:
+    job = await stage.submit()
+    address = f"/v1/jobs/{job['id']}/result{asked[0]}"
+    waiting = asyncio.create_task(stage.client.get(address, headers=asked[1]))
+    (claimed,) = await stage.claim()
+    await stage.settle(claimed, "succeeded", result="it")
+    assert body_of(await asyncio.wait_for(waiting, 10))["result"] == "it"
+
+
+async def test_an_older_path_shows_the_rule_a_job_came_from(stage: Stage) -> None:
+    schedule = body_of(await stage.client.post("/tasks", json={"cron": "@hourly"}), 201)
+    job = body_of(await stage.client.post(f"/tasks/{schedule['id']}/run-now"))
+    shown = body_of(await stage.client.get(f"/tasks/{job['id']}"))
+    assert shown["schedule"] == schedule["schedule"]
+    assert shown["next_run_at"] == shown["due_at"] == shown["schedule_at"] == shown["run_at"]

@@ -1,0 +1,156 @@
+"""Schedules over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from api.staging import Stage, body_of, fields_of, problem_of
+from building import HOUR, schedule
+from rota.core.schedule import Blackout, CatchUp, Overlap
+from rota.core.submission import Template
+from rota.wire.schedules import ScheduleForm, schedule_form, schedule_of
+
+NIGHTLY: dict[str, Any] = {"name": "nightly", "cron": "0 3 * * *", "job": {"type": "report", "payload": {"n": 1}}}
+
+
+async def create(stage: Stage, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
+    return body_of(await stage.client.post("/v1/schedules", json={**NIGHTLY, **fields}), 201)
+
+
+async def test_a_schedule_is_put_up_shown_and_deleted(stage: Stage) -> None:
+    made = await create(stage, zone="Europe/Berlin", overlap="skip", jitter="5s")
+    assert (made["status"], made["next_run_at"], made["version"]) == ("active", "2026-03-02T02:00:00Z", 1)
+    assert (made["job"]["type"], made["job"]["payload"], made["jitter"]) == ("report", {"n": 1}, 5)
+    assert body_of(await stage.client.get(f"/v1/schedules/{made['id']}")) == made
+    assert body_of(await stage.client.get("/v1/schedules/nightly")) == made
+    assert (await stage.client.delete("/v1/schedules/nightly")).status_code == 204
+    problem_of(await stage.client.get(f"/v1/schedules/{made['id']}"), 404)
+    problem_of(await stage.client.delete("/v1/schedules/nightly"), 404)
+
+
+async def test_a_name_belongs_to_one(stage: Stage) -> None:
+    await create(stage)
+    problem_of(await stage.client.post("/v1/schedules", json=NIGHTLY), 409)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"cron": "* * *"}, "cron"),
+        ({"cron": "5/10 * * * *"}, "cron"),
+        ({"zone": "Nowhere"}, "zone"),
+        ({"job": {"priority": 0}}, "job.priority"),
+        ({"overlap": "maybe"}, "overlap"),
+        ({"catch_up_limit": 1001}, "catch_up_limit"),
+        ({"blackouts": [{"lasting": "1h"}]}, "blackouts"),
+        ({"start_at": "2026-05-01T00:00:00Z", "end_at": "2026-04-01T00:00:00Z"}, "end_at"),
+        ({"crn": "x"}, "crn"),
+    ],
+)
+async def test_a_wrong_schedule_is_named(stage: Stage, change: dict[str, Any], field: str) -> None:
+    problem = problem_of(await stage.client.post("/v1/schedules", json={**NIGHTLY, **change}), 422)
+    assert field in fields_of(problem)
+
+
+async def test_a_change_leaves_the_rest(stage: Stage) -> None:
+    made = await create(stage, overlap="queue")
+    response = await stage.client.patch("/v1/schedules/nightly", json={"cron": "0 4 * * *", "jitter": 1})
+    after = body_of(response)
+    assert (after["cron"], after["jitter"], after["overlap"], after["job"]) == ("0 4 * * *", 1, "queue", made["job"])
+    assert (after["next_run_at"], after["version"]) == ("2026-03-02T04:00:00Z", 2)
+    assert response.headers["etag"] == '"2"'
+
+
+async def test_a_change_of_something_that_changed_meanwhile_is_refused(stage: Stage) -> None:
+    await create(stage)
+    tag = (await stage.client.get("/v1/schedules/nightly")).headers["etag"]
+    for expected in (200, 412):
+        response = await stage.client.patch("/v1/schedules/nightly", json={"jitter": 1}, headers={"If-Match": tag})
+        assert response.status_code == expected
+
+
+async def test_a_schedule_is_paused_and_resumed(stage: Stage) -> None:
+    await create(stage)
+    paused = body_of(await stage.client.post("/v1/schedules/nightly/pause", json={"reason": "holiday"}))
+    assert (paused["status"], paused["pause_reason"]) == ("paused", "holiday")
+    assert body_of(await stage.client.post("/v1/schedules/nightly/pause"))["version"] == paused["version"]
+    assert body_of(await stage.client.post("/v1/schedules/nightly/resume"))["status"] == "active"
+
+
+async def test_a_schedule_is_run_now_and_its_fire_times_are_remembered(stage: Stage) -> None:
+    made = await create(stage, cron="0 * * * *")
+    response = await stage.client.post("/v1/schedules/nightly/run-now")
+    job = body_of(response, 201)
+    assert (job["type"], job["schedule_id"], response.headers["location"]) == (
+        "report",
+        made["id"],
+        f"/v1/jobs/{job['id']}",
+    )
+    for _ in range(3):
+        stage.clock.move(HOUR)
+        assert await stage.engine.schedules.fire(10) == 1
+    first = body_of(await stage.client.get("/v1/schedules/nightly/occurrences?limit=2"))
+    assert [one["fire_time"] for one in first["items"]] == ["2026-03-01T15:00:00Z", "2026-03-01T14:00:00Z"]
+    rest = body_of(await stage.client.get(f"/v1/schedules/nightly/occurrences?limit=2&cursor={first['next_cursor']}"))
+    assert [one["fire_time"] for one in rest["items"]] == ["2026-03-01T13:00:00Z"]
+    listed = body_of(await stage.client.get(f"/v1/jobs?schedule_id={made['id']}"))["items"]
+    assert len(listed) == 4
+
+
+async def test_a_past_stretch_is_made_up_for_once(stage: Stage) -> None:
+    await create(stage)
+    span = {"from": "2026-02-01T00:00:00Z", "to": "2026-02-03T12:00:00Z"}
+    assert len(body_of(await stage.client.post("/v1/schedules/nightly/backfill", json=span))["jobs"]) == 3
+    assert body_of(await stage.client.post("/v1/schedules/nightly/backfill", json=span))["jobs"] == []
+    wrong = {"from": span["to"], "to": span["from"]}
+    problem_of(await stage.client.post("/v1/schedules/nightly/backfill", json=wrong), 422)
+
+
+async def test_a_rule_is_shown_before_it_is_put_up(stage: Stage) -> None:
+    request = {"cron": "30 2 * * *", "zone": "Europe/Berlin", "count": 2, "after": "2026-03-28T12:00:00Z"}
+    shown = body_of(await stage.client.post("/v1/schedules:preview", json=request))
+    assert shown["times"] == ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+    assert shown["local_times"] == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
+    problem_of(await stage.client.post("/v1/schedules:preview", json={"cron": "@daily", "count": 1001}), 422)
+    far = {"cron": "@daily", "after": "9999-12-31T00:00:00Z"}
+    problem_of(await stage.client.post("/v1/schedules:preview", json=far), 422)
+
+
+async def test_the_next_fire_times_and_the_forecast(stage: Stage) -> None:
+    await create(stage)
+    await create(stage, name="busy", cron="@every 10m")
+    await create(stage, name="asleep", cron="@every 1s")
+    await stage.client.post("/v1/schedules/asleep/pause")
+    times = body_of(await stage.client.get("/v1/schedules/nightly/next?count=2"))["times"]
+    assert times == ["2026-03-02T03:00:00Z", "2026-03-03T03:00:00Z"]
+    forecast = body_of(await stage.client.get("/v1/schedules/forecast?hours=1"))
+    assert {item["name"] for item in forecast["items"]} == {"busy"}
+    assert (len(forecast["items"]), forecast["is_complete"]) == (6, True)
+    await stage.client.post("/v1/schedules/asleep/resume")
+    forecast = body_of(await stage.client.get("/v1/schedules/forecast?hours=1"))
+    assert (len(forecast["items"]), forecast["is_complete"]) == (506, False)
+
+
+async def test_schedules_are_listed_by_name(stage: Stage) -> None:
+    for name in ("b", "c", "a"):
+        await create(stage, name=name)
+    first = body_of(await stage.client.get("/v1/schedules?limit=2"))
+    second = body_of(await stage.client.get(f"/v1/schedules?limit=2&cursor={first['next_cursor']}"))
+    assert [one["name"] for one in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert second["next_cursor"] is None
+
+
+def test_a_schedule_survives_the_wire() -> None:
+    full = schedule(
+        template=Template(type="a", payload='{"x":12345678901234567890123}', tags=("t",), meta={"k": "v"}),
+        catch_up=CatchUp.ALL,
+        overlap=Overlap.CANCEL_PREVIOUS,
+        jitter=HOUR,
+        blackouts=(Blackout(HOUR, rule="@daily"),),
+        version=3,
+    )
+    text = msgspec.json.encode(schedule_form(full))
+    assert schedule_of(msgspec.json.decode(text, type=ScheduleForm)) == full

@@ -1,0 +1,119 @@
+"""Server-sent events: a job's story, and the live stream of the whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from api.staging import Stage, problem_of, served, staged, until
+from rota.api import ApiSettings, Limits
+
+
+@pytest.fixture
+async def remote(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(stage.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
+        yield client
+
+
+async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
+    """Read server-sent events: number, kind, data."""
+    number = kind = ""
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if name == "id":
+            number = value
+        elif name == "event":
+            kind = value
+        elif name == "data":
+            yield number, kind, json.loads(value)
+
+
+async def test_a_job_tells_its_story_to_the_end(stage: Stage, remote: httpx.AsyncClient) -> None:
+    job = await stage.submit()
+    async with remote.stream("GET", f"/v1/jobs/{job['id']}/events") as response:
+        assert response.headers["content-type"] == "text/event-stream"
+        story = events(response)
+        assert (await anext(story))[2]["status"] == "pending"
+        (claimed,) = await stage.claim()
+        assert (await anext(story))[2]["status"] == "running"
+        renewal = {"id": job["id"], "fence": claimed["fence"], "progress": "50%"}
+        await stage.client.post("/v1/leases:renew", json={"renewals": [renewal]})
+        assert (await anext(story))[1:] == ("progress", {"progress": "50%"})
+        await stage.settle(claimed, "succeeded", result=7)
+        number, kind, told = await anext(story)
+        assert (kind, told["status"], told["result"]) == ("job", "completed", 7)
+        assert [event async for event in story] == []
+    async with remote.stream("GET", f"/v1/jobs/{job['id']}/events", headers={"Last-Event-ID": number}) as response:
+        assert [event async for event in events(response)] == []
+
+
+async def test_the_story_of_an_unknown_job_is_not_found(remote: httpx.AsyncClient) -> None:
+    problem_of(await remote.get("/v1/jobs/0000000000001/events"), 404)
+
+
+async def test_the_live_stream_is_a_snapshot_and_then_what_changes(stage: Stage, remote: httpx.AsyncClient) -> None:
+    await stage.submit()
+    async with remote.stream("GET", "/v1/events/stream") as response:
+        story = events(response)
+        number, kind, snapshot = await anext(story)
+        assert (kind, snapshot["stats"]["queue_depth"]) == ("snapshot", 1)
+        job = await stage.submit(type="second")
+        async for _, kind, update in story:
+            assert kind == "update"
+            if any(one["id"] == job["id"] for one in update["jobs"]):
+                assert update["stats"]["queue_depth"] == 2
+                break
+        async with remote.stream("GET", "/v1/events/stream", headers={"Last-Event-ID": number}) as second:
+            again = events(second)
+            _, kind, update = await anext(again)
+            assert kind == "update"
+    async with remote.stream("GET", "/v1/events/stream", headers={"Last-Event-ID": "unknown-7"}) as response:
+        assert (await anext(events(response)))[1] == "snapshot"
+
+
+async def test_at_most_four_updates_come_in_a_second(stage: Stage, remote: httpx.AsyncClient) -> None:
+    async def submit_on_and_on() -> None:
+        while True:
+            await stage.submit()
+            await asyncio.sleep(0)
+
+    loop = asyncio.get_running_loop()
+    async with remote.stream("GET", "/v1/events/stream") as response:
+        story = events(response)
+        await anext(story)
+        begun = loop.time()
+        submitting = asyncio.create_task(submit_on_and_on())
+        for _ in range(6):
+            await anext(story)
+        took = loop.time() - begun
+        submitting.cancel()
+    # Six updates have five pauses between them.
+    assert took >= 5 * 0.24
+
+
+async def test_streams_are_limited_and_end_when_the_server_stops() -> None:
+    async with (
+        staged(ApiSettings(limits=Limits(streams=1))) as stage,
+        served(stage.api) as address,
+        httpx.AsyncClient(base_url=address, timeout=20) as client,
+        client.stream("GET", "/v1/events/stream") as response,
+    ):
+        lines = response.aiter_lines()
+        await anext(lines)
+        problem_of(await client.get("/v1/events/stream"), 429)
+        stage.api.close()
+        assert "" in [line async for line in lines]
+    assert not stage.api.context.live._listeners
+
+
+async def test_whoever_hangs_up_is_forgotten(stage: Stage, remote: httpx.AsyncClient) -> None:
+    live = stage.api.context.live
+    async with remote.stream("GET", "/v1/events/stream") as response:
+        await anext(events(response))
+        assert len(live._listeners) == 1
+    await until(lambda: not live._listeners)

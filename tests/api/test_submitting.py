@@ -1,0 +1,180 @@
+"""Handing in jobs: what is taken, how it is shown, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from api.staging import Stage, body_of, fields_of, problem_of, staged
+from rota.api import ApiSettings
+from rota.core.errors import InvalidRequest
+from rota.core.retry import Backoff
+from rota.wire.submission import Defaults
+
+FULL = {
+    "type": "mail",
+    "payload": {"to": "ada", "n": 2**70},
+    "queue": "letters",
+    "priority": 9,
+    "max_attempts": 7,
+    "retry": {"growth": "linear", "base": "2s", "cap": 30, "jitter": 0, "max_elapsed": "1h"},
+    "delivery": "at_most_once",
+    "timeout": "5m",
+    "expires": 3600,
+    "delay": "90s",
+    "concurrency_key": "customer-7",
+    "tags": ["a", "b", "a"],
+    "meta": {"trace": "1"},
+    "on_success": {"type": "thank", "payload": [1], "on_failure": {"type": "weep"}},
+    "on_failure": {"type": "alarm"},
+}
+
+
+async def test_every_field_arrives(stage: Stage) -> None:
+    response = await stage.client.post("/v1/jobs", content=msgspec.json.encode(FULL), headers=json_type())
+    job = body_of(response, 201)
+    assert response.headers["location"] == f"/v1/jobs/{job['id']}"
+    shown = await stage.get(job["id"])
+    assert shown == job
+    assert (shown["payload"], shown["queue"], shown["priority"]) == (FULL["payload"], "letters", 9)
+    assert (shown["max_attempts"], shown["delivery"], shown["timeout"]) == (7, "at_most_once", 300)
+    assert shown["retry"] == {"growth": "linear", "base": 2, "factor": 2, "cap": 30, "jitter": 0, "max_elapsed": 3600}
+    assert (shown["tags"], shown["meta"], shown["concurrency_key"]) == (["a", "b"], {"trace": "1"}, "customer-7")
+    assert (shown["run_at"], shown["status"]) == ("2026-03-01T12:01:30.123457Z", "scheduled")
+    assert shown["expires_at"] == "2026-03-01T13:01:30.123457Z"
+    assert shown["on_success"]["on_failure"]["type"] == "weep"
+    assert shown["on_failure"]["type"] == "alarm"
+
+
+def json_type() -> dict[str, str]:
+    return {"Content-Type": "application/json; charset=utf-8"}
+
+
+async def test_a_payload_comes_back_as_the_very_text_it_was(stage: Stage) -> None:
+    numbers = '"big":123456789012345678901234567890,"exact":0.10000000000000000001,"e":1E5'
+    text = f'{{{numbers},"u":"\\u00e9\\u0000 \\ud83d\\ude00"}}'
+    body = f'{{"payload": {text} }}'
+    job = body_of(await stage.client.post("/v1/jobs", content=body, headers=json_type()), 201)
+    response = await stage.client.get(f"/v1/jobs/{job['id']}")
+    assert text in response.text
+
+
+@pytest.mark.parametrize("payload", [None, "plain", 0, [1, "a"], True, {"a": {}}, "\u0000", "\U0001f600"])
+async def test_a_payload_may_be_any_json(stage: Stage, payload: object) -> None:
+    job = await stage.submit(payload=payload)
+    assert (await stage.get(job["id"]))["payload"] == payload
+
+
+async def test_without_a_type_a_job_is_of_the_default_type(stage: Stage) -> None:
+    assert (await stage.submit())["type"] == "default"
+
+
+@pytest.mark.parametrize("name", ["run_at", "due_at", "schedule_at"])
+async def test_a_time_may_have_any_of_its_names(stage: Stage, name: str) -> None:
+    job = await stage.submit(**{name: "2026-03-01T15:00:00+02:00"})
+    assert (job["run_at"], job["status"]) == ("2026-03-01T13:00:00Z", "scheduled")
+
+
+async def test_synonyms_that_agree_are_one_and_those_that_differ_are_refused(stage: Stage) -> None:
+    agreed = await stage.submit(run_at="2026-03-01T15:00:00+02:00", due_at="2026-03-01T13:00:00Z")
+    assert agreed["run_at"] == "2026-03-01T13:00:00Z"
+    for pair in (
+        {"run_at": "2026-03-01T15:00:00Z", "due_at": "2026-03-01T13:00:00Z"},
+        {"idempotency_key": "a", "dedupe_key": "b"},
+        {"cron": "@daily", "schedule": "@hourly"},
+        {"run_at": "2026-03-01T15:00:00Z", "delay": 5},
+        {"zone": "UTC"},
+        {"name": "nightly"},
+    ):
+        refused = problem_of(await stage.client.post("/v1/jobs", json=pair), 422)
+        assert fields_of(refused) & set(pair)
+    headers = {"Idempotency-Key": "c"}
+    refused = problem_of(await stage.client.post("/jobs", json={"dedupe_key": "b"}, headers=headers), 422)
+    assert fields_of(refused) == {"dedupe_key"}
+
+
+async def test_a_job_waits_for_others(stage: Stage) -> None:
+    first = await stage.submit(type="first")
+    second = await stage.submit(type="second", after=[first["id"]])
+    assert (second["status"], second["blockers"]) == ("blocked", 1)
+    (claimed,) = await stage.claim()
+    await stage.settle(claimed, "succeeded")
+    assert (await stage.get(second["id"]))["status"] == "pending"
+
+
+async def test_a_follow_up_is_made_at_the_end(stage: Stage) -> None:
+    await stage.submit(type="first", on_success={"type": "second", "payload": {"x": 1}})
+    (claimed,) = await stage.claim()
+    await stage.settle(claimed, "succeeded")
+    (follow_up,) = (await stage.client.get("/jobs?type=second")).json()
+    assert (follow_up["payload"], follow_up["parent_id"]) == ({"x": 1}, claimed["id"])
+
+
+async def test_a_batch_answers_each_submission_by_itself(stage: Stage) -> None:
+    jobs = [{"type": "a"}, {"type": ""}, {"idempotency_key": "k"}, {"idempotency_key": "k"}, 7, {"cron": "@daily"}]
+    jobs.append({"idempotency_key": "k", "priority": 1})
+    reply = body_of(await stage.client.post("/v1/jobs:batch", json={"jobs": jobs}))
+    statuses = [item["status"] for item in reply["items"]]
+    assert statuses == [201, 422, 201, 200, 422, 422, 422]
+    assert reply["items"][2]["id"] == reply["items"][3]["id"]
+    assert (reply["created"], reply["replayed"], reply["refused"]) == (2, 1, 4)
+    assert fields_of(reply["items"][1]["error"]) == {"type"}
+    assert reply["items"][6]["receipt"] == "key_reused"
+    assert (await stage.get(reply["items"][0]["id"]))["type"] == "a"
+
+
+@pytest.mark.parametrize(("count", "status"), [(0, 200), (1, 200), (999, 200), (1000, 200), (1001, 422)])
+async def test_a_batch_has_a_size(stage: Stage, count: int, status: int) -> None:
+    reply = await stage.client.post("/v1/jobs:batch", json={"jobs": [{}] * count})
+    assert reply.status_code == status
+    if status == 200:
+        assert len({item["id"] for item in reply.json()["items"]}) == count
+
+
+async def test_the_server_has_defaults_that_a_submission_overrules() -> None:
+    backoff = Backoff(base=timedelta(seconds=7), jitter=0.5)
+    async with staged(ApiSettings(defaults=Defaults(9, backoff))) as stage:
+        plain = await stage.submit()
+        own = await stage.submit(max_attempts=2, retry={"cap": 5})
+    assert (plain["max_attempts"], plain["retry"]["base"]) == (9, 7)
+    assert (own["max_attempts"], own["retry"]["base"], own["retry"]["cap"]) == (2, 7, 5)
+
+
+def check_sleep(payload: object) -> None:
+    if not isinstance(payload, dict) or "duration" not in payload:
+        raise InvalidRequest("payload.duration: say for how long", field="duration")
+
+
+async def test_the_payload_of_a_built_in_type_is_checked_wherever_it_stands() -> None:
+    async with staged(ApiSettings(payload_checks={"sleep": check_sleep})) as stage:
+        for request, field in (
+            ({"type": "sleep"}, "payload.duration"),
+            ({"on_success": {"type": "sleep"}}, "on_success.payload.duration"),
+            ({"on_failure": {"on_success": {"type": "sleep"}}}, "on_failure.on_success.payload.duration"),
+            ({"type": "sleep", "cron": "@daily"}, "payload.duration"),
+        ):
+            refused = problem_of(await stage.client.post("/tasks", json=request), 422)
+            assert fields_of(refused) == {field}
+        schedule = {"name": "nap", "cron": "@daily", "job": {"type": "sleep"}}
+        refused = problem_of(await stage.client.post("/v1/schedules", json=schedule), 422)
+        assert fields_of(refused) == {"job.payload.duration"}
+        assert (await stage.submit(type="sleep", payload={"duration": 1}))["status"] == "pending"
+
+
+async def test_a_type_that_nobody_knows_is_warned_of_and_taken() -> None:
+    async with staged(ApiSettings(known_types=lambda: ["send_email"])) as stage:
+        slip = await stage.submit(type="send_emial")
+        right = await stage.submit(type="send_email")
+    assert slip["warnings"] == ["no worker here knows the type 'send_emial'; did you mean 'send_email'?"]
+    assert "warnings" not in right
+
+
+async def test_a_body_is_only_read_as_json_if_it_says_so(stage: Stage) -> None:
+    """A web page of someone else's may send text/plain without being asked; JSON it may not."""
+    for media in ("text/plain", "application/x-www-form-urlencoded", ""):
+        headers = {"Content-Type": media} if media else {}
+        problem_of(await stage.client.post("/jobs", content=json.dumps({}), headers=headers), 415)
+    assert (await stage.client.get("/jobs")).json() == []

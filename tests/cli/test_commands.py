@@ -1,0 +1,112 @@
+"""The command line by itself: what was typed, what is printed, how it ends."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from rota.cli.exits import Exit
+from rota.cli.main import main, modernised
+from rota.cli.output import Printer, clean, column
+from rota.cli.tree import build
+
+OLDER = [
+    (["-mode", "standalone", "-port", "8080"], ["standalone", "--port", "8080"]),
+    (
+        ["-mode=worker", "-worker-id", "w1", "-api-url", "http://x"],
+        ["worker", "--worker-id", "w1", "--api-url", "http://x"],
+    ),
+    (["-port", "1", "-mode", "scheduler", "-db", "f"], ["scheduler", "--port", "1", "--db", "f"]),
+    (["scheduler", "-port", "8080"], ["scheduler", "--port", "8080"]),
+    (["jobs", "list", "-o", "json", "-q"], ["jobs", "list", "-o", "json", "-q"]),
+    (["submit", "--payload", "-"], ["submit", "--payload", "-"]),
+]
+
+
+@pytest.mark.parametrize(("typed", "meant"), OLDER)
+def test_the_single_dash_form_is_read(typed: list[str], meant: list[str]) -> None:
+    assert modernised(typed) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["jobz"], "did you mean 'jobs'"),
+        (["jobs", "lst"], "did you mean 'list'"),
+        (["jobs", "list", "--statuss", "x"], "did you mean '--status'"),
+        (["submit", "--payload", "{not json"], "is not JSON"),
+        (["submit", "--payload", "@/no/such/file"], "No such file"),
+    ],
+)
+def test_wrong_usage_ends_with_two_and_says_what_was_meant(
+    typed: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(typed)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == Exit.USAGE
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_no_server_ends_with_eight_and_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--api-url", "http://127.0.0.1:9"]) == Exit.UNREACHABLE
+    assert "rota standalone" in capsys.readouterr().err
+
+
+def test_every_command_names_a_function_that_exists() -> None:
+    seen = 0
+
+    def walk(parser: Any) -> None:  # noqa: ANN401 - argparse's own
+        nonlocal seen
+        for action in parser._actions:
+            if action.__class__.__name__ == "_SubParsersAction":
+                for below in action.choices.values():
+                    walk(below)
+        if run := parser.get_default("run"):
+            module, _, function = run.partition(":")
+            assert callable(getattr(__import__(f"rota.cli.commands.{module}", fromlist=["x"]), function))
+            seen += 1
+
+    walk(build())
+    assert seen > 30
+
+
+RECORDS = [{"id": "a1", "name": "mail", "count": 3}, {"id": "b2", "name": "\x1b[31mred", "count": None}]
+COLUMNS = (column("id"), column("name"), column("count"))
+FORMS = {
+    "table": "ID  NAME      COUNT\na1  mail      3\nb2  \ufffd[31mred\n",
+    "jsonl": '{"id": "a1", "name": "mail", "count": 3}\n{"id": "b2", "name": "\\u001b[31mred", "count": null}\n',
+    "csv": "id,name,count\r\na1,mail,3\r\nb2,\x1b[31mred,\r\n",
+    "ids": "a1\nb2\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_records_are_printed_in_the_form_asked_for(form: str) -> None:
+    stream = io.StringIO()
+    Printer(form, stream=stream).records(RECORDS, COLUMNS)
+    assert stream.getvalue() == FORMS[form]
+
+
+def test_what_could_drive_a_terminal_is_replaced() -> None:
+    assert clean("a\x1b]0;title\x07b\u202ec\nd") == "a\ufffd]0;title\ufffdb\ufffdc\ufffdd"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Counted in modules, not in milliseconds: this is what keeps `rota --help` quick on every machine."""
+    program = (
+        "import sys; from rota.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'asyncio', 'starlette', 'uvicorn', 'httpx', 'msgspec', 'sqlite3', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,96 @@
+"""Settings: which source wins, what is refused, and what is said about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.settings import OPTIONS, InvalidSetting, Settings, read, shown
+
+
+def test_flags_win_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.rota]\nport = 1\nconcurrency = 4\nlease = 20\n", encoding="utf-8")
+    (tmp_path / "rota.toml").write_text("", encoding="utf-8")
+    settings = read({"port": "3"}, {"ROTA_PORT": "2", "ROTA_CONCURRENCY": "5"}, tmp_path)
+    assert (settings.port, settings.concurrency, settings.lease) == (3, 5, timedelta(seconds=20))
+    assert [settings.origin(name) for name in ("port", "concurrency", "lease", "host")] == [
+        "--port",
+        "ROTA_CONCURRENCY",
+        "pyproject.toml",
+        "default",
+    ]
+
+
+OLDER = [
+    ("DB_DSN", "jobs.db", "store", "jobs.db"),
+    ("POSTGRES_DSN", "postgres://u@h/d", "store", "postgres://u@h/d"),
+    ("PORT", "8086", "port", 8086),
+    ("HTTP_ADDR", ":8081", "port", 8081),
+    ("WORKER_ID", "worker-1", "worker_id", "worker-1"),
+    ("POLL_INTERVAL_MS", "5000", "poll_interval", timedelta(seconds=5)),
+    ("LEASE_SECONDS", "30", "lease", timedelta(seconds=30)),
+    ("WORKER_POOL_SIZE", "7", "concurrency", 7),
+    ("JOB_QUEUE_SIZE", "100", "queue_size", 100),
+    ("BACKOFF_BASE_MS", "1500", "backoff_base", timedelta(milliseconds=1500)),
+    ("BACKOFF_MAX_MS", "60000", "backoff_max", timedelta(seconds=60)),
+    ("BACKOFF_JITTER", "0.2", "backoff_jitter", 0.2),
+    ("FAIL_RATE", "0.5", "fail_rate", 0.5),
+    ("WORKER_HTTP_ADDR", ":9091", "worker_address", ":9091"),
+    ("REDIS_URL", "localhost:6379", "broker", "localhost:6379"),
+    ("ETCD_ENDPOINTS", "localhost:2379", "coordinator", "localhost:2379"),
+    ("REDIS_STREAM_NAME", "stream", "redis_stream", "stream"),
+    ("REDIS_GROUP_NAME", "group", "redis_group", "group"),
+    ("LOG_LEVEL", "DEBUG", "log_level", "DEBUG"),
+    ("LOG_FORMAT", "JSON", "log_format", "JSON"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "name", "meant"), OLDER)
+def test_older_names_are_understood(variable: str, value: str, name: str, meant: object) -> None:
+    settings = read(environment={variable: value})
+    assert getattr(settings, name) == meant
+    assert settings.origin(name) == variable
+
+
+def test_two_names_that_disagree_are_refused_by_both_names_and_two_that_agree_are_not() -> None:
+    with pytest.raises(InvalidSetting, match="ROTA_PORT and PORT"):
+        read(environment={"ROTA_PORT": "1", "PORT": "2"})
+    assert read(environment={"ROTA_PORT": "2", "PORT": "2"}).port == 2
+
+
+REFUSED = [
+    ({"ROTA_PORT": "many"}, "ROTA_PORT"),
+    ({"ROTA_PORT": "70000"}, "65535"),
+    ({"ROTA_CONCURRENCY": "0"}, "1 or more"),
+    ({"LEASE_SECONDS": "0.1"}, "a second or more"),
+    ({"FAIL_RATE": "2"}, "between 0 and 1"),
+    ({"ROTA_LOG_LEVEL": "loud"}, "debug, info"),
+    ({"ROTA_API_URL": "localhost"}, "http://"),
+    ({"ROTA_INSECURE": "perhaps"}, "yes or no"),
+]
+
+
+@pytest.mark.parametrize(("environment", "words"), REFUSED)
+def test_what_cannot_be_used_is_refused_with_its_name(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidSetting, match=words):
+        read(environment=environment)
+
+
+def test_a_file_with_an_unknown_setting_or_that_is_no_toml_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rota.toml"
+    path.write_text("colour = 1\n", encoding="utf-8")
+    with pytest.raises(InvalidSetting, match="colour"):
+        read(folder=tmp_path)
+    path.write_text("= = =", encoding="utf-8")
+    with pytest.raises(InvalidSetting, match="cannot be read"):
+        read(folder=tmp_path)
+
+
+def test_every_setting_can_be_read_and_is_shown_and_secrets_are_not() -> None:
+    settings = read(environment={"ROTA_TOKEN": "hush"})
+    rows = {name: (value, origin) for name, value, origin in shown(settings)}
+    assert set(rows) == set(OPTIONS)
+    assert rows["token"] == ("***", "ROTA_TOKEN")
+    assert Settings().origins == {}

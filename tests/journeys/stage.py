@@ -1,0 +1,125 @@
+"""Real processes on a real port and a real file: how the journeys start them, ask them, and end them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+DEMO = Path(__file__).parent.parent.parent / "examples" / "demo"
+PATIENCE_SECONDS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Stage:
+    """A folder, a port, and the processes that were started."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
+        return clean | {"ROTA_API_URL": self.url, "NO_COLOR": "1"}
+
+    def start(self, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a process of Rota; what it says goes to a file of its own."""
+        log = (self.folder / f"log-{len(self.started)}.txt").open("wb")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rota", *arguments],
+            cwd=cwd or self.folder,
+            env=self.environment | environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        log.close()
+        self.started.append(process)
+        return process
+
+    def rota(self, *arguments: str, code: int = 0) -> str:
+        """Run a command to its end, and give what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "rota", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
+        return done.stdout
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> Any:  # noqa: ANN401 - JSON
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(  # noqa: S310 - our own server
+            self.url + path, data, {"Content-Type": "application/json", **headers}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:  # noqa: S310 - as above
+            content = response.read()
+            return json.loads(content) if content else None
+
+    def is_up(self) -> bool:
+        with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            self.ask("GET", "/readyz")
+            return True
+        return False
+
+    def until(self, read: Callable[[], T], holds: Callable[[T], bool], *, seconds: float = PATIENCE_SECONDS) -> T:
+        """Look again and again until something holds; say what was seen last if it never does."""
+        give_up_at = time.monotonic() + seconds
+        while True:
+            seen = read()
+            if holds(seen):
+                return seen
+            assert time.monotonic() < give_up_at, f"still {seen!r} after {seconds} s\n{self.logs()}"
+            # A look at another process's state has no event to wait for.
+            time.sleep(0.05)
+
+    def until_up(self) -> None:
+        self.until(self.is_up, bool)
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("GET", f"/v1/jobs/{job_id}")
+        return found
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text(errors="replace")[-3000:] for path in sorted(self.folder.glob("log-*.txt")))
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Stage]:
+    """Give a stage, and leave no process behind."""
+    stage = Stage(folder)
+    try:
+        yield stage
+    finally:
+        for process in stage.started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,109 @@
+"""System B: workers that know nothing but the API's address, and that die in every way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import pairwise
+
+from journeys.stage import Stage
+
+
+def scheduler(stage: Stage) -> None:
+    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", "scheduler.db")
+    stage.until_up()
+
+
+def worker(stage: Stage, name: str, **environment: str) -> int:
+    """Start a worker in the single-dash form, and give its pid once it is known to be alive."""
+    process = stage.start("-mode", "worker", "-worker-id", name, "-api-url", stage.url, **environment)
+    stage.until(
+        lambda: [one["worker_id"] for one in stage.ask("GET", "/v1/workers")["items"] if one["is_alive"]],
+        lambda names: name in names,
+    )
+    return process.pid
+
+
+def test_the_commands_of_the_second_document_work_literally(stage: Stage) -> None:
+    scheduler(stage)
+    worker(stage, "worker-1")
+    worker(stage, "worker-2")
+    body = {"type": "sleep", "payload": {"duration": 0.1}, "priority": 7}
+    ids = [stage.ask("POST", "/jobs", body)["id"] for _ in range(30)]
+    for job_id in ids:
+        stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "completed")  # noqa: B023 - at once
+    assert {stage.job(job_id)["worker_id"] for job_id in ids} <= {"worker-1", "worker-2"}
+    assert stage.ask("GET", "/health")["status"] == "healthy"
+
+
+def test_the_job_of_a_killed_worker_runs_again_elsewhere_within_twenty_seconds(stage: Stage) -> None:
+    scheduler(stage)
+    first = worker(stage, "first")
+    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 3}})["id"]
+    stage.until(lambda: stage.job(job_id)["worker_id"], lambda name: name == "first")
+    worker(stage, "second")
+    killed_at = time.monotonic()
+    os.kill(first, signal.SIGKILL)
+    stage.until(lambda: stage.job(job_id)["worker_id"], lambda name: name == "second", seconds=20)
+    assert time.monotonic() - killed_at < 20
+    ended = stage.until(lambda: stage.job(job_id), lambda job: job["status"] == "completed")
+    assert (ended["attempts"], ended["crashes"]) == (2, 1)
+
+
+def test_a_worker_that_slept_past_its_lease_changes_nothing_when_it_wakes(stage: Stage) -> None:
+    scheduler(stage)
+    first = worker(stage, "first", ROTA_LEASE="2")
+    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 4}})["id"]
+    stage.until(lambda: stage.job(job_id)["worker_id"], lambda name: name == "first")
+    os.killpg(first, signal.SIGSTOP)
+    worker(stage, "second", ROTA_LEASE="2")
+    ended = stage.until(lambda: stage.job(job_id), lambda job: job["status"] == "completed")
+    assert (ended["worker_id"], ended["fence"]) == ("second", 2)
+    os.killpg(first, signal.SIGCONT)
+    # It is heard of again, so whatever it had to say about the job has been said.
+    stage.until(
+        lambda: {one["worker_id"] for one in stage.ask("GET", "/v1/workers")["items"] if one["is_alive"]},
+        lambda names: "first" in names,
+    )
+    probe = stage.ask("POST", "/jobs", {"type": "echo", "payload": 1})["id"]
+    stage.until(lambda: stage.job(probe)["status"], lambda status: status == "completed")
+    assert stage.job(job_id) == ended
+
+
+def test_workers_told_to_go_burn_no_attempt_and_lose_no_job(stage: Stage) -> None:
+    scheduler(stage)
+    ids = [stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 0.3}})["id"] for _ in range(60)]
+    for number in range(3):
+        pid = worker(stage, f"worker-{number}")
+        stage.until(lambda: stage.ask("GET", "/v1/stats")["states"]["running"], bool)
+        os.kill(pid, signal.SIGTERM)
+        assert stage.started[-1].wait(40) == 0
+    worker(stage, "last")
+    for job_id in ids:
+        job = stage.until(lambda: stage.job(job_id), lambda one: one["status"] == "completed")  # noqa: B023 - at once
+        assert (job["attempts"], job["crashes"]) == (1, 0)
+
+
+def test_two_schedulers_and_their_workers_make_each_occurrence_once_while_being_killed(stage: Stage) -> None:
+    scheduler(stage)
+    second = Stage(stage.folder)
+    second.started = stage.started
+    second.start("-mode", "scheduler", "-port", str(second.port), "-db", "scheduler.db")
+    second.until_up()
+    worker(stage, "one")
+    worker(second, "two")
+    made = stage.ask(
+        "POST", "/v1/schedules", {"name": "tick", "cron": "* * * * * *", "job": {"type": "echo", "payload": "tick"}}
+    )
+    path = f"/v1/schedules/{made['id']}/occurrences?limit=500"
+    stage.until(lambda: len(stage.ask("GET", path)["items"]), lambda number: number >= 4)
+    os.killpg(stage.started[1].pid, signal.SIGKILL)
+    stage.until(lambda: len(stage.ask("GET", path)["items"]), lambda number: number >= 9)
+    times = sorted(one["fire_time"] for one in stage.ask("GET", path)["items"])
+    seconds = [int(text[17:19]) + 60 * int(text[14:16]) for text in times]
+    steps = {(after - before) % 3600 for before, after in pairwise(seconds)}
+    assert steps == {1}
+    jobs = stage.ask("GET", "/v1/jobs?type=echo&limit=500")["items"]
+    fired = [job["fire_time"] for job in jobs]
+    assert len(fired) == len(set(fired))

@@ -1,0 +1,192 @@
+"""The Python way in: defining tasks, submitting them, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rota import GiveUp, Handle, JobFailed, ResultTimeout, Retry, RetryLater, Rota, RotaError, current
+from rota.core.errors import InvalidRequest, KeyReused
+from rota.core.lifecycle import State
+
+
+@dataclass
+class Order:
+    number: int
+    lines: list[str]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Rota]:
+    one = Rota(str(tmp_path / "rota.db"))
+    yield one
+    one.close()
+
+
+def test_a_task_can_be_called_like_the_function_it_is(app: Rota) -> None:
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert add(1, 2) == 3
+
+
+def test_sync_and_async_tasks_give_their_results(app: Rota) -> None:
+    @app.task
+    def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    @app.task
+    async def double(number: int) -> int:
+        await asyncio.sleep(0)
+        return number * 2
+
+    with app.run():
+        assert add.submit(1).result(timeout="20s") == 3
+        assert double.submit(4).result(timeout="20s") == 8
+
+
+def test_arguments_and_results_keep_their_types(app: Rota) -> None:
+    @app.task
+    def grow(order: Order) -> Order:
+        assert isinstance(order, Order)
+        return Order(order.number + 1, [*order.lines, "more"])
+
+    with app.run():
+        assert grow.submit(Order(1, ["some"])).result(timeout="20s") == Order(2, ["some", "more"])
+
+
+async def test_everything_works_inside_a_running_loop(app: Rota) -> None:
+    @app.task
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    with app.run():
+        handle = await shout.asubmit("quiet")
+        assert await handle == "QUIET"
+        assert await handle.aresult(timeout="5s") == "QUIET"
+
+
+def test_a_task_that_gives_up_is_dead_with_its_reason(app: Rota) -> None:
+    @app.task(retry=5)
+    def charge(amount: int) -> None:
+        raise GiveUp(f"bad card for {amount}")
+
+    with app.run():
+        with pytest.raises(JobFailed, match="bad card for 7") as failure:
+            charge.submit(7).result(timeout="20s")
+        assert failure.value.job.attempts == 1
+
+
+def test_a_task_that_asks_for_later_is_not_counted(app: Rota) -> None:
+    seen: list[int] = []
+
+    @app.task(retry=1)
+    def patient() -> int:
+        seen.append(current().attempt)
+        if len(seen) < 3:
+            raise RetryLater(0.01)
+        return len(seen)
+
+    with app.run():
+        assert patient.submit().result(timeout="20s") == 3
+    assert seen == [1, 1, 1]
+
+
+def test_failures_are_retried_as_the_task_says(app: Rota) -> None:
+    tries: list[int] = []
+
+    @app.task(retry=Retry(3, delays=[0.01]))
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError("away")
+        return "there"
+
+    with app.run():
+        assert flaky.submit().result(timeout="20s") == "there"
+
+
+def test_the_same_key_is_the_same_job_and_another_call_under_it_is_refused(app: Rota) -> None:
+    @app.task
+    def add(a: int) -> int:
+        return a
+
+    first = add.using(idempotency_key="k").submit(1)
+    assert add.using(idempotency_key="k").submit(1).id == first.id
+    with pytest.raises(KeyReused, match="'k'"):
+        add.using(idempotency_key="k").submit(2)
+
+
+def test_many_calls_are_submitted_in_one_go(app: Rota) -> None:
+    @app.task
+    def square(number: int) -> int:
+        return number * number
+
+    with app.run():
+        handles = app.submit_many(square.call(number) for number in range(50))
+        assert [handle.result(timeout="20s") for handle in handles] == [number * number for number in range(50)]
+
+
+def test_a_job_can_be_cancelled_and_taken_hold_of_again(app: Rota) -> None:
+    @app.task
+    def never() -> None: ...
+
+    handle: Handle[None] = never.using(delay="1h").submit()
+    assert app.get(handle.id).state is State.SCHEDULED
+    handle.cancel()
+    assert app.get(handle.id).state is State.CANCELLED
+    with pytest.raises(InvalidRequest, match="already ended"):
+        handle.cancel()
+
+
+def test_waiting_ends_in_time_and_the_job_goes_on(app: Rota) -> None:
+    @app.task
+    def never() -> None: ...
+
+    with pytest.raises(ResultTimeout, match="still pending"):
+        never.submit().result(timeout=0.05)
+
+
+MISTAKES = {
+    "twice": lambda app: [app.task(name="x")(lambda: None), app.task(name="x")(lambda: None)],
+    "priority": lambda app: app.task(priority=11)(lambda: None),
+    "no option": lambda app: app.task(colour="red")(lambda: None),
+    "either cron or every": lambda app: app.task(cron="* * * * *", every="5m")(lambda: None),
+    "duration": lambda app: app.task(timeout="soon")(lambda: None),
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_mistake_in_a_definition_is_refused_at_once(app: Rota, words: str) -> None:
+    with pytest.raises(RotaError, match=words):
+        MISTAKES[words](app)
+
+
+def test_arguments_that_do_not_fit_or_cannot_be_json_are_refused_at_submission(app: Rota) -> None:
+    @app.task
+    def add(a: int) -> int:
+        return a
+
+    with pytest.raises(InvalidRequest, match="missing"):
+        add.submit()  # type: ignore[call-arg]
+    with pytest.raises(InvalidRequest, match="cannot be JSON"):
+        add.submit(object())  # type: ignore[arg-type]
+
+
+def test_a_recurring_task_is_put_up_when_it_runs_and_stays_as_it_is_the_next_time(app: Rota) -> None:
+    @app.task(cron="0 3 * * *", tz="Europe/Berlin")
+    def report() -> None: ...
+
+    for _ in range(2):
+        with app.run():
+            engine = app.portal.call(app.link()).engine
+            assert engine is not None
+            schedules = app.portal.call(engine.schedules.all())
+            assert [(one.name, one.rule, one.zone, one.version) for one in schedules] == [
+                ("report", "0 3 * * *", "Europe/Berlin", 1)
+            ]
