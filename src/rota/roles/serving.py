@@ -42,6 +42,7 @@ def api_of(
             payload_checks=checks,
             defaults=Defaults(max_attempts=settings.max_attempts, backoff=backoff_of(settings)),
             known_types=None if known_types is None else lambda: known_types,
+            serves_any_host=settings.insecure,
         ),
     )
 
