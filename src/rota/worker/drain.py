@@ -4,8 +4,8 @@ From the first signal on nothing is claimed and nothing is begun. What runs may 
 deadline; then it is told to stop, and handed back without using an attempt. What does not stop even then is handed
 back without being waited for. All reports are written before the worker is gone. A second signal skips the waiting.
 
-The deadline is for everything, the writing included: a supervisor that kills after its grace finds nobody to kill. If
-the store is away all that time, the leases run out by themselves.
+The deadline is for everything, the writing included (which gets two seconds in any case): a supervisor that kills
+after its grace finds nobody to kill. If the store is away all that time, the leases run out by themselves.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from rota.worker.verdict import Stop
 #: The part of the time, and the most seconds, that are kept for handing back.
 RESERVE_PART: Final = 0.25
 LONGEST_RESERVE: Final = 4.0
+#: Even in the greatest hurry: what is handed back must be written, or it waits for its lease.
+LEAST_TO_WRITE: Final = 2.0
 
 
 class Drain:
@@ -76,6 +78,10 @@ class Drain:
         for run in list(self._holding.runs.values()):
             self._stopper.leave_behind(run)
         self._settler.close()
+
+    def seconds_to_write(self) -> float:
+        """How long to wait for what was yielded to be written."""
+        return max(self.seconds_left(), LEAST_TO_WRITE)
 
     def seconds_left(self) -> float:
         """How much time is left for all that is still to be done."""

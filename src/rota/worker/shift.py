@@ -131,7 +131,7 @@ class Shift:
         await self._fetcher.close()
         self.drain.hand_back()
         await self.drain.finish()
-        await asyncio.wait([self._tasks["settler"], telling], timeout=self.drain.seconds_left())
+        await asyncio.wait([self._tasks["settler"], telling], timeout=self.drain.seconds_to_write())
         if self._settler.unsettled:
             _log.error("%d outcomes were not written: their leases will run out", self._settler.unsettled)
         telling.cancel()

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
@@ -57,9 +56,9 @@ class Operation:
     def can_join(self, other: Operation) -> bool:
         """Whether both can be served by one call."""
         return (
-            self.is_mergeable
+            self.verb is other.verb
+            and self.is_mergeable
             and other.is_mergeable
-            and self.verb is other.verb
             and self.arguments[1:] == other.arguments[1:]
         )
 
@@ -267,11 +266,12 @@ class ReaderDesk(ThreadDesk):
 
 def _deliver(batch: list[Operation]) -> None:
     """Bring the answers to the loops that asked, waking each loop once."""
-    by_loop = sorted(batch, key=lambda operation: id(_loop_of(operation)))
-    for _, group in groupby(by_loop, key=lambda operation: id(_loop_of(operation))):
-        operations = list(group)
+    by_loop: dict[asyncio.AbstractEventLoop, list[Operation]] = {}
+    for operation in batch:
+        by_loop.setdefault(_loop_of(operation), []).append(operation)
+    for loop, operations in by_loop.items():
         try:
-            _loop_of(operations[0]).call_soon_threadsafe(_answer, operations)
+            loop.call_soon_threadsafe(_answer, operations)
         except RuntimeError:
             continue  # that loop is closed; nobody waits there any more
 
