@@ -35,8 +35,10 @@ class Bell:
 
     async def wait(self, limit: int, at_most: timedelta) -> Sequence[JobId] | None:  # noqa: ARG002 - hands over no ids
         """Wait for the bell, at most for a while."""
+        # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with the bell.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), at_most.total_seconds())
+            async with asyncio.timeout(at_most.total_seconds()):
+                await self._rung.wait()
         self._rung.clear()
         return None
 

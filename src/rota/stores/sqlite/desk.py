@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.sqlite.driver import Broken, Busy, Connection
+from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile
 
 #: More than this in one transaction gains nothing and makes those at its head wait.
 LARGEST_BATCH: Final = 1000
@@ -37,8 +37,11 @@ LONGEST_BUSY_SECONDS: Final = 15.0
 #: Short and random: SQLite's own growing pauses starve someone for half a second when several processes write.
 BUSY_PAUSE_SECONDS: Final = 0.001
 
+T = TypeVar("T")
 Verb = Callable[..., Any]
 Opener = Callable[[], Connection]
+#: Raises `Broken` when the file that is being written is no longer the one that the next start would find.
+Witness = Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -101,19 +104,17 @@ def _perform_together(connection: Connection, operations: Sequence[Operation]) -
         start += size
 
 
-def patiently(act: Callable[[], object]) -> None:
+def patiently(act: Callable[[], T]) -> T:
     """Do something that needs a lock, waiting for other processes in short, random pauses."""
     give_up_at = time.monotonic() + LONGEST_BUSY_SECONDS
     while True:
         try:
-            act()
+            return act()
         except Busy as error:
             if time.monotonic() > give_up_at:
                 message = f"another process has held the database's lock for {LONGEST_BUSY_SECONDS:.0f} s"
                 raise StoreUnavailable(message) from error
             time.sleep(BUSY_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - spreads, protects nothing
-        else:
-            return
 
 
 def begin(connection: Connection) -> None:
@@ -176,13 +177,19 @@ class InlineDesk:
         self._connection.close()
 
 
+#: Connections that must never be closed; the process keeps them until its end.
+_ABANDONED: list[Connection] = []
+
+
 class ThreadDesk:
     """A thread with a connection of its own, fed through a queue."""
 
-    def __init__(self, name: str, opener: Opener) -> None:
+    def __init__(self, name: str, opener: Opener, *, witness: Witness | None = None) -> None:
+        self._witness = witness
         self._inbox: SimpleQueue[Operation | None] = SimpleQueue()
         self._connection = opener()
         self._broken: str | None = None
+        self._has_lost_its_file = False
         self._is_open = True
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -208,7 +215,11 @@ class ThreadDesk:
             batch, is_last = self._gather()
             if batch:
                 self._serve_batch(batch)
-        self._connection.close()
+        if self._has_lost_its_file:
+            # Closing would delete, by name, the log of whatever lies there now.
+            _ABANDONED.append(self._connection)
+        else:
+            self._connection.close()
 
     def _gather(self) -> tuple[list[Operation], bool]:
         """Wait for an operation, then take all that have come in meanwhile."""
@@ -235,6 +246,7 @@ class ThreadDesk:
             _fail(batch, error)
         for operation in batch:
             cause = operation.error.__cause__ if operation.error is not None else None
+            self._has_lost_its_file |= isinstance(cause, LostFile)
             if isinstance(cause, Broken) and cause.is_final:
                 self._broken = f"stopped after an error of the database: {cause}; restart once the disk is sound"
         _deliver(batch)
@@ -251,6 +263,9 @@ class WriterDesk(ThreadDesk):
         # that cannot (claims above all) come last, so that they see what was just inserted.
         batch.sort(key=lambda operation: (not operation.is_mergeable, operation.verb.__name__))
         transact(self._connection, batch)
+        if self._witness is not None:
+            # Asked after the commit and before the answer: what went into a file without a name is not acknowledged.
+            self._witness()
 
 
 class ReaderDesk(ThreadDesk):
@@ -259,7 +274,8 @@ class ReaderDesk(ThreadDesk):
     def _process(self, batch: list[Operation]) -> None:
         for operation in batch:
             try:
-                operation.answer = operation.verb(self._connection, *operation.arguments)
+                # While another process repairs the log after a crash, even reading needs a lock.
+                operation.answer = patiently(partial(operation.verb, self._connection, *operation.arguments))
             except Exception as error:  # noqa: BLE001 - it is that operation's answer
                 _fail([operation], error)
 

@@ -29,6 +29,16 @@ class Broken(Exception):
         self.is_final = is_final
 
 
+class LostFile(Broken):
+    """The file was deleted, moved or replaced while it was in use: what is written now, nobody will ever read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} or its log was deleted, moved or replaced while in use; nothing is taken until a restart",
+            is_final=True,
+        )
+
+
 class Clash(Exception):
     """A constraint refused a row."""
 

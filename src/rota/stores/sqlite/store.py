@@ -30,7 +30,7 @@ from rota.ports.clock import Clock
 from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
 from rota.stores.sqlite import fleet, leasing, ledger, reading, scheduling, settling, stepping, submitting, upkeep
 from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, patiently
-from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
+from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
 from rota.stores.sqlite.migrations import migrate
 
 IN_MEMORY: Final = ":memory:"
@@ -93,7 +93,8 @@ class SqliteStore:
                 return cls(desk, [desk], clock)
             first.close()
             readers = [ReaderDesk(f"rota-sqlite-reader-{number}", opener) for number in range(READERS)]
-            return cls(WriterDesk("rota-sqlite-writer", opener), readers, clock, lookout=opener())
+            writer = WriterDesk("rota-sqlite-writer", opener, witness=FileWitness(path))
+            return cls(writer, readers, clock, lookout=opener())
         except (Broken, Busy) as error:
             raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
 
@@ -391,7 +392,10 @@ def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  #
 
 
 def _check(connection: Connection) -> list[str]:
-    return [finding for (finding,) in connection.rows("PRAGMA integrity_check") if finding != "ok"]
+    try:
+        return [finding for (finding,) in connection.rows("PRAGMA integrity_check") if finding != "ok"]
+    except Broken as error:
+        return [str(error)]
 
 
 def _data_version(connection: Connection) -> int:
@@ -408,6 +412,28 @@ def _open(path: str, connect: Connect) -> Connection:
     return connection
 
 
+class FileWitness:
+    """Knows which files a store was opened on, and tells when they are no longer there under their names.
+
+    Unix lets a program go on writing into a file that has lost its name, and every answer it gives then is a lie.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._names = (path, f"{path}-wal")
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def __call__(self) -> None:
+        """Look; raise `LostFile` if another file, or none, has a name now."""
+        for name in self._names:
+            try:
+                found = os.stat(name)
+            except OSError:
+                raise LostFile(self._path) from None
+            if self._known.setdefault(name, (found.st_dev, found.st_ino)) != (found.st_dev, found.st_ino):
+                raise LostFile(self._path)
+
+
 def _create(path: str) -> None:
     """Make a file that is not there yet, so that payloads are not for everyone to read.
 
@@ -417,6 +443,7 @@ def _create(path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        return
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise Broken("Permission denied: it must be read and written", is_final=True) from None
     except OSError as error:
         raise Broken(error.strerror or str(error), is_final=True) from error

@@ -1,0 +1,102 @@
+"""Handlers that child processes import by name."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from rota.worker import Cancelled, GiveUp, RetryLater, current
+
+_libc = ctypes.CDLL(None)
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def aadd(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+def whoami() -> list[object]:
+    job = current()
+    job.progress(1, 1, "here")
+    job.log("from the child")
+    return [job.id, job.attempt, os.getpid(), os.getpgid(0), job.deadline is not None]
+
+
+def fails() -> NoReturn:
+    raise LookupError("nothing there")
+
+
+def gives_up() -> NoReturn:
+    raise GiveUp("no use")
+
+
+def later(marker: str) -> str:
+    path = Path(marker)
+    if path.exists():
+        return "done"
+    path.touch()
+    raise RetryLater("1ms")
+
+
+def exits(status: int) -> NoReturn:
+    sys.stderr.write("these are my last words\n")
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def crashes() -> NoReturn:
+    _libc.memset(0, 0, 1)
+    raise AssertionError
+
+
+def opaque() -> object:
+    return object()
+
+
+def sleeps(marker: str) -> NoReturn:
+    """Start a grandchild, say so, and sleep for ever, both."""
+    grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(marker).write_text(f"{os.getpid()} {grandchild.pid}", encoding="ascii")
+    while True:
+        time.sleep(600)
+
+
+def listens(marker: str) -> NoReturn:
+    Path(marker).write_text("begun", encoding="ascii")
+    while not current().cancelled():
+        time.sleep(0.005)
+    Path(marker).write_text("told", encoding="ascii")
+    raise Cancelled
+
+
+def holds_the_gil(seconds: float) -> str:
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+    return "kept"
+
+
+async def exits_here(status: int = 7) -> NoReturn:
+    os._exit(status)
+
+
+async def crashes_here() -> NoReturn:
+    _libc.memset(0, 0, 1)
+    raise AssertionError
+
+
+async def forever(marker: str) -> None:
+    Path(marker).write_text(str(os.getpid()), encoding="ascii")  # noqa: ASYNC240 - a few bytes
+    await asyncio.sleep(600)
+
+
+async def quick() -> int:
+    return 1

@@ -1,0 +1,176 @@
+"""A real store, a real engine and a real worker in one process, and sources that go wrong in known ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from rota.brokers.in_store import InStoreBroker
+from rota.core.errors import StoreUnavailable
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import FINISHED
+from rota.core.submission import NewJob
+from rota.engine import Engine
+from rota.ports.faces import Actor, Report, WorkSource
+from rota.scheduler import Scheduler
+from rota.stores.sqlite import SqliteStore
+from rota.worker import Handler, Handlers, Worker, WorkerOptions, handler_of
+
+OPERATOR = Actor("olga")
+PATIENCE = timedelta(seconds=30)
+
+
+@dataclass(slots=True)
+class Stage:
+    """A store with an engine on it, and how tests speak to it."""
+
+    engine: Engine
+    path: Path
+
+    async def submit(self, job_type: str, payload: str = "null", **fields: Any) -> JobId:  # noqa: ANN401 - any field
+        job = NewJob(id=self.engine.fresh_id(), type=job_type, payload=payload, **fields)
+        await self.engine.submit([job])
+        return job.id
+
+    async def submit_many(self, number: int, job_type: str, **fields: Any) -> list[JobId]:  # noqa: ANN401 - as above
+        jobs = [NewJob(id=self.engine.fresh_id(), type=job_type, **fields) for _ in range(number)]
+        await self.engine.submit(jobs)
+        return [job.id for job in jobs]
+
+    async def end_of(self, job_id: JobId) -> Job:
+        job = await self.engine.wait(job_id, PATIENCE)
+        assert job.state in FINISHED, f"still {job.state}"
+        return job
+
+    async def ends_of(self, ids: Iterable[JobId]) -> list[Job]:
+        return [await self.end_of(job_id) for job_id in ids]
+
+    async def look(self, job_id: JobId) -> Job:
+        (job,) = await self.engine.get([job_id])
+        return job
+
+    async def until(self, job_id: JobId, holds: Callable[[Job], bool]) -> Job:
+        """Wait until a job is as it should be; each write to the store is a reason to look."""
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            with self.engine.broker.attend(("\0nothing",)) as attendance:
+                while not holds(job := await self.look(job_id)):
+                    await attendance.wait(0, timedelta(milliseconds=50))
+        return job
+
+    @asynccontextmanager
+    async def worker(
+        self,
+        *handlers: Handler | Callable[..., Any],
+        source: WorkSource | None = None,
+        **settings: Any,  # noqa: ANN401
+    ) -> AsyncIterator[Worker]:
+        """Run a worker with these handlers until the block ends."""
+        parts = {name: settings.pop(name) for name in ("companion", "dice", "announce_member") if name in settings}
+        options = WorkerOptions(**{"name": "ada", "drain_timeout": timedelta(seconds=5), **settings})
+        known = Handlers(one if isinstance(one, Handler) else handler_of(one) for one in handlers)
+        worker = Worker(source or self.engine, known, options, **parts)
+        running = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await running
+
+    @asynccontextmanager
+    async def scheduler(self) -> AsyncIterator[None]:
+        """Keep the time: reap, promote."""
+        running = asyncio.create_task(Scheduler(self.engine).run())
+        try:
+            yield
+        finally:
+            while not running.done():
+                # More than once: before Python 3.12 `wait_for` may swallow a cancellation that comes as it ends.
+                running.cancel()
+                await asyncio.wait([running], timeout=0.25)
+
+
+@asynccontextmanager
+async def stage_at(path: Path) -> AsyncIterator[Stage]:
+    store = await SqliteStore.open(path)
+    broker = InStoreBroker(store)
+    try:
+        yield Stage(Engine(store, broker), path)
+    finally:
+        await broker.close()
+        await store.close()
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for what happens in another process or thread and tells nobody."""
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        while not holds():  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(0.01)
+
+
+async def as_is(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - any answer
+    return await answer
+
+
+Fault = Callable[[Awaitable[Any]], Awaitable[Any]]
+
+
+@dataclass(slots=True)
+class Passing:
+    """A source that passes everything on, keeps what was asked, and lets a fault meet each call first."""
+
+    source: WorkSource
+    claims: list[Claim] = field(default_factory=list)
+    claimed: list[int] = field(default_factory=list)
+    settled: list[list[Report]] = field(default_factory=list)
+    renewed: list[list[Renewal]] = field(default_factory=list)
+    on_claim: Fault = as_is
+    on_settle: Fault = as_is
+    on_renew: Fault = as_is
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        self.claims.append(wanted)
+        jobs: Sequence[Job] = await self.on_claim(self.source.claim(wanted, wait=wait))
+        self.claimed.append(len(jobs))
+        return jobs
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        self.renewed.append(list(renewals))
+        answers: Sequence[Renewed] = await self.on_renew(self.source.renew(renewals))
+        return answers
+
+    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+        self.settled.append(list(reports))
+        applied: Sequence[JobId] = await self.on_settle(self.source.settle(reports))
+        return applied
+
+
+class Losing:
+    """A fault: so many times the request arrives and its answer is lost, or it does not arrive at all."""
+
+    def __init__(self, times: int, *, arrives: bool = False) -> None:
+        self.left = times
+        self._arrives = arrives
+
+    async def __call__(self, answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - any answer
+        if self.left <= 0:
+            return await answer
+        self.left -= 1
+        if self._arrives:
+            await answer
+        else:
+            answer.close()  # type: ignore[attr-defined]
+        raise StoreUnavailable("the line is down")
+
+
+@asynccontextmanager
+async def open_source(argument: dict[str, str]) -> AsyncIterator[WorkSource]:
+    """What a companion opens."""
+    async with stage_at(Path(argument["path"])) as stage:
+        yield stage.engine

@@ -1,0 +1,172 @@
+"""The companion: leases outlive a held GIL, and do not outlive the worker. Real processes and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rota.core.lease import Claim, WorkerId
+from rota.core.lifecycle import State
+from rota.core.outcome import Succeeded
+from rota.core.settlement import Reason
+from rota.ports.faces import Report
+from rota.worker.companion import is_stopped
+from rota.worker.leases import Messages, Word, kin_message, leases_message, plain_message, read_kin, read_leases
+from worker.staging import Stage, eventually
+from worker.test_processes import gone, written
+
+PROGRAM = Path(__file__).with_name("worker_program.py")
+
+
+@asynccontextmanager
+async def worker_process(stage: Stage, lease: float) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(PROGRAM), str(stage.path), json.dumps({"lease": lease}),
+        env={**os.environ, "PYTHONPATH": f"{PROGRAM.parent.parent}:{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            await process.wait()
+
+
+def companions_of(pid: int) -> list[int]:
+    """Find the companion of a worker by its command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if parent == pid and b"rota.worker.companion" in command:
+                found.append(int(entry.name))
+    return found
+
+
+async def test_a_handler_that_holds_the_gil_for_three_leases_keeps_its_job(stage: Stage) -> None:
+    async with stage.scheduler(), worker_process(stage, lease=1):
+        await stage.end_of(await stage.submit("quick"))
+        job = await stage.end_of(await stage.submit("holds_the_gil", '{"seconds": 3.5}'))
+    assert (job.state, job.result, job.fence, job.crashes) == (State.COMPLETED, '"kept"', 1, 0)
+
+
+@pytest.mark.parametrize("how", ["exits_here", "crashes_here", "kill"])
+async def test_the_jobs_of_a_dead_worker_are_given_up_at_once(stage: Stage, tmp_path: Path, how: str) -> None:
+    """With a lease of a minute, only the companion can have said so."""
+    marker = tmp_path / "marker"
+    async with worker_process(stage, lease=60) as process:
+        job_id = await stage.submit("forever", json.dumps({"marker": str(marker)}), max_attempts=5)
+        await written(marker)
+        at = time.monotonic()
+        if how == "kill":
+            process.kill()
+        else:
+            await stage.submit(how)
+        job = await stage.until(job_id, lambda job: job.state is not State.RUNNING)
+        took = time.monotonic() - at
+    assert (job.state, job.crashes) == (State.PENDING, 1)
+    assert took < 10
+    assert job.error is not None
+    assert job.error.kind == "WorkerDied"
+    assert "'eve'" in job.error.message
+    if how == "crashes_here":
+        assert "crashes_here" in job.error.traceback
+
+
+async def test_a_job_that_kills_its_workers_ends_as_poison(stage: Stage) -> None:
+    job_id = await stage.submit("exits_here", max_attempts=10)
+    for _ in range(3):
+        async with worker_process(stage, lease=60) as process:
+            await process.wait()
+        await stage.until(job_id, lambda job: job.state is not State.RUNNING)
+    job = await stage.look(job_id)
+    assert (job.state, job.reason, job.crashes) == (State.DEAD, Reason.POISON, 3)
+
+
+async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    async with worker_process(stage, lease=60) as process:
+        await stage.submit("sleeps", json.dumps({"marker": str(marker)}))
+        pids = (await written(marker)).split()
+        process.kill()
+        for pid in pids:
+            await gone(int(pid))
+
+
+async def test_a_stopped_worker_loses_its_lease_and_its_late_settlement(stage: Stage) -> None:
+    async with worker_process(stage, lease=1) as process:
+        job_id = await stage.submit("holds_the_gil", '{"seconds": 1}')
+        await stage.until(job_id, lambda job: job.state is State.RUNNING)
+        process.send_signal(signal.SIGSTOP)
+        async with stage.scheduler():
+            await stage.until(job_id, lambda job: job.crashes == 1)
+        (taken,) = await stage.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("holds_the_gil",)))
+        await stage.engine.settle([Report(job_id, taken.fence, Succeeded('"ben"'))])
+        before = await stage.look(job_id)
+        process.send_signal(signal.SIGCONT)
+        await stage.end_of(await stage.submit("quick"))
+    assert await stage.look(job_id) == before
+    assert before.result == '"ben"'
+
+
+async def test_a_dead_companion_is_replaced_and_leases_are_kept_meanwhile(stage: Stage, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    async with stage.scheduler(), worker_process(stage, lease=2) as process:
+        job_id = await stage.submit("forever", json.dumps({"marker": str(marker)}))
+        await written(marker)
+        await eventually(lambda: bool(companions_of(process.pid)))
+        (first,) = companions_of(process.pid)
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: companions_of(process.pid) not in ([], [first]))
+        until = (await stage.look(job_id)).lease_until
+        await stage.until(job_id, lambda job: job.lease_until != until)
+        job = await stage.look(job_id)
+        assert (job.state, job.fence, job.crashes) == (State.RUNNING, 1, 0)
+    assert (await stage.look(job_id)).state is State.PENDING
+
+
+async def test_a_worker_that_ends_well_leaves_no_companion(stage: Stage) -> None:
+    async with worker_process(stage, lease=2) as process:
+        await stage.end_of(await stage.submit("quick"))
+        await eventually(lambda: bool(companions_of(process.pid)))
+        (companion,) = companions_of(process.pid)
+    await gone(companion)
+
+
+def test_messages_arrive_whole_in_whatever_pieces() -> None:
+    leases = [(n, n * 7) for n in range(1, 40)]
+    sent = (
+        leases_message(Word.HOLD, leases) + plain_message(Word.PULSE) + kin_message([1, 99_999])  # type: ignore[arg-type]
+        + leases_message(Word.LET_GO, leases[:3])  # type: ignore[arg-type]
+    )  # fmt: skip
+    for size in (1, 2, 5, 17, 1000):
+        messages = Messages()
+        heard = [one for start in range(0, len(sent), size) for one in messages.feed(sent[start : start + size])]
+        assert [word for word, _ in heard] == [Word.HOLD, Word.PULSE, Word.KIN, Word.LET_GO]
+        assert read_leases(heard[0][1]) == leases
+        assert read_kin(heard[2][1]) == [1, 99_999]
+
+
+async def test_a_stopped_process_is_seen_as_such() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)")
+    assert not is_stopped(process.pid)
+    process.send_signal(signal.SIGSTOP)
+    await eventually(lambda: is_stopped(process.pid))
+    process.kill()
+    await process.wait()
+    assert not is_stopped(process.pid)

@@ -1,0 +1,187 @@
+"""Handlers in child processes: killed when they must be, and buried with their last words."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.core.errors import InvalidRequest
+from rota.core.lifecycle import State
+from rota.core.settlement import Reason
+from rota.worker import handler_of
+from worker import child_handlers as children
+from worker.staging import OPERATOR, Stage, eventually
+
+SETTINGS: dict[str, Any] = {
+    "concurrency": 2,
+    "lease": timedelta(seconds=2),
+    "beat": timedelta(milliseconds=250),
+    "stop_grace": timedelta(milliseconds=300),
+}
+
+
+async def written(path: Path) -> str:
+    """Wait for a file that another process writes."""
+    await eventually(lambda: path.exists() and path.stat().st_size > 0)
+    return path.read_text(encoding="ascii")  # noqa: ASYNC240 - a few bytes
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+
+    def is_gone() -> bool:
+        try:
+            return b") Z" in Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return True
+
+    await eventually(is_gone)
+
+
+@pytest.mark.parametrize("function", [children.add, children.aadd])
+async def test_a_child_runs_sync_and_async_handlers(stage: Stage, function: object) -> None:
+    async with stage.worker(handler_of(function, type="sum", executor="process"), **SETTINGS):  # type: ignore[arg-type]
+        job = await stage.end_of(await stage.submit("sum", '{"a": 2, "b": 3}'))
+    assert (job.state, job.result) == (State.COMPLETED, "5")
+
+
+async def test_a_child_knows_its_job_and_leads_its_own_group(stage: Stage) -> None:
+    handler = handler_of(children.whoami, executor="process", timeout=timedelta(minutes=1))
+    async with stage.worker(handler, **SETTINGS):
+        job_id = await stage.submit("whoami")
+        job = await stage.end_of(job_id)
+    (attempt,) = await stage.engine.store.attempts(job_id)
+    _, number, pid, group, has_deadline = json.loads(job.result or "null")
+    assert (number, has_deadline) == (1, True)
+    assert pid == group != os.getpgid(0)
+    assert attempt.log_tail == "from the child"
+
+
+async def test_what_a_child_raises_is_judged_as_the_registry_says(stage: Stage) -> None:
+    handlers = (
+        handler_of(children.fails, executor="process"),
+        handler_of(children.fails, type="fatal", executor="process", give_up_on=(LookupError,)),
+        handler_of(children.fails, type="picky", executor="process", retry_on=(OSError,)),
+        handler_of(children.gives_up, executor="process"),
+        handler_of(children.opaque, executor="process"),
+        handler_of(children.add, executor="process"),
+    )
+    async with stage.worker(*handlers, **SETTINGS):
+        names = ("fails", "fatal", "picky", "gives_up", "opaque", "add")
+        jobs = await stage.ends_of(
+            [await stage.submit(name, '{"x": 1}' if name == "add" else "null", max_attempts=1) for name in names]
+        )
+    assert [job.reason for job in jobs] == [Reason.EXHAUSTED, *[Reason.PERMANENT] * 5]
+    assert jobs[0].error is not None
+    assert (jobs[0].error.kind, jobs[0].error.message) == ("LookupError", "nothing there")
+    assert "in fails" in jobs[0].error.traceback
+
+
+async def test_a_child_may_ask_to_be_called_later(stage: Stage, tmp_path: Path) -> None:
+    async with stage.scheduler(), stage.worker(handler_of(children.later, executor="process"), **SETTINGS):
+        payload = json.dumps({"marker": str(tmp_path / "marker")})
+        job = await stage.end_of(await stage.submit("later", payload, max_attempts=1))
+    assert (job.state, job.result) == (State.COMPLETED, '"done"')
+
+
+async def test_a_child_that_exits_is_lost_with_its_last_words_and_poison_in_the_end(stage: Stage) -> None:
+    handlers = (handler_of(children.exits, executor="process"), handler_of(children.add, executor="process"))
+    async with stage.worker(*handlers, **SETTINGS):
+        job_id = await stage.submit("exits", '{"status": 3}', max_attempts=10)
+        other = await stage.end_of(await stage.submit("add", '{"args": [1, 2]}'))
+        job = await stage.end_of(job_id)
+    assert (job.state, job.reason, job.crashes) == (State.DEAD, Reason.POISON, 3)
+    assert job.error is not None
+    assert job.error.message == "the process that ran the handler ended with exit status 3"
+    assert "these are my last words" in job.error.traceback
+    assert other.result == "3"
+
+
+async def test_a_segmentation_fault_is_told_with_its_traceback(stage: Stage) -> None:
+    async with stage.worker(handler_of(children.crashes, executor="process"), **SETTINGS):
+        job = await stage.end_of(await stage.submit("crashes", max_attempts=1))
+    assert job.error is not None
+    assert "killed by SIGSEGV" in job.error.message
+    assert "in crashes" in job.error.traceback
+
+
+async def test_a_child_past_its_limit_is_killed_with_all_it_started(stage: Stage, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    handlers = (handler_of(children.sleeps, executor="process"), handler_of(children.add, executor="process"))
+    async with stage.worker(*handlers, **{**SETTINGS, "concurrency": 1}):
+        payload = json.dumps({"marker": str(marker)})
+        job_id = await stage.submit("sleeps", payload, timeout=timedelta(seconds=1.5), max_attempts=1)
+        child, grandchild = map(int, (await written(marker)).split())
+        job = await stage.end_of(job_id)
+        await gone(child)
+        await gone(grandchild)
+        other = await stage.end_of(await stage.submit("add", '{"args": [1, 2]}'))
+    assert job.error is not None
+    assert (job.error.kind, job.crashes, other.result) == ("HandlerTimedOut", 0, "3")
+
+
+@pytest.mark.parametrize("name", ["listens", "sleeps"])
+async def test_a_cancel_is_told_to_a_child_and_enforced(stage: Stage, tmp_path: Path, name: str) -> None:
+    marker = tmp_path / "marker"
+    async with stage.worker(handler_of(getattr(children, name), executor="process"), **SETTINGS):
+        job_id = await stage.submit(name, json.dumps({"marker": str(marker)}))
+        begun = await written(marker)
+        await stage.engine.cancel([job_id], OPERATOR)
+        job = await stage.end_of(job_id)
+        if name == "sleeps":
+            for pid in begun.split():
+                await gone(int(pid))
+    assert job.state is State.CANCELLED
+    assert name == "sleeps" or marker.read_text(encoding="ascii") == "told"
+
+
+async def test_a_child_that_holds_the_gil_keeps_its_lease(stage: Stage) -> None:
+    async with stage.scheduler(), stage.worker(handler_of(children.holds_the_gil, executor="process"), **SETTINGS):
+        job = await stage.end_of(await stage.submit("holds_the_gil", '{"seconds": 5}'))
+    assert (job.state, job.fence) == (State.COMPLETED, 1)
+
+
+async def test_a_child_is_replaced_after_so_many_jobs(stage: Stage) -> None:
+    settings = {**SETTINGS, "concurrency": 1, "child_jobs": 2}
+    async with stage.worker(handler_of(children.whoami, executor="process"), **settings):
+        jobs = await stage.ends_of(await stage.submit_many(5, "whoami"))
+    pids = [json.loads(job.result or "null")[2] for job in jobs]
+    assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
+
+
+async def test_a_child_that_has_grown_too_large_is_replaced(stage: Stage) -> None:
+    settings = {**SETTINGS, "concurrency": 1, "child_bytes": 1}
+    async with stage.worker(handler_of(children.whoami, executor="process"), **settings):
+        jobs = await stage.ends_of(await stage.submit_many(3, "whoami"))
+    assert len({json.loads(job.result or "null")[2] for job in jobs}) == 3
+
+
+async def test_what_a_child_does_not_finish_is_handed_back(stage: Stage, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    settings = {**SETTINGS, "drain_timeout": timedelta(seconds=1)}
+    async with stage.worker(handler_of(children.sleeps, executor="process"), **settings):
+        job_id = await stage.submit("sleeps", json.dumps({"marker": str(marker)}), max_attempts=1)
+        pids = (await written(marker)).split()
+    for pid in pids:
+        await gone(int(pid))
+    job = await stage.look(job_id)
+    assert (job.state, job.attempts, job.crashes) == (State.PENDING, 0, 0)
+
+
+async def test_a_large_payload_and_result_fit_through_the_pipes(stage: Stage) -> None:
+    async with stage.worker(handler_of(children.add, executor="process"), **SETTINGS):
+        long = "x" * 900_000
+        job = await stage.end_of(await stage.submit("add", json.dumps({"args": [long, "y"]}), max_attempts=1))
+    assert job.reason is Reason.PERMANENT  # add wants numbers, and says so
+
+
+def test_a_function_no_other_process_can_find_is_refused() -> None:
+    def local() -> None: ...
+
+    with pytest.raises(InvalidRequest, match="another process"):
+        handler_of(local, executor="process")
