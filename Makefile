@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 SEEDS  ?= 2000
 COUNT  ?= 1000000
 PORT   ?= 8080
+KILLS  ?= 500
+CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -51,6 +53,13 @@ arch: $(STAMP) ## check that imports go down only
 
 test: $(STAMP) ## run every test, the simulation and the crash tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes 2)
+
+crash: $(STAMP) ## kill a writing process KILLS times and cut the power CUTS times
+	PYTHONPATH=tests $(BIN)/python -m crash.kill --kills $(KILLS)
+	PYTHONPATH=tests $(BIN)/python -m crash.power_cut --cuts $(CUTS)
 
 fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2

@@ -7,7 +7,7 @@ are what we are after.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -26,13 +26,28 @@ NAMES: Final = ("hourly", "nightly")
 QUICK: Final = Backoff(growth=Growth.CONSTANT, base=5 * SECOND, jitter=0)
 NOTHING: Final = timedelta(0)
 
+
+class Pick(NamedTuple):
+    """Which lease to use: one that holds, or any that ever did."""
+
+    number: int
+    is_stale: bool = False
+
+
+numbers: Final = st.integers(0, 7)
+one_pick: Final = st.builds(Pick, numbers, st.sampled_from([False, False, True]))
+picks: Final = st.lists(one_pick, min_size=1, max_size=3)
+
 lanes: Final = st.tuples(st.sampled_from(QUEUES), st.sampled_from(TYPES))
 spans: Final = st.sampled_from([NOTHING, MICROSECOND, 5 * SECOND, MINUTE, HOUR])
-#: Mostly ahead, by what leases, delays and rules last; now and then back, as clocks do.
-jumps: Final = st.sampled_from([NOTHING, MICROSECOND, 5 * SECOND, 15 * SECOND, MINUTE, HOUR, DAY, -SECOND, -MINUTE])
+#: Often to the moment at which something is due next (None), else by what leases, delays and rules last; now and then
+#: back, as clocks do.
+jumps: Final = st.none() | st.sampled_from([NOTHING, MICROSECOND, 5 * SECOND, 15 * SECOND, MINUTE, HOUR, DAY, -SECOND])
 offsets: Final = st.none() | st.sampled_from([-HOUR, -SECOND, NOTHING, 5 * SECOND, MINUTE])
 expiries: Final = st.none() | st.none() | st.sampled_from([NOTHING, 5 * SECOND, MINUTE])
 leases: Final = st.sampled_from([NOTHING, 5 * SECOND, 15 * SECOND, MINUTE])
+queues_asked: Final = st.sampled_from([QUEUES, QUEUES, QUEUES[:1], ("right", "nowhere", "left")])
+types_asked: Final = st.sampled_from([None, None, TYPES, TYPES[:1]])
 limits: Final = st.sampled_from([1, 2, 100])
 needs: Final = st.sampled_from(Need)
 acts: Final = st.sampled_from(["cancel", "retry", "run_now", "dispatch", "recall"])

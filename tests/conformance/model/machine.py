@@ -8,11 +8,11 @@ so that stale fences, stale versions and repeated requests come up all the time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
@@ -30,7 +30,7 @@ from rota.core.job import Job
 from rota.core.lane import Queue
 from rota.core.lease import Claim, Renewal, WorkerId
 from rota.core.ledger import Entry
-from rota.core.lifecycle import FINISHED, Event, State
+from rota.core.lifecycle import FINISHED, TIMED, Event, State
 from rota.core.outcome import Lost, Outcome, Released
 from rota.core.schedule import Firing, Schedule, backfill, plan
 from rota.core.settlement import Settlement
@@ -40,8 +40,12 @@ from rota.ports.store import Census, DeadGroup, JobQuery, Retention, Store
 ALL: Final = JobQuery(limit=EVERYTHING)
 ACT: Final = Entry("olga", "act", "something")
 #: Answers of which the port does not say in which order they come.
-UNORDERED: Final = {"discard", "dead_groups", "steps"}
+UNORDERED: Final = {"discard", "dead_groups"}
 
+MANY: Final = 8
+
+Thing = TypeVar("Thing")
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 #: What a rule gives to a bundle: nothing, one or many.
 Given = Any
 
@@ -67,11 +71,29 @@ def plain(answer: object) -> object:
             return answer
 
 
+def chosen(things: Sequence[Thing], number: int) -> Thing:
+    """Choose one of many, the latest for zero, so that a shrunk number means the thing at hand."""
+    return things[-1 - number % len(things)]
+
+
+def is_roomy(machine: StoreMachine) -> bool:
+    """Whether more jobs are welcome: in a crowd nothing happens to anyone."""
+    return sum(job.state not in FINISHED for job in machine.model.jobs.values()) < MANY
+
+
+def when(*states: State) -> Callable[[Rule], Rule]:
+    """Let a rule wait until there is a job in one of these states: what it does to none is soon known."""
+
+    def is_there(machine: StoreMachine) -> bool:
+        return any(job.state in states for job in machine.model.jobs.values())
+
+    return precondition(is_there)
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Drives one store and the model."""
 
     jobs: Bundle[JobId] = Bundle("jobs")
-    leases: Bundle[Job] = Bundle("leases")
     moves: Bundle[Settlement] = Bundle("moves")
     plans: Bundle[Schedule] = Bundle("plans")
     firings: Bundle[Firing] = Bundle("firings")
@@ -82,6 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.ids = Ids()
         self.model = Reference(clock=self.clock)
         self.claims: list[Claim] = []
+        self.leases: list[Job] = []
         self.seen: dict[JobId, Job] = {}
         self.runner = asyncio.Runner()
         self.opening = opened(adapter, folder, self.clock)
@@ -109,8 +132,25 @@ class StoreMachine(RuleBasedStateMachine):
     def means(self) -> Means:
         return Means(now=self.clock(), heir=self.ids())
 
+    def take(self, wanted: Claim) -> list[Job]:
+        """Claim, and remember the leases for good: who held one may speak at any time."""
+        given: list[Job] = self.both("claim", wanted)
+        self.leases += given
+        return given
+
+    def held(self, picks: list[drafts.Pick]) -> list[Job]:
+        """Choose jobs as their holders know them: such as run now, or any that ever ran."""
+        running = [job for job in self.model.jobs.values() if job.state is State.RUNNING]
+        return [chosen(self.leases if pick.is_stale else running, pick.number) for pick in picks]
+
+    def later(self, jump: timedelta | None) -> None:
+        """Let time pass: for a while, or up to the very moment at which something is due next."""
+        due = None if jump is not None else self.run(self.model.due())
+        self.clock.moment = max(self.clock(), due) if due is not None else self.clock() + (jump or drafts.NOTHING)
+
     # Submissions
 
+    @precondition(is_roomy)
     @rule(target=jobs, lane=drafts.lanes, number=st.sampled_from([1, 2, 3]))
     def insert_plain(self, lane: tuple[str, str], number: int) -> Given:
         queue, kind = lane
@@ -118,6 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("insert", batch)
         return multiple(*(new.id for new in batch))
 
+    @precondition(is_roomy)
     @rule(
         target=jobs,
         lane=drafts.lanes,
@@ -148,6 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("insert", [new, replace(new, id=self.ids())] if named else [new])
         return new.id
 
+    @precondition(is_roomy)
     @rule(target=jobs, first=jobs, rest=st.lists(st.tuples(jobs, drafts.needs), max_size=2), delay=drafts.offsets)
     def insert_waiting(self, first: JobId, rest: list[tuple[JobId, Need]], delay: timedelta | None) -> JobId:
         run_at = None if delay is None else self.clock() + delay
@@ -156,6 +198,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("insert", [new])
         return new.id
 
+    @precondition(is_roomy)
     @rule(target=jobs, top=jobs, need=drafts.needs, is_backwards=st.booleans())
     def insert_family(self, top: JobId, need: Need, *, is_backwards: bool) -> Given:
         """A diamond below a job, in one batch, in either order."""
@@ -168,6 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("insert", batch[::-1] if is_backwards else batch)
         return multiple(left, right, bottom)
 
+    @precondition(is_roomy)
     @rule(job=jobs)
     def insert_under_a_known_id(self, job: JobId) -> None:
         known = NewJob(job, "report", queue="right", tags=("ghost",))
@@ -175,22 +219,21 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Workers
 
-    @rule(target=leases, rounds=st.lists(st.tuples(drafts.outcomes, drafts.jumps), min_size=1, max_size=3))
-    def work(self, rounds: list[tuple[Outcome, timedelta]]) -> Given:
+    @when(State.PENDING)
+    @rule(rounds=st.lists(st.tuples(drafts.outcomes, drafts.jumps), min_size=1, max_size=3))
+    def work(self, rounds: list[tuple[Outcome, timedelta | None]]) -> None:
         """A worker that takes what there is and ends it, round by round."""
-        held: list[Job] = []
         for outcome, jump in rounds:
-            held += (given := self.both("claim", Claim(drafts.WORKERS[0], 2, drafts.QUEUES)))
-            self.clock.move(jump)
+            given = self.take(Claim(drafts.WORKERS[0], 2, drafts.QUEUES))
+            self.later(jump)
             self.both("settle", [decide(job, outcome, self.means()) for job in given])
-        return multiple(*held)
 
+    @when(State.PENDING)
     @rule(
-        target=leases,
         worker=st.sampled_from(drafts.WORKERS),
         limit=drafts.limits,
-        queues=st.sampled_from([drafts.QUEUES, drafts.QUEUES, drafts.QUEUES[:1], ("right", "nowhere", "left")]),
-        types=st.sampled_from([None, None, drafts.TYPES, drafts.TYPES[:1]]),
+        queues=drafts.queues_asked,
+        types=drafts.types_asked,
         lease=drafts.leases,
     )
     def claim(
@@ -200,78 +243,79 @@ class StoreMachine(RuleBasedStateMachine):
         queues: tuple[str, ...],
         types: tuple[str, ...] | None,
         lease: timedelta,
-    ) -> Given:
+    ) -> None:
         wanted = Claim(worker, limit, queues, types, lease, claim_id=str(self.ids()))
         self.claims.append(wanted)
-        return multiple(*self.both("claim", wanted))
+        self.take(wanted)
 
-    @rule(target=leases, worker=st.sampled_from(drafts.WORKERS), first=jobs, rest=st.lists(jobs, max_size=3))
-    def claim_by_id(self, worker: WorkerId, first: JobId, rest: list[JobId]) -> Given:
-        return multiple(*self.both("claim", Claim(worker, 3, drafts.QUEUES, ids=(first, *rest))))
-
-    @rule(
-        target=leases, job=leases, worker=st.sampled_from(drafts.WORKERS), outcome=st.sampled_from([Lost(), Released()])
-    )
-    def pass_on(self, job: Job, worker: WorkerId, outcome: Outcome) -> Given:
-        """Take a lease from its holder and give it to another: from now on the first one is stale, and may not know."""
-        known = self.model.jobs.get(job.id)
-        if known is None or known.state is not State.RUNNING:
-            return multiple()
-        self.both("settle", [decide(known, outcome, self.means())])
-        return multiple(*self.both("claim", Claim(worker, 1, drafts.QUEUES, ids=(job.id,))))
+    @when(State.PENDING, State.QUEUED)
+    @rule(first=jobs, rest=st.lists(jobs, max_size=3), queues=drafts.queues_asked, types=drafts.types_asked)
+    def claim_by_id(
+        self, first: JobId, rest: list[JobId], queues: tuple[str, ...], types: tuple[str, ...] | None
+    ) -> None:
+        self.take(Claim(drafts.WORKERS[1], 3, queues, types, ids=(first, *rest)))
 
     @precondition(lambda self: self.claims)
-    @rule(number=st.integers(0, 3))
+    @rule(number=drafts.numbers)
     def claim_again(self, number: int) -> None:
-        self.both("claim", self.claims[-1 - number % len(self.claims)])
+        self.both("claim", chosen(self.claims, number))
 
+    @when(State.RUNNING)
+    @rule(number=drafts.numbers, outcome=st.sampled_from([Lost(), Released()]), late=drafts.outcomes)
+    def pass_on(self, number: int, outcome: Outcome, late: Outcome) -> None:
+        """Take a lease from its holder and give it to another; then the first one, who does not know, speaks."""
+        (known,) = self.held([drafts.Pick(number)])
+        self.both("settle", [decide(known, outcome, self.means())])
+        self.take(Claim(drafts.WORKERS[1], 1, drafts.QUEUES, ids=(known.id,)))
+        self.both("settle", [decide(known, late, self.means())])
+
+    @when(State.RUNNING)
     @rule(
-        first=leases,
-        rest=st.lists(leases, max_size=2),
+        picks=drafts.picks,
         lease=drafts.leases,
         progress=st.none() | st.sampled_from(["1", "2"]),
         log_tail=st.none() | st.sampled_from(["one", "two"]),
     )
-    def renew(self, first: Job, rest: list[Job], lease: timedelta, progress: str | None, log_tail: str | None) -> None:
-        held = {(job.id, job.fence) for job in (first, *rest)}
+    def renew(self, picks: list[drafts.Pick], lease: timedelta, progress: str | None, log_tail: str | None) -> None:
+        held = {(job.id, job.fence) for job in self.held(picks)}
         self.both("renew", [Renewal(job_id, fence, lease, progress, log_tail) for job_id, fence in sorted(held)])
 
-    @rule(first=leases, rest=st.lists(leases, max_size=2), outcome=drafts.outcomes, log_tail=st.none() | st.just("end"))
-    def settle(self, first: Job, rest: list[Job], outcome: Outcome, log_tail: str | None) -> None:
-        """As one does who knows nothing but a lease: it may be stale, and not know of a cancel or a renewal."""
+    @when(State.RUNNING)
+    @rule(picks=drafts.picks, outcome=drafts.outcomes, log_tail=st.none() | st.just("end"))
+    def settle(self, picks: list[drafts.Pick], outcome: Outcome, log_tail: str | None) -> None:
         if_lapsed = isinstance(outcome, Lost)
         settlements = [
             replace(decide(job, outcome, self.means()), log_tail=log_tail, if_lapsed=if_lapsed)
-            for job in (first, *rest)
+            for job in self.held(picks)
         ]
         self.both("settle", settlements)
 
-    @rule(job=leases, outcome=drafts.outcomes)
-    def settle_knowingly(self, job: Job, outcome: Outcome) -> None:
-        """As the engine does: it looks at the job before it decides."""
-        known = self.model.jobs.get(job.id)
-        if known is not None and known.state is State.RUNNING:
-            self.both("settle", [decide(known, outcome, self.means())], entry=ACT)
-
-    @rule(job=leases, name=st.sampled_from(["charge", "send"]), is_done=st.booleans())
-    def take_a_step(self, job: Job, name: str, *, is_done: bool) -> None:
+    @when(State.RUNNING)
+    @rule(pick=drafts.one_pick, name=st.sampled_from(["charge", "send"]), is_done=st.booleans())
+    def take_a_step(self, pick: drafts.Pick, name: str, *, is_done: bool) -> None:
+        (job,) = self.held([pick])
         self.both("intend", job.id, job.fence, name)
         if is_done:
             self.both("conclude", job.id, job.fence, name, str(self.ids()))
 
     # Operators
 
-    @rule(first=leases, second=leases)
-    def ask_cancel(self, first: Job, second: Job) -> None:
-        self.both("ask_cancel", [(job.id, job.fence) for job in (first, second)], entry=ACT)
+    @when(State.RUNNING)
+    @rule(picks=drafts.picks, unknowing=drafts.outcomes)
+    def ask_cancel(self, picks: list[drafts.Pick], unknowing: Outcome) -> None:
+        """Ask jobs to stop, one of which is just being settled by someone who does not know."""
+        held = self.held(picks)
+        decided = decide(held[0], unknowing, self.means())
+        self.both("ask_cancel", [(job.id, job.fence) for job in held], entry=ACT)
+        self.both("settle", [decided], entry=ACT)
 
-    @rule(target=moves, act=drafts.acts, number=st.integers(0, 9), is_late=st.booleans())
+    @rule(target=moves, act=drafts.acts, number=drafts.numbers, is_late=st.booleans())
     def operate(self, act: str, number: int, *, is_late: bool) -> Given:
         """Decide about a job that allows it, and write it down at once or much later, when it may be elsewhere."""
         allowed = [settlement for job in self.model.jobs.values() if (settlement := self._decided(job, act))]
         if not allowed:
             return multiple()
-        settlement = allowed[number % len(allowed)]
+        settlement = chosen(allowed, number)
         if not is_late:
             self.both("settle", [settlement], entry=ACT)
         return settlement
@@ -311,6 +355,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         self.both("put_queue", queue, entry=ACT)
 
+    @when(State.DEAD, State.CANCELLED)
     @rule(first=jobs, rest=st.lists(jobs, max_size=3))
     def discard(self, first: JobId, rest: list[JobId]) -> None:
         self.both("discard", sorted({first, *rest}), entry=ACT)
@@ -318,25 +363,29 @@ class StoreMachine(RuleBasedStateMachine):
     # Upkeep
 
     @rule(jump=drafts.jumps)
-    def time_passes(self, jump: timedelta) -> None:
-        self.clock.move(jump)
+    def time_passes(self, jump: timedelta | None) -> None:
+        self.later(jump)
 
+    @when(*TIMED)
     @rule(jump=drafts.jumps, limit=drafts.limits)
-    def promote(self, jump: timedelta, limit: int) -> None:
-        self.clock.move(jump)
+    def promote(self, jump: timedelta | None, limit: int) -> None:
+        self.later(jump)
         self.both("promote", limit)
 
+    @when(State.RUNNING)
     @rule(jump=drafts.jumps, limit=drafts.limits)
-    def reap(self, jump: timedelta, limit: int) -> None:
-        self.clock.move(jump)
+    def reap(self, jump: timedelta | None, limit: int) -> None:
+        self.later(jump)
         lost = self.both("lost", limit)
         self.both("settle", [replace(decide(job, Lost(), self.means()), if_lapsed=True) for job in lost])
 
+    @precondition(lambda self: any(job.expires_at for job in self.model.jobs.values()))
     @rule(jump=drafts.jumps, limit=drafts.limits)
-    def end_the_expired(self, jump: timedelta, limit: int) -> None:
-        self.clock.move(jump)
+    def end_the_expired(self, jump: timedelta | None, limit: int) -> None:
+        self.later(jump)
         self.both("settle", [expire(job) for job in self.both("expired", limit)])
 
+    @when(*FINISHED)
     @rule(retention=drafts.retentions, limit=drafts.limits, is_thorough=st.booleans())
     def prune(self, retention: Retention, limit: int, *, is_thorough: bool) -> None:
         # How long a claim can be repeated after a prune is the store's own business.
@@ -354,6 +403,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Schedules
 
+    @precondition(lambda self: len(self.model.plans) < len(drafts.NAMES))
     @rule(target=plans, name=st.sampled_from(drafts.NAMES), fields=drafts.schedule_fields)
     def put_schedule(self, name: str, fields: dict[str, Any]) -> Schedule:
         now = self.clock()
@@ -378,21 +428,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("put_schedules", [edited], entry=ACT)
 
     @rule(target=firings, known=plans, jump=drafts.jumps, is_backfill=st.booleans())
-    def plan_a_firing(self, known: Schedule, jump: timedelta, *, is_backfill: bool) -> Given:
+    def plan_a_firing(self, known: Schedule, jump: timedelta | None, *, is_backfill: bool) -> Given:
         """Two schedulers may plan the same; both plans are kept, to be written in any order or never."""
         found = self.model.plans.get(known.id)
         if found is None:
             return multiple()
-        self.clock.move(jump)
+        self.later(jump)
         if not is_backfill:
             return self._planned(found)
         now = self.clock()
         span = 3 * MINUTE if found.rule == "@every 1m" else 3 * HOUR
         return backfill(found, now - span, now, now, fresh_id=self.ids)
 
+    @precondition(lambda self: self.model.plans)
     @rule(target=jobs, jump=drafts.jumps, limit=drafts.limits)
-    def fire_what_is_due(self, jump: timedelta, limit: int) -> Given:
-        self.clock.move(jump)
+    def fire_what_is_due(self, jump: timedelta | None, limit: int) -> Given:
+        self.later(jump)
         due = self.both("due_schedules", limit)
         return multiple(*self.both("fire", [self._planned(found) for found in due]))
 
@@ -421,12 +472,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Looking
 
-    @initialize(number=st.sampled_from([0, 2, 5]), named=st.booleans())
-    def begin(self, number: int, *, named: bool) -> None:
-        """Not always from nothing: an empty store answers most questions with nothing."""
-        self.both("insert", [NewJob(self.ids(), "mail", queue="left") for _ in range(number)])
-        if named:
-            self.both("insert", [NewJob(self.ids(), "mail", idempotency=key("k1", b"one"))])
+    @initialize(target=jobs)
+    def begin(self) -> Given:
+        """Not from nothing: an empty store answers most questions with nothing."""
+        return self.insert_plain(("left", "mail"), 3)
 
     @invariant()
     def all_jobs_are_the_same(self) -> None:

@@ -69,6 +69,11 @@ class Operation:
 class Desk(Protocol):
     """Takes operations and answers them."""
 
+    @property
+    def has_lost_its_file(self) -> bool:
+        """Whether the file was deleted, moved or replaced under us."""
+        ...
+
     async def run(self, verb: Verb, *arguments: Any, merge: bool = False) -> Any:  # noqa: ANN401 - as the verb does
         """Do something at the desk."""
         ...
@@ -161,6 +166,8 @@ def _fail(operations: Iterable[Operation], error: Exception) -> None:
 class InlineDesk:
     """Does everything at once, on the caller's thread."""
 
+    has_lost_its_file = False
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
@@ -179,6 +186,14 @@ class InlineDesk:
 
 #: Connections that must never be closed; the process keeps them until its end.
 _ABANDONED: list[Connection] = []
+
+
+def part_with(connection: Connection, *, is_lost: bool) -> None:
+    """Close a connection, unless its file is lost: closing deletes, by name, the log of whatever lies there now."""
+    if is_lost:
+        _ABANDONED.append(connection)
+    else:
+        connection.close()
 
 
 class ThreadDesk:
@@ -202,6 +217,11 @@ class ThreadDesk:
         self._inbox.put(Operation(verb, arguments, merge, future))
         return await future
 
+    @property
+    def has_lost_its_file(self) -> bool:
+        """Whether the file was deleted, moved or replaced under us."""
+        return self._has_lost_its_file
+
     async def close(self) -> None:
         """Finish what was handed in, then end the thread."""
         if self._is_open:
@@ -215,11 +235,7 @@ class ThreadDesk:
             batch, is_last = self._gather()
             if batch:
                 self._serve_batch(batch)
-        if self._has_lost_its_file:
-            # Closing would delete, by name, the log of whatever lies there now.
-            _ABANDONED.append(self._connection)
-        else:
-            self._connection.close()
+        part_with(self._connection, is_lost=self._has_lost_its_file)
 
     def _gather(self) -> tuple[list[Operation], bool]:
         """Wait for an operation, then take all that have come in meanwhile."""
@@ -278,6 +294,8 @@ class ReaderDesk(ThreadDesk):
                 operation.answer = patiently(partial(operation.verb, self._connection, *operation.arguments))
             except Exception as error:  # noqa: BLE001 - it is that operation's answer
                 _fail([operation], error)
+        if self._witness is not None:
+            self._witness()
 
 
 def _deliver(batch: list[Operation]) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
 from rota.stores.sqlite.desk import begin
-from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.driver import Broken, Busy, Connection
 
 _REGISTER = """
 CREATE TABLE IF NOT EXISTS migration (
@@ -72,7 +73,9 @@ def migrate(connection: Connection, now_micros: int) -> list[str]:
                 done.append(migration.name)
         connection.run("COMMIT")
     except BaseException:
-        connection.run("ROLLBACK")
+        # SQLite may have rolled back by itself; what went wrong must not be hidden by that.
+        with suppress(Broken, Busy):
+            connection.run("ROLLBACK")
         raise
     return done
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
@@ -29,7 +31,7 @@ from rota.core.submission import NewJob
 from rota.ports.clock import Clock
 from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
 from rota.stores.sqlite import fleet, leasing, ledger, reading, scheduling, settling, stepping, submitting, upkeep
-from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, patiently
+from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, part_with, patiently
 from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
 from rota.stores.sqlite.migrations import migrate
 
@@ -87,26 +89,42 @@ class SqliteStore:
         opener = partial(_open, path, connect)
         try:
             first = opener()
-            migrate(first, to_micros(clock()))
+            try:
+                migrate(first, to_micros(clock()))
+            except BaseException:
+                first.close()
+                raise
             if path == IN_MEMORY:
                 desk = InlineDesk(first)
                 return cls(desk, [desk], clock)
-            first.close()
-            readers = [ReaderDesk(f"rota-sqlite-reader-{number}", opener) for number in range(READERS)]
-            writer = WriterDesk("rota-sqlite-writer", opener, witness=FileWitness(path))
-            return cls(writer, readers, clock, lookout=opener())
+            # Closed only now: while one connection is open, nobody takes the file for unused.
+            try:
+                return await cls._on_file(opener, FileWitness(path), clock)
+            finally:
+                first.close()
         except (Broken, Busy) as error:
             raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
 
+    @classmethod
+    async def _on_file(cls, opener: Callable[[], Connection], witness: FileWitness, clock: Clock) -> Self:
+        async with AsyncExitStack() as opened:
+            readers = []
+            for number in range(READERS):
+                readers.append(ReaderDesk(f"rota-sqlite-reader-{number}", opener, witness=witness))
+                opened.push_async_callback(readers[-1].close)
+            writer = WriterDesk("rota-sqlite-writer", opener, witness=witness)
+            opened.push_async_callback(writer.close)
+            store = cls(writer, readers, clock, lookout=opener())
+            opened.pop_all()
+            return store
+
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
-        if self._lookout is not None:
-            self._lookout.close()
-            self._lookout = None
-        await self._writer.close()
-        for reader in self._readers:
-            if reader is not self._writer:
-                await reader.close()
+        lookout, self._lookout = self._lookout, None
+        for desk in dict.fromkeys((self._writer, *self._readers)):
+            await desk.close()
+        if lookout is not None:
+            part_with(lookout, is_lost=any(desk.has_lost_its_file for desk in (self._writer, *self._readers)))
 
     async def watch(self, at_most: timedelta) -> bool:
         """Wait until another process may have changed something, at most for a while; say whether one may have.
@@ -120,7 +138,7 @@ class SqliteStore:
         changes = self._changes
         while self._lookout is not None and loop.time() < give_up_at:
             seen = _data_version(self._lookout)
-            if seen != self._last_seen:
+            if seen is not None and seen != self._last_seen:
                 self._last_seen = seen
                 self._changes += 1
             if self._changes != changes:
@@ -386,9 +404,14 @@ def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  #
     """Run several reads so that they see one moment."""
     connection.run("SAVEPOINT reading")
     try:
-        return verb(connection, *arguments)
-    finally:
-        connection.run("RELEASE reading")
+        answer = verb(connection, *arguments)
+    except BaseException:
+        # What went wrong must not be hidden by what then goes wrong too.
+        with suppress(Broken, Busy):
+            connection.run("RELEASE reading")
+        raise
+    connection.run("RELEASE reading")
+    return answer
 
 
 def _check(connection: Connection) -> list[str]:
@@ -398,8 +421,12 @@ def _check(connection: Connection) -> list[str]:
         return [str(error)]
 
 
-def _data_version(connection: Connection) -> int:
-    ((version,),) = connection.rows("PRAGMA data_version")
+def _data_version(connection: Connection) -> int | None:
+    """Read the change counter; None while another process repairs the log, or if it cannot be read."""
+    try:
+        ((version,),) = connection.rows("PRAGMA data_version")
+    except (Busy, Broken):
+        return None
     return int(version)
 
 
@@ -407,8 +434,12 @@ def _open(path: str, connect: Connect) -> Connection:
     if path != IN_MEMORY:
         _create(path)
     connection = connect(path)
-    for pragma in _PRAGMAS:
-        patiently(partial(connection.rows, pragma))
+    try:
+        for pragma in _PRAGMAS:
+            patiently(partial(connection.rows, pragma))
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -420,18 +451,23 @@ class FileWitness:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._names = (path, f"{path}-wal")
-        self._known: dict[str, tuple[int, int]] = {}
+        self._names = (Path(path), Path(f"{path}-wal"))
+        self._known = {self._names[0]: self._identity(self._names[0])}
 
     def __call__(self) -> None:
         """Look; raise `LostFile` if another file, or none, has a name now."""
         for name in self._names:
-            try:
-                found = os.stat(name)
-            except OSError:
-                raise LostFile(self._path) from None
-            if self._known.setdefault(name, (found.st_dev, found.st_ino)) != (found.st_dev, found.st_ino):
+            found = self._identity(name)
+            # The log is made with the first use; from then on it is as much a part as the file.
+            if self._known.setdefault(name, found) != found:
                 raise LostFile(self._path)
+
+    def _identity(self, name: Path) -> tuple[int, int]:
+        try:
+            found = name.stat()
+        except OSError:
+            raise LostFile(self._path) from None
+        return found.st_dev, found.st_ino
 
 
 def _create(path: str) -> None:

@@ -56,9 +56,9 @@ def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> l
         connection.many(statement("insert"), rows)
     except Clash:
         connection.run("ROLLBACK TO inserting")
-        return None
-    finally:
         connection.run("RELEASE inserting")
+        return None
+    connection.run("RELEASE inserting")
     return answers
 
 

@@ -1,0 +1,279 @@
+"""Is the judge awake? Every promise is broken once in a sound database, and it must be noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from crash.promises import Kind, Line, Promises, Violation
+from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
+from crash.verdict import judge, judge_in_use, read
+from crash.workload import Identity, TickingClock, Workload
+from rota.stores.sqlite import SqliteStore
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A database in which a good deal has happened, and what was promised about it."""
+
+    image: dict[str, bytes]
+    promises: Promises
+
+
+@pytest.fixture(scope="module")
+def sound() -> Sound:
+    return asyncio.run(_made())
+
+
+async def _made() -> Sound:
+    promises, clock = Promises(), TickingClock()
+    with memory_folder() as folder:
+        store = await SqliteStore.open(folder / DATABASE, clock=clock)
+        load = Workload(store, Identity(0, 0), promises.take, random.Random(7), clock, keys=30)
+        await load.settle_in()
+        await load.run(4, lambda: promises.acknowledged > 600)
+        await load.prune()
+        # What is still to be claimed, waited for and lost.
+        await load.submit_batch()
+        await load.submit_workflow()
+        await load.fire()
+        await store.close()
+        return Sound(pick_up(folder / DATABASE), promises)
+
+
+@pytest.fixture
+def path(sound: Sound) -> Iterator[Path]:
+    with memory_folder() as folder:
+        lay_down(sound.image, folder)
+        yield folder / DATABASE
+
+
+def _kinds(violations: list[Violation]) -> set[Kind]:
+    return {violation.kind for violation in violations}
+
+
+def _execute(path: Path, statement: str) -> int:
+    """Change a database behind everybody's back, and say how many rows were changed."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    changed = connection.execute(statement).rowcount
+    connection.close()
+    return changed
+
+
+def test_a_sound_database_is_found_sound(path: Path, sound: Sound) -> None:
+    assert judge(path, sound.promises) == []
+    assert judge_in_use(path, sound.promises, lambda: None) == []
+
+
+_A_COPY = """
+INSERT INTO job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery,
+    payload, schedule_id, fire_time, parent_id, idempotency_key)
+SELECT id + 1000000000000, type, queue, priority, 'pending', turn, run_at, created_at, updated_at, max_attempts,
+    delivery, payload, schedule_id, fire_time, parent_id, idempotency_key
+FROM job WHERE id = (the original)
+"""
+
+
+def _a_copy_of(original: str) -> str:
+    """Submit a job once more, under another id."""
+    return _A_COPY.replace("the original", original)
+
+
+HARM: dict[str, tuple[Kind, str]] = {
+    "a pending job is gone": (
+        Kind.LOST,
+        "DELETE FROM job WHERE id = (SELECT min(id) FROM job WHERE state = 'pending' AND parent_id IS NULL)",
+    ),
+    "an end did not happen": (
+        Kind.LOST,
+        (
+            "UPDATE job SET state = 'pending', finished_at = NULL "
+            "WHERE id = (SELECT min(id) FROM job WHERE state = 'dead')"
+        ),
+    ),
+    "an end happened under another fence": (
+        Kind.LOST,
+        "UPDATE job SET fence = fence + 1 WHERE id = (SELECT min(id) FROM job WHERE state = 'completed')",
+    ),
+    "a fence went back": (
+        Kind.WENT_BACK,
+        "UPDATE job SET fence = 0, attempts = 0 WHERE id = (SELECT min(id) FROM job WHERE fence > 0)",
+    ),
+    "a claim was served twice": (
+        Kind.DOUBLED,
+        (
+            "UPDATE job SET boot = 'again-' || (SELECT min(boot) FROM job) "
+            "WHERE id = (SELECT max(id) FROM job WHERE state = 'pending')"
+        ),
+    ),
+    "a key is forgotten": (Kind.LOST, "DELETE FROM idempotency WHERE key = (SELECT min(key) FROM idempotency)"),
+    "a key made two jobs": (Kind.DOUBLED, _a_copy_of("SELECT min(id) FROM job WHERE idempotency_key IS NOT NULL")),
+    "a key stands for a job that is not there": (
+        Kind.HALF,
+        "DELETE FROM job WHERE id = (SELECT min(job_id) FROM idempotency)",
+    ),
+    "a key stands for a job that does not have it": (
+        Kind.HALF,
+        "UPDATE job SET idempotency_key = NULL WHERE id = (SELECT min(job_id) FROM idempotency)",
+    ),
+    "a fire time is forgotten": (
+        Kind.LOST,
+        "DELETE FROM occurrence WHERE fire_time = (SELECT max(fire_time) FROM occurrence)",
+    ),
+    "a fire time made two jobs": (Kind.DOUBLED, _a_copy_of("SELECT max(id) FROM job WHERE schedule_id IS NOT NULL")),
+    "a fired job has no fire time": (
+        Kind.HALF,
+        ("UPDATE occurrence SET job_id = NULL WHERE job_id = (SELECT max(id) FROM job WHERE schedule_id IS NOT NULL)"),
+    ),
+    "a fire time has no job": (
+        Kind.HALF,
+        "DELETE FROM job WHERE id = (SELECT max(id) FROM job WHERE schedule_id IS NOT NULL)",
+    ),
+    "a schedule did not move on": (
+        Kind.HALF,
+        "UPDATE schedule SET next_fire_at = (SELECT max(fire_time) FROM occurrence)",
+    ),
+    "a job has two heirs": (Kind.DOUBLED, _a_copy_of("SELECT max(id) FROM job WHERE parent_id IS NOT NULL")),
+    "an heir is missing": (
+        Kind.HALF,
+        ("DELETE FROM job WHERE id = (SELECT max(id) FROM job WHERE parent_id IS NOT NULL AND state = 'pending')"),
+    ),
+    "an heir came before its parent's end": (
+        Kind.HALF,
+        (
+            "UPDATE job SET state = 'pending', finished_at = NULL "
+            "WHERE id = (SELECT parent_id FROM job WHERE parent_id IN (SELECT id FROM job) LIMIT 1)"
+        ),
+    ),
+    "a job is blocked by nothing": (
+        Kind.HALF,
+        "UPDATE dependency SET met = 1 WHERE child = (SELECT max(id) FROM job WHERE state = 'blocked')",
+    ),
+    "a job no longer waits for what has not ended": (
+        Kind.HALF,
+        "UPDATE job SET state = 'pending' WHERE id = (SELECT max(id) FROM job WHERE state = 'blocked')",
+    ),
+    "a job waits for what has ended": (
+        Kind.HALF,
+        (
+            "UPDATE dependency SET parent = (SELECT min(id) FROM job "
+            "WHERE state = 'completed') WHERE child = (SELECT max(id) FROM job WHERE state = 'blocked')"
+        ),
+    ),
+    "a step is forgotten": (
+        Kind.LOST,
+        "DELETE FROM step WHERE job_id = (SELECT min(id) FROM job WHERE id IN (SELECT job_id FROM step))",
+    ),
+    "a step has another outcome": (
+        Kind.LOST,
+        (
+            "UPDATE step SET outcome = 'none' "
+            "WHERE outcome IS NOT NULL AND job_id = (SELECT min(job.id) FROM job JOIN step ON job_id = job.id)"
+        ),
+    ),
+    "the last entry of the ledger is gone": (
+        Kind.LOST,
+        "DELETE FROM ledger WHERE number = (SELECT max(number) FROM ledger)",
+    ),
+    "an entry of the ledger is gone": (Kind.HALF, "DELETE FROM ledger WHERE number = 2"),
+    "an entry of the ledger was changed": (Kind.HALF, "UPDATE ledger SET actor = 'nobody' WHERE number = 2"),
+    "a term went back": (Kind.WENT_BACK, "UPDATE leader SET term = term - 1"),
+    "a job came out of nothing": (
+        Kind.INVENTED,
+        _a_copy_of("SELECT min(id) FROM job WHERE type = 'plain' AND idempotency_key IS NULL"),
+    ),
+    "more jobs are counted as pruned than are gone": (Kind.HALF, "UPDATE pruned SET count = count + 1000"),
+    "fewer jobs are counted as pruned than are gone": (Kind.LOST, "UPDATE pruned SET count = 1"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_harm_is_noticed(path: Path, sound: Sound, harm: str) -> None:
+    kind, statement = HARM[harm]
+    assert _execute(path, statement) > 0
+    assert kind in _kinds(judge(path, sound.promises))
+
+
+def test_a_torn_page_is_noticed(path: Path, sound: Sound) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 + 8 : 4096 * 3 + 520] = b"\xff" * 512
+    path.write_bytes(content)
+    assert _kinds(judge(path, sound.promises)) == {Kind.DAMAGED}
+
+
+def test_a_file_that_is_no_database_is_noticed(path: Path, sound: Sound) -> None:
+    path.write_bytes(b"Dear diary,\n" * 1000)
+    assert _kinds(judge(path, sound.promises)) == {Kind.DAMAGED}
+
+
+def test_an_empty_file_is_noticed(path: Path, sound: Sound) -> None:
+    path.write_bytes(b"")
+    assert _kinds(judge(path, sound.promises)) == {Kind.DAMAGED}
+
+
+def test_while_a_database_is_in_use_unheard_of_jobs_are_no_harm(path: Path, sound: Sound) -> None:
+    kind, statement = HARM["a job came out of nothing"]
+    assert _execute(path, statement) > 0
+    assert judge_in_use(path, sound.promises, lambda: None) == []
+    assert kind in _kinds(judge(path, sound.promises))
+
+
+def test_while_a_database_is_in_use_a_job_may_be_pruned_whose_end_we_hear_of_only_afterwards(
+    path: Path, sound: Sound
+) -> None:
+    promises = copy.deepcopy(sound.promises)
+    (pruned, *_) = promises.created - read(path).jobs.keys()
+    promises.completing.discard(pruned)
+    assert Kind.LOST in _kinds(judge_in_use(path, promises, lambda: None))
+    assert judge_in_use(path, promises, lambda: promises.completing.add(pruned)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ([["ok", 1, "insert", [["k", "created", 1]]], ["ok", 1, "insert", [["k", "created", 2]]]], Kind.DOUBLED),
+        ([["ok", 1, "insert", [["k", "created", 1]]], ["ok", 1, "insert", [["k", "replayed", 2]]]], Kind.DOUBLED),
+        ([["ok", 1, "claim", "a", [[1, 1]]], ["ok", 1, "claim", "b", [[1, 1]]]], Kind.DOUBLED),
+        ([["ok", 1, "settle", [[1, 1, "completed", None]]], ["ok", 1, "settle", [[1, 1, "dead", None]]]], Kind.DOUBLED),
+        ([["ok", 1, "settle", [[1, 1, "dead", None]]], ["ok", 1, "settle", [[1, 2, "pending", None]]]], Kind.DOUBLED),
+        ([["ok", 1, "fire", 1, [[60, 1]]], ["ok", 1, "fire", 1, [[60, 2]]]], Kind.DOUBLED),
+        ([["ok", 1, "step", 1, "s", "sent"], ["ok", 1, "step", 1, "s", "not sent"]], Kind.DOUBLED),
+        ([["error", "StoreUnavailable: database is locked"]], Kind.DISTURBED),
+    ],
+)
+def test_promises_that_contradict_each_other_are_noticed(lines: list[Line], kind: Kind) -> None:
+    promises = Promises()
+    for line in lines:
+        assert promises.violations == []
+        promises.take(line)
+    assert _kinds(promises.violations) == {kind}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [["ok", 1, "insert", [["k", "created", 1]]], ["ok", 1, "insert", [["k", "replayed", 1]]]],
+        [["ok", 1, "insert", [["k", "created", 1]]], ["ok", 1, "insert", [["k", "key_reused", 1]]]],
+        [["ok", 1, "claim", "a", [[1, 1]]], ["ok", 1, "claim", "a", [[1, 1]]], ["ok", 1, "claim", "b", [[1, 2]]]],
+        [["ok", 1, "settle", [[1, 2, "dead", None]]], ["ok", 1, "settle", [[1, 1, "retrying", None]]]],
+        [["ok", 1, "step", 1, "s", None], ["ok", 1, "step", 1, "s", "sent"], ["ok", 1, "step", 1, "s", None]],
+    ],
+)
+def test_promises_that_agree_are_no_harm(lines: list[Line]) -> None:
+    promises = Promises()
+    for line in lines:
+        promises.take(copy.copy(line))
+    assert promises.violations == []
+
+
+def test_a_line_that_nobody_wrote_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a line of a workload"):
+        Promises().take(["perhaps", 1])
