@@ -78,7 +78,10 @@ def test_every_command_names_a_function_that_exists() -> None:
     assert seen > 30
 
 
-RECORDS = [{"id": "a1", "name": "mail", "count": 3}, {"id": "b2", "name": "\x1b[31mred", "count": None}]
+RECORDS: list[dict[str, Any]] = [
+    {"id": "a1", "name": "mail", "count": 3},
+    {"id": "b2", "name": "\x1b[31mred", "count": None},
+]
 COLUMNS = (column("id"), column("name"), column("count"))
 FORMS = {
     "table": "ID  NAME      COUNT\na1  mail      3\nb2  \ufffd[31mred\n",

@@ -46,13 +46,15 @@ class Stage:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
         return clean | {"ROTA_API_URL": self.url, "NO_COLOR": "1"}
 
-    def start(self, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Start a process of Rota; what it says goes to a file of its own."""
         log = (self.folder / f"log-{len(self.started)}.txt").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "rota", *arguments],
             cwd=cwd or self.folder,
-            env=self.environment | environment,
+            env=self.environment | (environment or {}),
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -17,7 +17,7 @@ def scheduler(stage: Stage) -> None:
 
 def worker(stage: Stage, name: str, **environment: str) -> int:
     """Start a worker in the single-dash form, and give its pid once it is known to be alive."""
-    process = stage.start("-mode", "worker", "-worker-id", name, "-api-url", stage.url, **environment)
+    process = stage.start("-mode", "worker", "-worker-id", name, "-api-url", stage.url, environment=environment)
     stage.until(
         lambda: [one["worker_id"] for one in stage.ask("GET", "/v1/workers")["items"] if one["is_alive"]],
         lambda names: name in names,

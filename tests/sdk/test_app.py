@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,7 +153,7 @@ def test_waiting_ends_in_time_and_the_job_goes_on(app: Rota) -> None:
         never.submit().result(timeout=0.05)
 
 
-MISTAKES = {
+MISTAKES: dict[str, Callable[[Any], object]] = {
     "twice": lambda app: [app.task(name="x")(lambda: None), app.task(name="x")(lambda: None)],
     "priority": lambda app: app.task(priority=11)(lambda: None),
     "no option": lambda app: app.task(colour="red")(lambda: None),
