@@ -1,0 +1,100 @@
+"""The hearing: every record once, in order, then what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from simulation.checker import firing, handling, leasing, remains, settling, submitting
+from simulation.checker.court import Court
+from simulation.checker.handling import Watch
+from simulation.checker.verdict import Record, Verdict
+
+_APPLIED: Final[dict[str, Callable[[Court, Record], None]]] = {
+    "insert": submitting.on_insert,
+    "claim": leasing.on_claim,
+    "renew": leasing.on_renew,
+    "promote": leasing.on_promote,
+    "ask_cancel": leasing.on_ask_cancel,
+    "settle": settling.on_settle,
+    "fire": firing.on_fire,
+    "put_schedules": firing.on_put_schedules,
+}
+
+
+def check(records: Sequence[Record], dump: dict[str, Any]) -> Verdict:
+    """Judge a run by its history and by what it left behind."""
+    hearing = Hearing(dump)
+    for record in records:
+        hear = _HEARD.get(record["kind"])
+        if hear is not None:
+            hear(hearing, record)
+    hearing.close(records)
+    return hearing.court.verdict
+
+
+class Hearing:
+    """One pass over a history."""
+
+    def __init__(self, dump: dict[str, Any]) -> None:
+        self.court = Court(dump)
+        self._watch = Watch()
+        self._asks: dict[int, Any] = {}
+        self._end: Record = {"number": 0, "clock": 0}
+
+    def hear_apply(self, record: Record) -> None:
+        """Replay what the store did."""
+        self.court.clock = max(self.court.clock, record["clock"])
+        replay = _APPLIED.get(record["verb"])
+        if replay is not None:
+            replay(self.court, record)
+
+    def hear_invoke(self, record: Record) -> None:
+        """Remember what was asked; an answer does not repeat it."""
+        self._asks[record["call"]] = record["ask"]
+
+    def hear_ok(self, record: Record) -> None:
+        """Note what somebody knows from now on."""
+        if record["verb"] == "insert":
+            submitting.on_insert_heard(self.court, record)
+        elif record["verb"] == "settle":
+            settling.on_settle_heard(self.court, record, self._asks[record["call"]])
+
+    def hear_start(self, record: Record) -> None:
+        """Judge the beginning of a handler."""
+        handling.on_start(self.court, record)
+
+    def hear_fault(self, record: Record) -> None:
+        """Keep account of the nemesis."""
+        handling.on_fault(self.court, self._watch, record)
+
+    def hear_sigterm(self, record: Record) -> None:
+        """Remember who was asked to end."""
+        self._watch.sigterms[record["boot"]] = record
+
+    def hear_exit(self, record: Record) -> None:
+        """Judge how a process ended."""
+        handling.on_exit(self.court, self._watch, record)
+
+    def hear_end_of_run(self, record: Record) -> None:
+        """Remember when it was over."""
+        self._end = record
+
+    def close(self, records: Sequence[Record]) -> None:
+        """Judge what only shows at the end."""
+        if not self._watch.has_faults:
+            handling.judge_calm(self.court, records)
+        firing.judge_schedules(self.court, self._end)
+        remains.judge_remains(self.court)
+
+
+_HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
+    "apply": Hearing.hear_apply,
+    "invoke": Hearing.hear_invoke,
+    "ok": Hearing.hear_ok,
+    "start": Hearing.hear_start,
+    "fault": Hearing.hear_fault,
+    "sigterm": Hearing.hear_sigterm,
+    "exit": Hearing.hear_exit,
+    "end_of_run": Hearing.hear_end_of_run,
+}

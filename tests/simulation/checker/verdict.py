@@ -1,0 +1,74 @@
+"""What the judge says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Record = dict[str, Any]
+
+INVARIANTS: Final = {
+    "I1": "an acknowledged submission is kept and reaches an end once faults heal",
+    "I2": "one job per idempotency key; the same key with another body is refused",
+    "I3": "one valid fence per job; fences only grow; a stale write is refused, a valid one is not",
+    "I4": "an at-most-once job starts at most once",
+    "I5": "attempts stay within max_attempts, crashes included; then the job is dead",
+    "I6": "an end is final, except by an operator's recorded act",
+    "I7": "after an acknowledged cancel no attempt starts; a running one is told at the next beat",
+    "I8": "exactly one job per schedule and fire time, and none missing",
+    "I9": "never before run_at or after expires_at, and in the order of turns",
+    "I10": "follow-ups and waiting jobs: made or released with the parent's end, once",
+    "I11": "nothing disappears: submitted = waiting + running + finished + pruned",
+    "I12": "SIGTERM: out within the grace; what was claimed is finished or handed back, the attempt refunded",
+    "G4": "without a fault no lease is lost",
+}
+
+
+#: What the store is known not to keep yet. Such findings are set apart; a test holds each of them to be still true.
+OPEN: Final = {
+    "empty claim": "a claim that gave nothing is not remembered: repeated, it gives jobs that nobody may hear of",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One violation: of which invariant, in which words, and the numbers of the records that show it."""
+
+    invariant: str
+    message: str
+    records: tuple[int, ...] = ()
+    job: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.message}" + (f" (job {self.job})" if self.job is not None else "")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """All findings of a run, in the order in which they came to light; those about open points are kept apart."""
+
+    findings: list[Finding] = field(default_factory=list)
+    open: list[tuple[str, Finding]] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.findings
+
+    @property
+    def violated(self) -> list[str]:
+        """Name the violated invariants, the first to come to light first."""
+        return list(dict.fromkeys(finding.invariant for finding in self.findings))
+
+    def excerpt(self, records: Sequence[Record], finding: Finding) -> list[Record]:
+        """Give the sub-history of a finding: the records that touched its job, and the faults in between."""
+        if not finding.records:
+            return []
+        wanted = set(finding.records)
+        first, last = min(wanted), max(wanted)
+        return [
+            record
+            for record in records[first : last + 1]
+            if record["number"] in wanted or record["kind"] in {"fault", "boot", "sigterm", "exit"}
+        ]

@@ -1,0 +1,33 @@
+"""What is left in the store when a run is over, as plain values; read through the port like everybody else does."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rota.ports.store import JobQuery, Store
+from simulation import plain
+
+Dump = dict[str, Any]
+
+_ALL: Final = 100_000
+
+
+async def dump(store: Store) -> Dump:
+    """Read everything that the checker wants to see."""
+    schedules = await store.schedules()
+    census = await store.census()
+    return {
+        "jobs": [plain.stored_job(job) for job in await store.find(JobQuery(limit=_ALL))],
+        "schedules": [
+            plain.schedule(schedule)
+            | {"occurrences": [plain.occurrence(one) for one in await store.occurrences(schedule.id, limit=_ALL)]}
+            for schedule in schedules
+        ],
+        "census": {
+            "living": [[one.lane.queue, one.lane.type, str(one.state), one.count] for one in census.lanes],
+            "finished": {str(state): count for state, count in census.finished.items()},
+            "pruned": {str(state): count for state, count in census.pruned.items()},
+        },
+        "ledger": [plain.entry_of(entry) for entry in await store.ledger(limit=_ALL)],
+        "damage": list(await store.check()),
+    }

@@ -1,0 +1,66 @@
+"""What happened, in the order in which it happened; written once, never changed.
+
+A record is a plain dictionary: its number, the virtual time in microseconds, its kind, and what belongs to the kind:
+
+=============  ====================================================================================================
+`invoke`       a host sent a call: `call`, `host`, `boot`, `verb`, `ask`
+`apply`        the store did it: `call`, `copy` (a repeated request is another copy), `verb`, `clock` (the store's),
+               `ask`, `got`. This is the store's own order of events; the caller may never hear of it
+`ok`           the caller heard the answer: `call`, `host`, `verb`, `got`
+`fail`         the caller knows that nothing was done: `call`, `host`, `why`
+`unknown`      the caller cannot know: `call`, `host`, `why`. A call without any of the three is unknown as well
+`start`, `end` a handler began and ended: `host`, `boot`, `job`, `fence`, and `outcome` at the end
+`boot`, `exit` a process began, or ended by itself; `sigterm`: it was asked to, within `grace` microseconds
+`fault`        the nemesis acted: `fault` (its class), `phase` (begin, end, hit), `target`, `detail`
+=============  ====================================================================================================
+
+Everything in it survives JSON, so that a history can be stored, hashed, and judged by somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from simulation.clocks import Monotonic
+
+Record = dict[str, Any]
+
+
+class History:
+    """The append-only account of a run."""
+
+    def __init__(self, loop: Monotonic) -> None:
+        self._loop = loop
+        self._is_open = True
+        self.records: list[Record] = []
+
+    def note(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - whatever survives JSON
+        """Append a record. After the end of the run nothing is written any more."""
+        if self._is_open:
+            record = {"number": len(self.records), "at": round(self._loop.time() * 1e6), "kind": kind, **fields}
+            self.records.append(record)
+
+    def close(self) -> None:
+        """Let the account stand as it is."""
+        self._is_open = False
+
+    def digest(self) -> str:
+        """Give the history a name that changes with every bit of it."""
+        return digest_of(self.records)
+
+
+def to_line(record: Record) -> str:
+    """Write a record as one line of JSON."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest_of(records: Iterable[Record]) -> str:
+    """Hash records in their order."""
+    hasher = blake2b(digest_size=16)
+    for record in records:
+        hasher.update(to_line(record).encode())
+        hasher.update(b"\n")
+    return hasher.hexdigest()

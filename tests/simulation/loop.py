@@ -1,0 +1,461 @@
+"""An event loop in which time is a number and processes are imaginary.
+
+Unmodified asyncio code (tasks, timeouts, queues, task groups) runs here on virtual time: nothing ever sleeps. While
+anything can run, time stands still; when nothing can, it jumps to the next timer. A run of ten minutes takes as long
+as its computations do.
+
+**Processes.** Every callback belongs to a `Process`, found through a context variable. asyncio copies the context
+whenever it makes a task or a callback, so whatever a process starts belongs to it without knowing. That gives us the
+faults of real machines:
+
+- killed: none of its callbacks ever run again. Its tasks stand still for ever in the `await` where they were; no
+  `finally`, no `except CancelledError` gets a say, as with ``kill -9``. (We keep the tasks alive until the run is over:
+  Python would close an abandoned coroutine and so run its `finally` blocks.)
+- paused: its callbacks and timers pile up and run when it is resumed, as with SIGSTOP and SIGCONT.
+
+**Order.** Within a process callbacks run in the order in which they were made ready: asyncio promises that, and its
+own locks and queues lean on it. What asyncio leaves open the seed decides: which process runs next (they are different
+machines) and which of two timers due at the very same moment comes first.
+
+**Determinism.** The loop draws from its own dice only. asyncio itself keeps tasks in sets (a task group cancels its
+children in the order of a set), and sets are ordered by hash, which for objects is their address. Our tasks hash to
+their serial number instead, so the order is the same in every run and in every interpreter.
+
+**The end.** With nothing left to run and nobody to wake anyone, the loop raises `Deadlock` and names the tasks that
+wait. A world that never comes to an end runs into `EndOfTime`, one that never lets time pass into `Livelock`. An
+exception that nobody caught ends the run. The real world is refused: no threads, no sockets, no signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from random import Random
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from simulation.sealed import RealWorldRefused, SealedLoop, SimulationError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+#: No honest world needs more callbacks than this without time going on.
+MOST_STEPS_AT_ONE_MOMENT: Final = 100_000
+#: How often what is left after a run is asked to end before it is left to itself.
+_FAREWELLS: Final = 20
+
+
+class Deadlock(SimulationError):
+    """Everybody waits and nobody will ever wake anyone."""
+
+
+class EndOfTime(SimulationError):
+    """The world did not come to its end within the time it was given."""
+
+
+class Livelock(SimulationError):
+    """Callbacks run on and on while time stands still."""
+
+
+class Process:
+    """Whose callbacks these are: a thing that can be killed and paused as a whole."""
+
+    __slots__ = ("context", "is_alive", "is_paused", "name", "ready", "tasks")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: What callbacks from outside run in, so that they and all they start belong to this process.
+        self.context = contextvars.copy_context()
+        self.context.run(CURRENT.set, self)
+        self.is_alive = True
+        self.is_paused = False
+        self.ready: deque[SimulatedHandle] = deque()
+        self.tasks: list[SimulatedTask[Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name}>"
+
+
+#: The process that the running callback belongs to. Outside of all processes there is the world itself.
+CURRENT: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("simulated_process")
+
+
+class SimulatedHandle(asyncio.TimerHandle):
+    """A callback and the process it belongs to."""
+
+    __slots__ = ("process",)
+
+    def __init__(  # flat, without the parents' initialisers: nothing is made as often as this
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimulatedLoop,
+        context: contextvars.Context,
+        process: Process,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._scheduled = False  # what asyncio's own loops use to count cancelled timers
+        self._repr = None
+        self._source_traceback = None
+        self.process = process
+
+
+class SimulatedTask(asyncio.Task[T]):
+    """A task that hashes to its serial number, so that sets of tasks have the same order in every run."""
+
+    def __init__(
+        self,
+        coroutine: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        serial: int,
+        loop: SimulatedLoop,
+        name: str,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        self._serial = serial
+        super().__init__(coroutine, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimulatedLoop(SealedLoop):
+    """The loop: a heap of timers, a queue per process, and dice."""
+
+    def __init__(self, seed: int | str = 0, *, end: float = float("inf")) -> None:
+        self._dice = Random(f"{seed}:loop")
+        self._end = end
+        self._time = 0.0
+        self._timers: list[tuple[float, float, int, SimulatedHandle]] = []
+        self._serial = 0
+        self._runnable: list[Process] = []
+        self.world = Process("world")
+        self.processes: list[Process] = [self.world]
+        self._failure: BaseException | None = None
+        self._is_running = False
+        self._is_stopping = False
+        self._is_closed = False
+        #: Everything that can happen has happened; whatever still runs only tidies up.
+        self.is_over = False
+        self._generators: list[Any] = []
+        self._handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+
+    # Time and timers
+
+    def time(self) -> float:
+        """Say how many virtual seconds have passed since the world began."""
+        return self._time
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> SimulatedHandle:
+        """Run a callback at this moment, after what its process has ready already."""
+        handle = self._handle(self._time, callback, args, context)
+        self._make_ready(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> SimulatedHandle:
+        """Run a callback `delay` virtual seconds from now."""
+        return self.call_at(self._time + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> SimulatedHandle:
+        """Run a callback at a moment of virtual time; at once, but not before what is ready, if it has passed."""
+        due = max(self._time, when)
+        handle = self._handle(due, callback, args, context)
+        self._serial += 1
+        heapq.heappush(self._timers, (due, self._dice.random(), self._serial, handle))
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> SimulatedHandle:
+        """Run a callback at this moment. There is one thread only."""
+        return self.call_soon(callback, *args, context=context)
+
+    def _handle(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> SimulatedHandle:
+        if self._is_closed:
+            raise RuntimeError("the simulated loop is closed")
+        owner = contextvars.copy_context() if context is None else context
+        return SimulatedHandle(when, callback, args, self, owner, owner.get(CURRENT, self.world))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Leave a cancelled timer where it is: it is skipped when its time comes."""
+
+    def _make_ready(self, handle: SimulatedHandle) -> None:
+        process = handle.process
+        process.ready.append(handle)
+        if len(process.ready) == 1 and process.is_alive and not process.is_paused:
+            self._runnable.append(process)
+
+    # Processes
+
+    def create_process(self, name: str) -> Process:
+        """Bring a process into being; what runs in its context belongs to it."""
+        process = Process(name)
+        self.processes.append(process)
+        return process
+
+    def current(self) -> Process:
+        """Give the process that the running callback belongs to."""
+        return CURRENT.get(self.world)
+
+    def kill(self, process: Process) -> None:
+        """End a process at once: none of its callbacks runs again before the end of the world."""
+        process.is_alive = False
+        self._withdraw(process)
+
+    def pause(self, process: Process) -> None:
+        """Stop a process where it is; what comes in for it piles up."""
+        process.is_paused = True
+        self._withdraw(process)
+
+    def resume(self, process: Process) -> None:
+        """Let a paused process go on."""
+        if process.is_paused:
+            process.is_paused = False
+            if process.ready and process.is_alive:
+                self._runnable.append(process)
+
+    def _withdraw(self, process: Process) -> None:
+        if process in self._runnable:
+            self._runnable.remove(process)
+
+    # Tasks and futures
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make a future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> SimulatedTask[T]:
+        """Make a task of the process whose context it gets."""
+        self._serial += 1
+        title = f"task {self._serial}" if name is None else str(name)
+        task = SimulatedTask(coro, serial=self._serial, loop=self, name=title, context=context)
+        process = CURRENT.get(self.world) if context is None else context.get(CURRENT, self.world)
+        process.tasks.append(task)
+        return task
+
+    # Running
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:  # type: ignore[override]
+        """Run the world until `future` is done, and give its result."""
+        main: asyncio.Future[T] = future if isinstance(future, asyncio.Future) else self.create_task(future)
+        main.add_done_callback(self._stop_after)
+        self.run_forever()
+        if not main.done():
+            raise Deadlock("the loop was stopped before its main task was done")
+        return main.result()
+
+    def run_forever(self) -> None:
+        """Run until `stop`, a failure, or the end of the world."""
+        if self._is_running or events._get_running_loop() is not None:
+            raise RuntimeError("a loop is running already")
+        self._is_running, self._is_stopping = True, False
+        events._set_running_loop(self)
+        try:
+            self._run()
+        finally:
+            self._is_running = False
+            events._set_running_loop(None)
+
+    def _run(self) -> None:
+        runnable = self._runnable
+        dice = self._dice.random
+        steps = 0
+        while not self._is_stopping:
+            if not runnable:
+                self._advance()
+                steps = 0
+                continue
+            steps += 1
+            if steps > MOST_STEPS_AT_ONE_MOMENT:
+                raise Livelock(f"{steps} callbacks at {self._time:.6f} s, the last of {runnable[0].name}")
+            process = runnable[0] if len(runnable) == 1 else runnable[int(dice() * len(runnable))]
+            handle = process.ready.popleft()
+            if not process.ready:
+                runnable.remove(process)
+            if not handle._cancelled:
+                handle._run()
+                if self._failure is not None:
+                    raise self._failure
+
+    def _advance(self) -> None:
+        """Let time jump to the next timer that somebody is there to hear, and make ready all that is due then."""
+        timers = self._timers
+        while timers and (timers[0][3]._cancelled or not timers[0][3].process.is_alive):
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock("nothing is left to happen; waiting: " + (", ".join(self._waiting()) or "nobody"))
+        now = timers[0][0]
+        if now > self._end:
+            raise EndOfTime(f"after {self._end} s; waiting: " + ", ".join(self._waiting()))
+        self._time = now
+        pop, make_ready = heapq.heappop, self._make_ready
+        while timers and timers[0][0] <= now:
+            handle = pop(timers)[3]
+            if not handle._cancelled:
+                make_ready(handle)
+
+    def _waiting(self) -> list[str]:
+        return [
+            f"{process.name}: {task.get_name()}"
+            for process in self.processes
+            for task in process.tasks
+            if process.is_alive and not task.done()
+        ]
+
+    def _stop_after(self, future: asyncio.Future[Any]) -> None:  # noqa: ARG002 - a done callback is given its future
+        self._is_stopping = True
+
+    def stop(self) -> None:
+        """Let the loop come to rest after the running callback."""
+        self._is_stopping = True
+
+    def is_running(self) -> bool:
+        """Whether callbacks are being run."""
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        """Whether this loop has ended for good."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """End the world: every task that is left, the killed ones too, is cancelled and given a chance to end.
+
+        Time stands still meanwhile. Nothing that happens now belongs to the run: its history is closed.
+        """
+        if self._is_closed:
+            return
+        self.is_over = True
+        self._timers.clear()
+        self._handler = _ignore
+        self._runnable.clear()
+        for process in self.processes:
+            process.is_alive, process.is_paused = True, False
+            if process.ready:
+                self._runnable.append(process)
+        for _ in range(_FAREWELLS):
+            if not self._say_farewell():
+                break
+        for process in self.processes:
+            process.tasks.clear()
+        self._generators.clear()
+        self._is_closed = True
+
+    def _say_farewell(self) -> bool:
+        """Cancel what is left and run what is ready; say whether anything was left."""
+        left = [task for process in self.processes for task in process.tasks if not task.done()]
+        for task in left:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            task.cancel()
+        events._set_running_loop(self)
+        try:
+            while self._runnable:
+                process = self._runnable[-1]
+                handle = process.ready.popleft()
+                if not process.ready:
+                    self._runnable.remove(process)
+                if not handle._cancelled:
+                    handle._run()
+        finally:
+            events._set_running_loop(None)
+        return bool(left)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do: what is left ends with the loop."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's name
+        """Nothing to do: there is no executor."""
+
+    # Errors and debugging
+
+    def get_debug(self) -> bool:
+        """Never: asyncio's debug mode measures real time."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio's signature
+        """Ignored; see `get_debug`."""
+
+    def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None:
+        """Give the handler that was set, if any."""
+        return self._handler
+
+    def set_exception_handler(
+        self, handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None
+    ) -> None:
+        """Let somebody else deal with exceptions that nobody caught."""
+        self._handler = handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """End the run: an exception that nobody caught is a bug in what is simulated."""
+        exception = context.get("exception")
+        failure = SimulationError(str(context.get("message", "unhandled")))
+        failure.__cause__ = exception if isinstance(exception, BaseException) else None
+        self._failure = self._failure or failure
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report an exception that nobody caught."""
+        if self._handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._handler(self, context)
+
+    def get_task_factory(self) -> None:
+        """There is one kind of task in here."""
+        return
+
+    def set_task_factory(self, factory: object) -> None:
+        """Refused: our tasks are what makes a run repeatable."""
+        if factory is not None:
+            raise RealWorldRefused("set_task_factory: the simulated loop makes its own tasks")
+
+
+def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Take no notice: what is said after the end of the world concerns nobody."""
+
+
+def run(main: Coroutine[Any, Any, T], *, seed: int | str = 0, end: float = 3600.0) -> T:
+    """Run one coroutine in a world of its own; for tests of code that needs time and nothing else."""
+    loop = SimulatedLoop(seed, end=end)
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        loop.close()

@@ -1,0 +1,198 @@
+"""Clients and operators in small: they submit, submit again when no answer came, cancel, retry, run now, and edit.
+
+A client that got no answer does what every careful client does: with an idempotency key it makes a new request under
+the same key; without one it repeats the very same request, id and all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from rota.core import decision
+from rota.core.errors import IllegalTransition, StoreUnavailable
+from rota.core.identity import JobId, to_text
+from rota.core.job import Job
+from rota.core.ledger import Entry
+from rota.core.lifecycle import FINISHED, TIMED, State
+from rota.core.schedule import Schedule
+from rota.core.settlement import Settlement
+from rota.core.submission import Dependency, IdempotencyKey, Need, NewJob, Template, request_hash
+from rota.ports.store import JobQuery, Receipt
+from simulation.models.stage import Stage
+
+_ROUNDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One job that a client will hand in; `after` names earlier submissions by number."""
+
+    number: int
+    at: float
+    template: Template
+    key: str | None = None
+    #: Two submissions with one key are the same request if their bodies are.
+    body: str = ""
+    keep: timedelta = timedelta(days=1)
+    after: tuple[tuple[int, Need], ...] = ()
+
+
+class Wish(StrEnum):
+    """What an operator may want."""
+
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RUN_NOW = "run_now"
+    EDIT = "edit"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing an operator does; `number` is the submission it is about, if it is about one."""
+
+    at: float
+    wish: Wish
+    number: int = 0
+
+
+#: What is known to have been accepted, by number of submission; kept on paper, so that it outlives every process.
+Notebook = dict[int, JobId]
+
+
+class ClientModel:
+    """One client process, with the part of the world's submissions and acts that falls to it."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        notebook: Notebook,
+        submissions: Sequence[Submission],
+        acts: Sequence[Act],
+        schedules: Sequence[Schedule],
+    ) -> None:
+        self._stage = stage
+        self._notebook = notebook
+        self._submissions = submissions
+        self._acts = acts
+        self._schedules = schedules
+
+    async def run(self) -> None:
+        """Do what falls to this client. After a restart, what is past is past."""
+        await self._introduce()
+        started_at = self._stage.now()
+        agenda: list[tuple[float, int, Callable[[], Awaitable[None]]]] = [
+            (one.at, position, self._submitting(one)) for position, one in enumerate(self._submissions)
+        ]
+        agenda += [(one.at, -position - 1, self._acting(one)) for position, one in enumerate(self._acts)]
+        for at, _, do in sorted(agenda, key=lambda item: item[:2]):
+            if at >= started_at or at < 1:
+                await asyncio.sleep(max(at - self._stage.now(), 0))
+                # At once and side by side: a client that waits for an answer still serves its other callers.
+                asyncio.create_task(self._attend(do))  # noqa: RUF006 - the process keeps its tasks
+        await self._stage.host.stopping.wait()
+
+    async def _attend(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do something; if the store cannot be reached, leave it at that."""
+        self._stage.host.busy += 1
+        try:
+            await do()
+        except StoreUnavailable:
+            pass
+        finally:
+            self._stage.host.busy -= 1
+
+    # Submitting
+
+    async def _introduce(self) -> None:
+        for schedule in self._schedules:
+            await self._stage.insist(lambda one=schedule: self._stage.store.put_schedules([one]), tries=8)  # type: ignore[misc]
+
+    def _submitting(self, submission: Submission) -> Callable[[], Awaitable[None]]:
+        async def submit() -> None:
+            await self._stage.reach("client.submitting")
+            job = self._new_job(submission)
+            for attempt in range(_ROUNDS):
+                try:
+                    (answer,) = await self._stage.store.insert([job])
+                except StoreUnavailable:
+                    await asyncio.sleep(self._stage.dice.random() * 2**attempt)
+                    if submission.key is not None:
+                        job = replace(job, id=self._stage.fresh_id())
+                    continue
+                await self._stage.reach("client.submitted")
+                if answer.receipt is not Receipt.KEY_REUSED:
+                    self._notebook[submission.number] = answer.job_id
+                return
+
+        return submit
+
+    def _new_job(self, submission: Submission) -> NewJob:
+        after = tuple(
+            Dependency(self._notebook[number], need) for number, need in submission.after if number in self._notebook
+        )
+        job = submission.template.make(self._stage.fresh_id(), self._stage.host.clock(), after=after)
+        if submission.key is None:
+            return job
+        key = IdempotencyKey(submission.key, request_hash(submission.body.encode()), "client", submission.keep)
+        return replace(job, idempotency=key)
+
+    # Operating
+
+    def _acting(self, act: Act) -> Callable[[], Awaitable[None]]:
+        async def operate() -> None:
+            match act.wish:
+                case Wish.CANCEL:
+                    if act.number in self._notebook:
+                        await self._cancel(self._notebook[act.number])
+                case Wish.RETRY:
+                    await self._move((State.DEAD, State.CANCELLED), "job.retry", decision.retry)
+                case Wish.RUN_NOW:
+                    await self._move(tuple(sorted(TIMED)), "job.run_now", decision.run_now)
+                case Wish.EDIT:
+                    await self._edit()
+
+        return operate
+
+    async def _cancel(self, job_id: JobId) -> None:
+        """Cancel a job, or ask it to stop if it runs; look again when it has moved meanwhile."""
+        store = self._stage.store
+        entry = Entry("operator", "job.cancel", to_text(job_id))
+        for _ in range(_ROUNDS):
+            found = await store.get([job_id])
+            if not found or found[0].state in FINISHED:
+                return
+            await self._stage.reach("client.cancelling")
+            await self._stage.dawdle()
+            settlement = decision.cancel(found[0])
+            if settlement is None:
+                done = await store.ask_cancel([(job_id, found[0].fence)], entry=entry)
+            else:
+                done = await store.settle([settlement], entry=entry)
+            if done:
+                return
+
+    async def _move(self, states: tuple[State, ...], action: str, decide: Callable[..., Settlement]) -> None:
+        """Move one job that is in one of `states`, whichever the dice pick."""
+        found = await self._stage.store.find(JobQuery(states=states, limit=20))
+        if not found:
+            return
+        job: Job = self._stage.dice.choice(found)
+        now = await self._stage.store_time()
+        try:
+            settlement = decide(job, now)
+        except IllegalTransition:
+            return
+        await self._stage.store.settle([settlement], entry=Entry("operator", action, to_text(job.id)))
+
+    async def _edit(self) -> None:
+        """Change a schedule's template, by reading it and writing it back."""
+        found = await self._stage.store.schedules()
+        if found:
+            schedule = self._stage.dice.choice(found)
+            template = replace(schedule.template, priority=self._stage.dice.randint(1, 10))
+            await self._stage.store.put_schedules([replace(schedule, template=template)])

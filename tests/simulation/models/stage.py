@@ -1,0 +1,76 @@
+"""What every model is given: its host, its view of the store, dice, and the history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final, TypeVar
+
+from rota.core.errors import StoreUnavailable
+from rota.core.identity import JobId, compose
+from rota.core.instant import to_micros
+from rota.ports.store import Store
+from simulation.faults import FaultClass, Nemesis
+from simulation.history import History
+from simulation.hosts import Host
+
+T = TypeVar("T")
+
+#: How long a lead taken only to read the store's clock may last; nobody ever waits for it.
+_GLANCE: Final = timedelta(seconds=1)
+
+
+@dataclass(slots=True)
+class Stage:
+    """One process's surroundings. The dice are the host's: a restarted process throws on where the dead one stopped."""
+
+    host: Host
+    store: Store
+    history: History
+    nemesis: Nemesis
+    dice: Random
+    #: What was switched off is not to happen, not even by a handler's own doing.
+    can_poison: bool = True
+
+    def fresh_id(self) -> JobId:
+        """Make an id as a submitter does: from its own clock and chance."""
+        return JobId(compose(to_micros(self.host.clock()) // 1000, self.dice.getrandbits(22)))
+
+    def now(self) -> float:
+        """Tell the time durations are measured with."""
+        return asyncio.get_running_loop().time()
+
+    async def reach(self, point: str) -> None:
+        """Come by a failpoint."""
+        await self.nemesis.reach(self.host, point)
+
+    async def dawdle(self) -> None:
+        """Let time pass between what was read and what will be written: now and then a process does."""
+        if self.dice.random() < 0.2:
+            await asyncio.sleep(self.dice.random() * 2)
+
+    def poison(self) -> None:
+        """Take the whole process down, as a handler does that calls `os._exit`."""
+        self.nemesis.slay(self.host, FaultClass.POISON, "handler")
+
+    async def store_time(self) -> datetime:
+        """Read the store's clock.
+
+        The port has no verb for it, and our own clock may be an hour off. Everything that is turned into a `run_at` or
+        a plan must be reckoned with the store's time, so we take a lead that nobody contends for: the answer says when
+        it ends.
+        """
+        glance = f"clock of {self.host.boot}"
+        return (await self.store.lead(glance, self.host.boot, _GLANCE)).until - _GLANCE
+
+    async def insist(self, act: Callable[[], Awaitable[T]], *, tries: int) -> T | None:
+        """Do something, and again when no answer came; None if none ever did."""
+        for attempt in range(tries):
+            try:
+                return await act()
+            except StoreUnavailable:
+                await asyncio.sleep(self.dice.random() * 2**attempt * 0.5)
+        return None

@@ -1,0 +1,123 @@
+"""Many seeds: run them on several processes, look twice at some, and shrink what fails.
+
+A seed fails if its verdict is not clean, if the run itself broke down, or if running it again gave another history.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from simulation.faults import ALL_FAULTS, FaultClass
+from simulation.mutants import Mutant
+from simulation.scenario import Run, run
+
+#: Every so many seeds a run is repeated, and its history must be the same to the last bit.
+REPEAT_EVERY: Final = 50
+CORPUS: Final = Path(__file__).parent / "corpus.txt"
+#: A broken run has no verdict; this stands for it.
+BROKEN: Final = "broken"
+_CHUNK: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    violated: tuple[str, ...] = ()
+    message: str = ""
+    virtual_seconds: float = 0.0
+    open_points: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing to complain of."""
+        return not self.violated
+
+
+@contextmanager
+def without_pauses() -> Iterator[None]:
+    """Collect garbage between chunks only: a run makes much of it and none of it matters."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.collect()
+
+
+def examine(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> Outcome:
+    """Run a seed, some of them twice, and say what came of it."""
+    try:
+        first = run(seed, classes)
+        if seed % REPEAT_EVERY == 0 and run(seed, classes).digest() != first.digest():
+            return Outcome(seed, (BROKEN,), "a second run of the same seed had another history")
+    except Exception:  # noqa: BLE001 - whatever broke the run is its outcome
+        return Outcome(seed, (BROKEN,), traceback.format_exc())
+    return _outcome(first)
+
+
+def _outcome(one: Run) -> Outcome:
+    verdict = one.verdict
+    message = "\n".join(map(str, verdict.findings[:10]))
+    return Outcome(one.world.seed, tuple(verdict.violated), message, one.virtual_seconds, len(verdict.open))
+
+
+def _examine_chunk(seeds: Sequence[int]) -> list[Outcome]:
+    with without_pauses():
+        return [examine(seed) for seed in seeds]
+
+
+def examine_all(seeds: Iterable[int], processes: int) -> Iterator[list[Outcome]]:
+    """Examine seeds in chunks, on several processes; the chunks come in order."""
+    ordered = list(seeds)
+    chunks = [ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK)]
+    if processes == 1:
+        yield from map(_examine_chunk, chunks)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(_examine_chunk, chunks)
+
+
+def shrink(seed: int, violated: Collection[str]) -> tuple[FaultClass, ...]:
+    """Leave classes of faults out, one after the other, as long as the seed still fails in one of the same ways."""
+    needed = list(ALL_FAULTS)
+    for kind in ALL_FAULTS:
+        fewer = [one for one in needed if one is not kind]
+        if not set(violated).isdisjoint(examine(seed, fewer).violated):
+            needed = fewer
+    return tuple(needed)
+
+
+def corpus() -> list[int]:
+    """Give the seeds that have failed once; they are always run, and first."""
+    lines = CORPUS.read_text(encoding="utf-8").splitlines()
+    return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Which seed uncovered a planted bug, and which invariants noticed; the first to notice comes first."""
+
+    mutant: Mutant
+    seed: int | None
+    violated: tuple[str, ...] = ()
+
+
+def hunt(mutant: Mutant, seeds: Iterable[int]) -> Kill:
+    """Run seeds with a bug planted until the invariant that is meant for it is the first to notice."""
+    with mutant.plant(), without_pauses():
+        for seed in seeds:
+            violated = examine(seed).violated
+            if violated[:1] == (mutant.invariant,):
+                return Kill(mutant, seed, violated)
+    return Kill(mutant, None)

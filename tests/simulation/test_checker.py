@@ -1,0 +1,310 @@
+"""The judge, tried on histories made by hand: each shows one invariant broken and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulation import checker
+from simulation.checker import INVARIANTS, check
+from simulation.checker.firing import interval_of
+
+SECOND = 1_000_000
+EMPTY: dict[str, Any] = {
+    "jobs": [],
+    "schedules": [],
+    "census": {"living": [], "finished": {}, "pruned": {}},
+    "ledger": [],
+    "damage": [],
+}
+
+
+class Story:
+    """Tells a history record by record, and keeps the dump that would be true."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.seconds = 0
+        self.jobs: dict[int, dict[str, Any]] = {}
+
+    def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - whatever the kind has
+        self.seconds += 1
+        self.records.append({"number": len(self.records), "at": self.seconds * SECOND, "kind": kind, **fields})
+
+    def apply(self, verb: str, ask: object, got: object) -> None:
+        clock = (self.seconds + 1) * SECOND
+        self.tell("apply", call=len(self.records), copy=1, host="h", verb=verb, clock=clock, ask=ask, got=got)
+
+    def insert(self, job_id: int = 1, receipt: str = "created", **more: Any) -> None:  # noqa: ANN401 - parts of a job
+        asked: dict[str, Any] = {
+            "id": job_id,
+            "queue": "q",
+            "type": "t",
+            "priority": 5,
+            "run_at": None,
+            "expires_at": None,
+            "max_attempts": 3,
+            "delivery": "at_least_once",
+            "key": None,
+            "after": [],
+            "on_success": False,
+            "on_failure": False,
+            "parent_id": None,
+            "schedule_id": None,
+            "fire_time": None,
+        }
+        asked |= more
+        state = "pending" if asked["run_at"] is None else "scheduled"
+        self.apply("insert", [asked], [[job_id, receipt, state]])
+        if receipt == "created":
+            self.jobs[job_id] = asked | {"state": state, "fence": 0, "attempts": 0}
+
+    def claim(self, job_id: int = 1, *, fence: int | None = None, attempts: int | None = None) -> None:
+        job = self.jobs[job_id]
+        job["fence"] = job["fence"] + 1 if fence is None else fence
+        job["attempts"] = job["attempts"] + 1 if attempts is None else attempts
+        job["state"] = "running"
+        ask = {"worker": "w", "boot": "w.1", "limit": 1, "queues": ["q"], "types": None, "claim_id": None}
+        given = {name: job[name] for name in ("id", "fence", "attempts")}
+        given |= {"crashes": 0, "run_at": job["run_at"] or 0, "lease_until": (self.seconds + 15) * SECOND}
+        self.apply("claim", ask, [given])
+
+    def settle(self, event: str, target: str, job_id: int = 1, *, entry: list[str] | None = None, **more: Any) -> None:  # noqa: ANN401
+        job = self.jobs[job_id]
+        told = {"id": job_id, "fence": job["fence"], "source": job["state"], "target": target, "event": event} | more
+        self.apply("settle", {"settlements": [told], "entry": entry}, [job_id])
+        job["state"] = target
+
+    def judge(self, **changes: Any) -> list[str]:  # noqa: ANN401 - parts of a dump
+        finished: dict[str, int] = {}
+        living: list[list[Any]] = []
+        for job in self.jobs.values():
+            if job["state"] in {"completed", "dead", "cancelled"}:
+                finished[job["state"]] = finished.get(job["state"], 0) + 1
+            else:
+                living.append(["q", "t", job["state"], 1])
+        census = {"living": living, "finished": finished, "pruned": {}}
+        self.tell("end_of_run", clock=self.seconds * SECOND)
+        return check(self.records, EMPTY | {"jobs": list(self.jobs.values()), "census": census} | changes).violated
+
+
+def key(body: str) -> list[Any]:
+    return ["scope", "key", body, 1000 * SECOND]
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def test_a_plain_life_is_clean(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    story.settle("fail", "retrying", run_at=4 * SECOND)
+    story.apply("promote", 100, {"q": 1})
+    story.jobs[1]["state"] = "pending"
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == []
+
+
+def test_a_job_that_never_ends_breaks_i1(story: Story) -> None:
+    story.insert()
+    assert story.judge() == ["I1"]
+
+
+def test_a_job_that_is_not_there_breaks_i1(story: Story) -> None:
+    story.insert()
+    story.jobs.clear()
+    assert story.judge() == ["I1"]
+
+
+def test_two_jobs_of_one_key_break_i2(story: Story) -> None:
+    story.insert(1, key=key("b"))
+    story.insert(2, key=key("b"))
+    for job_id in (1, 2):
+        story.claim(job_id)
+        story.settle("succeed", "completed", job_id)
+    assert story.judge() == ["I2"]
+
+
+def test_another_body_under_one_key_breaks_i2_if_it_is_taken_for_the_same(story: Story) -> None:
+    story.insert(1, key=key("b"))
+    story.insert(1, "replayed", key=key("other"))
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I2"]
+
+
+def test_a_fence_that_does_not_grow_breaks_i3(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.settle("release", "pending", refund=True)
+    story.claim(fence=1, attempts=1)
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I3"]
+
+
+def test_a_valid_renewal_that_is_refused_breaks_i3(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.apply("renew", [[1, 1]], [])
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I3"]
+
+
+def test_a_second_start_breaks_i4_where_one_was_promised(story: Story) -> None:
+    story.insert(delivery="at_most_once")
+    story.claim()
+    for _ in range(2):
+        story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I4"]
+
+
+def test_one_attempt_too_many_breaks_i5(story: Story) -> None:
+    story.insert(max_attempts=1)
+    story.claim()
+    story.settle("fail", "retrying", run_at=SECOND)
+    story.jobs[1]["attempts"] = 1
+    assert story.judge()[0] == "I5"
+
+
+def test_an_end_that_changes_breaks_i6(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.settle("succeed", "completed")
+    story.jobs[1]["state"] = "dead"
+    assert story.judge() == ["I6"]
+
+
+def test_a_retry_that_nobody_asked_for_breaks_i6(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.settle("exhaust", "dead", reason="permanent")
+    story.settle("retry", "pending", run_at=SECOND, renew=True)
+    story.jobs[1]["attempts"] = 0
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I6"]
+
+
+def test_a_start_after_a_cancel_was_acknowledged_breaks_i7(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.settle("release", "pending", refund=True)
+    story.jobs[1]["attempts"] = 0
+    entry = ["operator", "job.cancel", "1"]
+    told = {"id": 1, "fence": 1, "source": "pending", "target": "cancelled", "event": "cancel"}
+    ask = {"settlements": [told], "entry": entry}
+    story.tell("invoke", call=77, host="c", boot="c.1", verb="settle", ask=ask)
+    story.apply("settle", ask, [1])
+    story.tell("ok", call=77, host="c", verb="settle", got=[1])
+    story.jobs[1]["state"] = "cancelled"
+    story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    assert story.judge(ledger=[entry]) == ["I7"]
+
+
+def test_a_fire_time_of_which_nothing_became_breaks_i8(story: Story) -> None:
+    schedule = {
+        "id": 1,
+        "rule": "@every 7s",
+        "catch_up": "all",
+        "catch_up_limit": 5,
+        "grace": SECOND,
+        "end_at": None,
+        "next_fire_at": 7 * SECOND,
+    }
+    story.apply("put_schedules", [schedule], [1])
+    left = schedule | {"next_fire_at": 21 * SECOND, "occurrences": [[7 * SECOND, "overlapped", None]]}
+    assert story.judge(schedules=[left]) == ["I8"]
+
+
+def test_a_job_before_its_time_breaks_i9(story: Story) -> None:
+    story.insert(run_at=100 * SECOND)
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I9"]
+
+
+def test_a_job_left_behind_for_a_later_one_breaks_i9(story: Story) -> None:
+    story.insert(1)
+    story.insert(2)
+    for job_id in (2, 1):
+        story.claim(job_id)
+        story.settle("succeed", "completed", job_id)
+    assert story.judge() == ["I9"]
+
+
+def test_a_follow_up_that_was_not_made_breaks_i10(story: Story) -> None:
+    story.insert(on_success=True)
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I10"]
+
+
+def test_a_job_that_ended_by_itself_breaks_i11(story: Story) -> None:
+    story.insert()
+    story.jobs[1]["state"] = "cancelled"
+    assert story.judge()[0] == "I11"
+
+
+def test_damage_breaks_i11(story: Story) -> None:
+    assert story.judge(damage=["row 7 missing from index job_turn"]) == ["I11"]
+
+
+def test_a_process_that_leaves_a_job_to_its_lease_breaks_i12(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.seconds += 100
+    story.tell("sigterm", host="w", boot="w.1", grace=5 * SECOND)
+    story.tell("exit", host="w", boot="w.1")
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I12"]
+
+
+def test_a_process_that_stays_longer_than_its_grace_breaks_i12(story: Story) -> None:
+    story.seconds += 100
+    story.tell("sigterm", host="w", boot="w.1", grace=5 * SECOND)
+    story.seconds += 10
+    story.tell("exit", host="w", boot="w.1")
+    assert story.judge() == ["I12"]
+
+
+def test_a_lease_lost_without_a_fault_breaks_g4(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.seconds += 30
+    story.settle("expire", "pending", crash=True, if_lapsed=True)
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["G4"]
+
+
+def test_every_invariant_has_a_sentence() -> None:
+    assert list(INVARIANTS) == [*(f"I{number}" for number in range(1, 13)), "G4"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "seconds"), [("*/10 * * * * *", 10), ("@every 7s", 7), ("* * * * *", 60), ("*/30 * * * * *", 30)]
+)
+def test_the_rules_that_worlds_use_are_understood(rule: str, seconds: int) -> None:
+    assert interval_of(rule) == seconds * SECOND
+
+
+def test_the_judge_knows_nothing_of_rota() -> None:
+    folder = Path(checker.__file__).parent
+    for file in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            foreign = [name for name in names if name.split(".")[0] == "rota"]
+            inside = [
+                name for name in names if name.startswith("simulation") and not name.startswith("simulation.checker")
+            ]
+            assert not foreign, f"{file.name} imports {foreign}"
+            assert not inside, f"{file.name} imports {inside}, which may import rota"

@@ -1,0 +1,90 @@
+"""Two thousand worlds, none of which may break a promise; and three dozen planted bugs, none of which may hide."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulation.checker import INVARIANTS
+from simulation.checker.verdict import OPEN
+from simulation.faults import ALL_FAULTS, FaultClass
+from simulation.mutants import MUTANTS, Mutant
+from simulation.runner import BROKEN, corpus, examine, hunt, shrink, without_pauses
+from simulation.scenario import run
+from simulation.worlds import draw
+
+SEEDS = int(os.environ.get("ROTA_SIMULATION_SEEDS", "2000"))
+CHUNK = 50
+MOST_SEEDS_PER_MUTANT = 500
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+def test_no_world_breaks_a_promise(start: int) -> None:
+    with without_pauses():
+        failed = [outcome for outcome in map(examine, range(start, min(start + CHUNK, SEEDS))) if not outcome.is_clean]
+    assert not failed, "\n".join(f"SEED={outcome.seed} {outcome.message}" for outcome in failed)
+
+
+@pytest.mark.parametrize("seed", corpus())
+def test_what_failed_once_does_not_fail_again(seed: int) -> None:
+    outcome = examine(seed)
+    assert outcome.is_clean, outcome.message
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found_by_the_invariant_that_is_meant_for_it(mutant: Mutant) -> None:
+    kill = hunt(mutant, range(MOST_SEEDS_PER_MUTANT))
+    assert kill.seed is not None, f"{mutant.name} survived {MOST_SEEDS_PER_MUTANT} seeds"
+
+
+def test_every_invariant_has_a_planted_bug() -> None:
+    assert {mutant.invariant for mutant in MUTANTS} == set(INVARIANTS)
+
+
+def test_the_same_seed_has_the_same_history() -> None:
+    assert [run(seed).digest() for seed in (3, 4)] == [run(seed).digest() for seed in (3, 4)]
+
+
+def test_the_history_depends_on_no_hash_seed() -> None:
+    seeds = ["1", "7", "23", "40"]
+
+    def digests(hash_seed: str) -> str:
+        surroundings = os.environ | {"PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-m", "simulation", "--digests", *seeds]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=surroundings)
+        return done.stdout
+
+    here = "".join(f"{seed} {run(int(seed)).digest()}\n" for seed in seeds)
+    assert digests("1") == digests("4242") == here
+
+
+def test_a_class_of_faults_can_be_left_out_without_moving_the_others() -> None:
+    for seed in range(40):
+        everything = draw(seed).faults
+        for kind in (FaultClass.CRASH, FaultClass.DELAY):
+            fewer = draw(seed, [one for one in ALL_FAULTS if one is not kind]).faults
+            assert list(fewer) == [fault for fault in everything if fault.kind is not kind]
+
+
+def test_a_failure_is_shrunk_to_the_faults_it_needs() -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "leases_not_renewed")
+    kill = hunt(mutant, range(MOST_SEEDS_PER_MUTANT))
+    assert kill.seed is not None
+    with mutant.plant():
+        assert shrink(kill.seed, kill.violated) == ()
+
+
+def test_a_run_that_breaks_down_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulation.scenario.dump", None)
+    assert examine(1).violated == (BROKEN,)
+
+
+def test_open_points_are_still_open() -> None:
+    """When one is closed, take it off the list in `checker/verdict.py`: from then on it is a violation."""
+    met = {point for seed in range(20) for point, _ in run(seed).verdict.open}
+    assert met == set(OPEN)

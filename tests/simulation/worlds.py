@@ -1,0 +1,265 @@
+"""Worlds drawn from seeds: who is there, what they want of each other, and what will be done to them.
+
+Everything that can be decided before a run is decided here, and depends on the seed alone. Worlds are small on purpose:
+a few dozen jobs in a few minutes hold every race that a million jobs do, and a thousand small worlds find more than one
+large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+from rota.core.identity import ScheduleId
+from rota.core.retry import Backoff
+from rota.core.schedule import CatchUp, Overlap, Schedule
+from rota.core.submission import Delivery, Need, Template
+from rota.ports.store import Retention
+from simulation import faults
+from simulation.clocks import GENESIS
+from simulation.faults import ALL_FAULTS, Fault, FaultClass, Surroundings
+from simulation.models.behaviour import Ending, Step, payload_of
+from simulation.models.client import Act, Submission, Wish
+from simulation.models.scheduler import SchedulerHabits
+from simulation.models.worker import WorkerHabits
+
+QUEUES: Final = ("default", "bulk")
+TYPES: Final = ("mail", "report", "sync")
+#: Rules whose fire times a checker can reckon by itself: every so many seconds since 1970.
+RULES: Final = ("*/10 * * * * *", "*/15 * * * * *", "*/30 * * * * *", "@every 7s", "@every 13s", "* * * * *")
+#: The part of the busy time in which new jobs come in.
+COMING: Final = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A world before anything has happened in it."""
+
+    seed: int
+    #: When the quiet time begins at the latest. It lasts a fifth of the whole, or longer.
+    quiet_at: float
+    lease: timedelta
+    #: How long everyone waits for an answer of the store; sometimes longer than a lease lasts.
+    patience_seconds: float
+    workers: tuple[WorkerHabits, ...]
+    schedulers: tuple[SchedulerHabits, ...]
+    #: What falls to each client: its submissions and its acts.
+    clients: tuple[tuple[tuple[Submission, ...], tuple[Act, ...]], ...]
+    schedules: tuple[Schedule, ...]
+    faults: tuple[Fault, ...]
+    can_poison: bool
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What the nemesis may know."""
+        return _surroundings(len(self.workers), len(self.schedulers), len(self.clients), self.quiet_at, self.lease)
+
+
+def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
+    """Draw the world of a seed, with only those classes of faults."""
+    dice = Random(f"{seed}:world")
+    lease = timedelta(seconds=dice.choice((3, 5, 5, 8, 15)))
+    quiet_at = dice.uniform(50, 150)
+    submissions = _submissions(Random(f"{seed}:submissions"), dice.randint(10, 40), quiet_at * COMING, lease)
+    schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
+    acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
+    workers = tuple(_worker(dice, number, lease) for number in range(dice.choice((1, 2, 2, 3, 3, 4, 5))))
+    schedulers = _schedulers(dice, submissions, has_schedules=bool(schedules))
+    clients = _shares(dice, dice.choice((1, 2, 2, 3)), submissions, acts)
+    # In one world of twelve nothing goes wrong, only processes come and go: there, not one lease may be lost.
+    is_calm = dice.random() < 1 / 12
+    allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
+    around = _surroundings(len(workers), len(schedulers), len(clients), quiet_at, lease)
+    return World(
+        seed=seed,
+        quiet_at=quiet_at,
+        lease=lease,
+        patience_seconds=dice.choice((2.0, 4.0, 10.0)),
+        workers=workers,
+        schedulers=schedulers,
+        clients=clients,
+        schedules=schedules,
+        faults=tuple(faults.draw(seed, around, allowed)),
+        can_poison=FaultClass.POISON in allowed,
+    )
+
+
+def _surroundings(workers: int, schedulers: int, clients: int, quiet_at: float, lease: timedelta) -> Surroundings:
+    return Surroundings(
+        workers=[f"worker-{number}" for number in range(workers)],
+        schedulers=[f"scheduler-{number}" for number in range(schedulers)],
+        clients=[f"client-{number}" for number in range(clients)],
+        quiet_at=quiet_at,
+        lease=lease.total_seconds(),
+    )
+
+
+# Those who serve
+
+
+def _worker(dice: Random, number: int, lease: timedelta) -> WorkerHabits:
+    # The first one takes everything, so that nothing has to wait for ever; the others choose.
+    is_picky = number > 0 and dice.random() < 0.4
+    return WorkerHabits(
+        slots=dice.randint(2, 4) if number == 0 else dice.randint(1, 4),
+        queues=(dice.choice(QUEUES),) if is_picky else QUEUES,
+        types=tuple(dice.sample(TYPES, 2)) if is_picky and dice.random() < 0.5 else None,
+        lease=lease,
+        poll_seconds=dice.uniform(1.0, 3.0),
+        is_stubborn=dice.random() < 0.5,
+    )
+
+
+def _schedulers(dice: Random, submissions: Sequence[Submission], *, has_schedules: bool) -> tuple[SchedulerHabits, ...]:
+    short, long = timedelta(seconds=5), timedelta(seconds=25)
+    retention = Retention(
+        completed=dice.choice((None, short, long)),
+        cancelled=dice.choice((None, short, long)),
+        dead=dice.choice((None, None, long)),
+        history=None,
+    )
+    return tuple(
+        SchedulerHabits(
+            tick_seconds=dice.uniform(3.5, 7.0),
+            retention=retention,
+            has_schedules=has_schedules,
+            has_expiries=any(_can_expire(submission.template) for submission in submissions),
+            prunes_every=dice.randint(2, 7),
+        )
+        for _ in range(dice.choice((1, 2, 2, 3)))
+    )
+
+
+def _can_expire(template: Template | None) -> bool:
+    if template is None:
+        return False
+    return template.expires is not None or _can_expire(template.on_success) or _can_expire(template.on_failure)
+
+
+def _shares(
+    dice: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Act]
+) -> tuple[tuple[tuple[Submission, ...], tuple[Act, ...]], ...]:
+    """Deal submissions and acts out to clients; that one cancels what another one submitted is just as well."""
+    owners = [dice.randrange(count) for _ in submissions]
+    actors = [dice.randrange(count) for _ in acts]
+    return tuple(
+        (
+            tuple(one for one, owner in zip(submissions, owners, strict=True) if owner == number),
+            tuple(one for one, actor in zip(acts, actors, strict=True) if actor == number),
+        )
+        for number in range(count)
+    )
+
+
+# What is wanted
+
+
+def _submissions(dice: Random, count: int, until: float, lease: timedelta) -> list[Submission]:
+    made: list[Submission] = []
+    at = 0.0
+    while len(made) < count:
+        # Some come in bursts: order only matters where there is a queue.
+        at = at if made and dice.random() < 0.5 else dice.uniform(0, until)
+        made.append(_submission(dice, len(made), at, lease, made))
+    return [replace(one, at=min(one.at, until)) for one in made]
+
+
+def _submission(dice: Random, number: int, at: float, lease: timedelta, earlier: Sequence[Submission]) -> Submission:
+    template = _template(dice, lease, depth=2)
+    keyed = [one for one in earlier if one.key is not None]
+    if keyed and dice.random() < 0.15:
+        first = dice.choice(keyed)
+        # Usually the same request again; sometimes another one under the same key, which must be refused.
+        body = first.body if dice.random() < 0.7 else f"other {number}"
+        return Submission(number, first.at + dice.uniform(0, 20), template, first.key, body, first.keep)
+    key = f"key-{number}" if dice.random() < 0.6 else None
+    keep = timedelta(days=1) if dice.random() < 0.5 else timedelta(seconds=dice.uniform(2, 10))
+    after: tuple[tuple[int, Need], ...] = ()
+    if earlier and dice.random() < 0.2:
+        parents = dice.sample(range(len(earlier)), min(dice.choice((1, 1, 2)), len(earlier)))
+        after = tuple((parent, dice.choice((Need.SUCCESS, Need.SUCCESS, Need.END))) for parent in parents)
+        at = max([at, *(earlier[parent].at + dice.uniform(0.2, 4) for parent in parents)])
+    return Submission(number, at, template, key, f"body {number}", keep, after)
+
+
+def _template(dice: Random, lease: timedelta, *, depth: int) -> Template:
+    is_once = dice.random() < 0.2
+    return Template(
+        type=dice.choice(TYPES),
+        payload=payload_of(_script(dice, lease.total_seconds())),
+        queue=dice.choice((QUEUES[0], QUEUES[0], QUEUES[1])),
+        priority=dice.choice((5, 5, dice.randint(1, 10))),
+        max_attempts=dice.choice((1, 2, 3, 3, 5)),
+        backoff=Backoff(base=timedelta(seconds=dice.choice((0.5, 1, 2))), cap=timedelta(seconds=6)),
+        delivery=Delivery.AT_MOST_ONCE if is_once else Delivery.AT_LEAST_ONCE,
+        expires=timedelta(seconds=dice.uniform(3, 20)) if dice.random() < 0.1 else None,
+        delay=timedelta(seconds=dice.uniform(0.5, 12)) if dice.random() < 0.25 else None,
+        on_success=_template(dice, lease, depth=depth - 1) if depth and dice.random() < 0.12 else None,
+        on_failure=_template(dice, lease, depth=depth - 1) if depth and dice.random() < 0.2 else None,
+    )
+
+
+def _script(dice: Random, lease: float) -> list[Step]:
+    """Write what the attempts of a job do. Most succeed at once; none snoozes for ever."""
+    before = (Ending.FAIL, Ending.FAIL, Ending.SNOOZE, Ending.CRASH)
+    last = dice.choices(tuple(Ending), weights=(70, 12, 5, 0, 3, 4))[0]
+    steps = [_step(dice, dice.choice(before), lease) for _ in range(dice.choice((0, 0, 0, 1, 2)))]
+    return [*steps, _step(dice, last, lease)]
+
+
+def _step(dice: Random, ending: Ending, lease: float) -> Step:
+    is_long = dice.random() < 0.12
+    seconds = lease * dice.uniform(0.8, 2.0) if is_long else 0.05 + 3 * dice.random() ** 3
+    return Step(ending, round(seconds, 3), is_deaf=dice.random() < 0.2)
+
+
+def _acts(dice: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Act]:
+    acts = [
+        Act(one.at + dice.choice((0.02, 0.3, 3, 10)) * dice.random(), Wish.CANCEL, one.number)
+        for one in submissions
+        if dice.random() < 0.2
+    ]
+    acts += [Act(dice.uniform(0.2, 1) * until, Wish.RETRY) for _ in range(dice.randint(0, 4))]
+    acts += [Act(dice.random() * until, Wish.RUN_NOW) for _ in range(dice.randint(0, 2))]
+    if has_schedules:
+        acts += [Act(dice.random() * until, Wish.EDIT) for _ in range(dice.randint(0, 2))]
+    return acts
+
+
+def _schedules(dice: Random, until: float) -> tuple[Schedule, ...]:
+    return tuple(_schedule(dice, number, until) for number in range(dice.choice((0, 0, 1, 1, 2))))
+
+
+def _schedule(dice: Random, number: int, until: float) -> Schedule:
+    steps = [Step(Ending.SUCCEED if dice.random() < 0.8 else Ending.FAIL, round(0.05 + 4 * dice.random() ** 2, 3))]
+    template = Template(
+        type=dice.choice(TYPES),
+        payload=payload_of(steps),
+        max_attempts=dice.choice((1, 2)),
+        priority=dice.randint(3, 7),
+        delivery=dice.choice((Delivery.AT_LEAST_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE)),
+        backoff=Backoff(base=timedelta(seconds=1), cap=timedelta(seconds=4)),
+    )
+    schedule = Schedule(
+        id=ScheduleId(number + 1),
+        name=f"schedule-{number}",
+        rule=dice.choice(RULES),
+        template=template,
+        created_at=GENESIS,
+        updated_at=GENESIS,
+        catch_up=dice.choice(tuple(CatchUp)),
+        catch_up_limit=dice.choice((2, 5)),
+        grace=timedelta(seconds=dice.choice((10, 20))),
+        overlap=dice.choice(tuple(Overlap)),
+        jitter=timedelta(seconds=dice.choice((0, 0, 2))),
+        end_at=GENESIS + timedelta(seconds=until),
+    )
+    return _armed(schedule)
+
+
+def _armed(schedule: Schedule) -> Schedule:
+    """Give a new schedule its first fire time."""
+    return replace(schedule, next_fire_at=schedule.next_after(GENESIS))
