@@ -176,6 +176,11 @@ def _delete_log(path: Path) -> None:
     path.with_name(f"{path.name}-wal").unlink()
 
 
+def _replace_log(path: Path) -> None:
+    _delete_log(path)
+    path.with_name(f"{path.name}-wal").touch()
+
+
 def _delete_all(folder: Path) -> None:
     for file in list(folder.iterdir()):
         file.unlink()
@@ -185,7 +190,7 @@ def _delete_folder(path: Path) -> None:
     shutil.rmtree(path.parent)
 
 
-@pytest.mark.parametrize("harm", [_delete, _replace, _move_away, _delete_log, _delete_folder])
+@pytest.mark.parametrize("harm", [_delete, _replace, _move_away, _delete_log, _replace_log, _delete_folder])
 async def test_nothing_is_acknowledged_into_a_file_that_has_lost_its_name(
     tmp_path: Path, connect: Connect, harm: Callable[[Path], None]
 ) -> None:

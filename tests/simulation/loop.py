@@ -84,29 +84,43 @@ CURRENT: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("simula
 
 
 class SimulatedHandle(asyncio.TimerHandle):
-    """A callback and the process it belongs to."""
+    """A callback and the process it belongs to.
+
+    Flat, without its parents' initialisers and bookkeeping: nothing is made as often as this.
+    """
 
     __slots__ = ("process",)
 
-    def __init__(  # flat, without the parents' initialisers: nothing is made as often as this
+    def __init__(
         self,
         when: float,
         callback: Callable[..., object],
         args: tuple[Any, ...],
-        loop: SimulatedLoop,
         context: contextvars.Context,
         process: Process,
     ) -> None:
         self._when = when
         self._callback = callback
         self._args = args
-        self._loop = loop
         self._context = context
         self._cancelled = False
-        self._scheduled = False  # what asyncio's own loops use to count cancelled timers
-        self._repr = None
-        self._source_traceback = None
         self.process = process
+
+    def cancel(self) -> None:
+        """See to it that the callback is not run."""
+        self._cancelled = True
+
+    def run(self, loop: SimulatedLoop) -> None:
+        """Run the callback; what it does not catch is the loop's affair."""
+        try:
+            self._context.run(self._callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio's own handles do
+            loop.call_exception_handler({"message": f"in callback {self._callback!r}: {error!r}", "exception": error})
+
+    def __repr__(self) -> str:
+        return f"<SimulatedHandle {self._callback!r} of {self.process.name} at {self._when:.6f}>"
 
 
 class SimulatedTask(asyncio.Task[T]):
@@ -208,16 +222,13 @@ class SimulatedLoop(SealedLoop):
         if self._is_closed:
             raise RuntimeError("the simulated loop is closed")
         owner = contextvars.copy_context() if context is None else context
-        return SimulatedHandle(when, callback, args, self, owner, owner.get(CURRENT, self.world))
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Leave a cancelled timer where it is: it is skipped when its time comes."""
+        return SimulatedHandle(when, callback, args, owner, owner.get(CURRENT, self.world))
 
     def _make_ready(self, handle: SimulatedHandle) -> None:
         process = handle.process
-        process.ready.append(handle)
-        if len(process.ready) == 1 and process.is_alive and not process.is_paused:
+        if not process.ready and process.is_alive and not process.is_paused:
             self._runnable.append(process)
+        process.ready.append(handle)
 
     # Processes
 
@@ -313,7 +324,7 @@ class SimulatedLoop(SealedLoop):
             if not process.ready:
                 runnable.remove(process)
             if not handle._cancelled:
-                handle._run()
+                handle.run(self)
                 if self._failure is not None:
                     raise self._failure
 
@@ -394,7 +405,7 @@ class SimulatedLoop(SealedLoop):
                 if not process.ready:
                     self._runnable.remove(process)
                 if not handle._cancelled:
-                    handle._run()
+                    handle.run(self)
         finally:
             events._set_running_loop(None)
         return bool(left)

@@ -29,6 +29,7 @@ from rota.core.submission import Delivery, IdempotencyKey, NewJob
 from rota.ports.store import Census, Inserted, JobQuery, Receipt, Retention
 from rota.stores.sqlite import SqliteStore
 from simulation.models import scheduler as scheduler_model
+from simulation.models import source as source_model
 from simulation.models import worker as worker_model
 from simulation.models.worker import Held, WorkerModel
 from simulation.scenario import raw_connection
@@ -420,7 +421,7 @@ def cancel_forgotten_on_retry() -> Planting:
         return await right(store, settlements, **options)
 
     with ExitStack() as stack:
-        stack.enter_context(_instead(worker_model, "decide", decide))
+        stack.enter_context(_instead(source_model, "decide", decide))
         stack.enter_context(_instead(scheduler_model, "decide", decide))
         stack.enter_context(_instead(SqliteStore, "settle", settle))
         yield

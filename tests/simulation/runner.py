@@ -34,7 +34,6 @@ class Outcome:
     violated: tuple[str, ...] = ()
     message: str = ""
     virtual_seconds: float = 0.0
-    open_points: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -69,7 +68,7 @@ def examine(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> Outcome:
 def _outcome(one: Run) -> Outcome:
     verdict = one.verdict
     message = "\n".join(map(str, verdict.findings[:10]))
-    return Outcome(one.world.seed, tuple(verdict.violated), message, one.virtual_seconds, len(verdict.open))
+    return Outcome(one.world.seed, tuple(verdict.violated), message, one.virtual_seconds)
 
 
 def _examine_chunk(seeds: Sequence[int]) -> list[Outcome]:

@@ -3,58 +3,39 @@
 Each part of a world throws its own dice, all of them derived from the seed by name. The order in which hosts are made
 and started is fixed; everything after that is up to the loop.
 
-Who plays the worker, the scheduler and the client is decided by a `Cast`. Today it is the models; the real loops take
-their places by being given another cast: each is a coroutine that is handed a `Stage` and its habits.
+Who plays the worker, the scheduler and the client is decided by a cast (`casts`): the models, or the real loops.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from rota.core.schedule import Schedule
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
 from simulation import worlds
+from simulation.casts import MODELS, Cast, Playing
 from simulation.checker import Verdict, check
 from simulation.dump import Dump, dump
 from simulation.faults import ALL_FAULTS, FaultClass, Nemesis
 from simulation.history import History, Record, digest_of
 from simulation.hosts import Host
 from simulation.loop import SimulatedLoop
-from simulation.models.client import Act, ClientModel, Notebook, Submission
-from simulation.models.scheduler import SchedulerHabits, SchedulerModel
+from simulation.models.client import Notebook
 from simulation.models.stage import Stage
-from simulation.models.worker import WorkerHabits, WorkerModel
 from simulation.network import Network, Service, remote_store
 from simulation.worlds import World
 
 T = TypeVar("T")
-Playing = Coroutine[Any, Any, None]
 
 #: How long after the quiet time began the last job must have ended, at the latest.
 LONGEST_QUIET_SECONDS: Final = 400.0
 _LOOK_SECONDS: Final = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """Who plays which part."""
-
-    worker: Callable[[Stage, WorkerHabits], Playing]
-    scheduler: Callable[[Stage, SchedulerHabits], Playing]
-    client: Callable[[Stage, Notebook, tuple[Submission, ...], tuple[Act, ...], tuple[Schedule, ...]], Playing]
-
-
-MODELS: Final = Cast(
-    worker=lambda stage, habits: WorkerModel(stage, habits).run(),
-    scheduler=lambda stage, habits: SchedulerModel(stage, habits).run(),
-    client=lambda stage, *share: ClientModel(stage, *share).run(),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +93,7 @@ class Theatre:
         for number, share in enumerate(world.clients):
             # Schedules are the first client's to make.
             schedules = () if number else world.schedules
-            plays.append(partial(_play, cast.client, (self._notebook, *share, schedules)))
+            plays.append(partial(_play, cast.client, ((self._notebook, *share, schedules),)))
         return list(zip(world.surroundings.everyone, plays, strict=True))
 
     def _host(self, name: str, play: Callable[[Stage], Playing]) -> Host:
@@ -126,6 +107,8 @@ class Theatre:
 
     def play(self) -> Dump:
         """Let the world happen, and give what is left in the store."""
+        # Some real loops throw the interpreter's own dice to spread their retries.
+        random.seed(f"{self.world.seed}:interpreter")
         self._store_host.start()
         for host in self._hosts:
             host.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from simulation.checker.verdict import OPEN, Finding, Record, Verdict
+from simulation.checker.verdict import Finding, Record, Verdict
 
 FINISHED: Final = frozenset({"completed", "dead", "cancelled"})
 #: Waiting for its time.
@@ -86,7 +86,7 @@ class Court:
         self.keys: dict[tuple[str, str], Key] = {}
         #: Jobs that were given out and that nobody handed in; what they are shows when their rows are looked at.
         self.strangers: dict[int, Record] = {}
-        #: What each named claim gave, by job and fence; and when it first came.
+        #: What each named claim gave, by job and fence; and when it first gave something.
         self.claims: dict[str, dict[int, int]] = {}
         self.claimed_at: dict[str, int] = {}
         self.fired: dict[tuple[int, int], int] = {}
@@ -98,22 +98,13 @@ class Court:
         self.clock = 0
         self.clock_meddled_at = -1
 
-    def blame(
-        self, invariant: str, message: str, record: Record | None, *twins: Twin, point: str | None = None
-    ) -> None:
-        """Write a violation down, with everything that happened to the jobs it is about.
-
-        `point` names the open point that it falls under, if there is one.
-        """
+    def blame(self, invariant: str, message: str, record: Record | None, *twins: Twin) -> None:
+        """Write a violation down, with everything that happened to the jobs it is about."""
         numbers = {number for twin in twins for number in twin.trail}
         if record is not None:
             numbers.add(record["number"])
         job = twins[0].id if twins else None
-        finding = Finding(invariant, message, tuple(sorted(numbers)), job)
-        if point is not None and point in OPEN:
-            self.verdict.open.append((point, finding))
-        else:
-            self.verdict.findings.append(finding)
+        self.verdict.findings.append(Finding(invariant, message, tuple(sorted(numbers)), job))
 
     def move(self, twin: Twin, state: str) -> None:
         """Bring a twin into a state."""

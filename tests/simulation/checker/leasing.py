@@ -9,11 +9,13 @@ from simulation.checker.verdict import Record
 
 
 def on_claim(court: Court, record: Record) -> None:
-    """Replay a claim: each job given must have been there to give, and nothing more urgent may have been left."""
+    """Replay a claim: each job given must have been there to give, and nothing more urgent may have been left.
+
+    A claim that gave something gives the same when it is repeated. One that gave nothing was as good as not made.
+    """
     ask = record["ask"]
     earlier = court.claims.setdefault(ask["claim_id"], {}) if ask["claim_id"] is not None else {}
-    is_repeated = ask["claim_id"] in court.claimed_at
-    first_at = court.claimed_at.setdefault(ask["claim_id"], record["at"]) if ask["claim_id"] is not None else 0
+    is_repeated = bool(earlier)
     given: list[tuple[Twin, dict[str, Any]]] = []
     for job in record["got"]:
         twin = court.jobs.get(job["id"])
@@ -22,19 +24,23 @@ def on_claim(court: Court, record: Record) -> None:
         elif earlier.get(job["id"]) != job["fence"]:
             twin.trail.append(record["number"])
             # What the store remembers it forgets after a while, by its own clock; if that leaps, at once.
-            if is_repeated and court.clock_meddled_at < first_at:
-                point = None if earlier else "empty claim"
-                court.blame("I3", "a repeated claim gave what the first had not given", record, twin, point=point)
+            if is_repeated and court.clock_meddled_at < court.claimed_at[ask["claim_id"]]:
+                court.blame("I3", "a repeated claim gave what the first had not given", record, twin)
             _judge_claim(court, record, twin, job)
             given.append((twin, job))
     if not is_repeated:
         _judge_order(court, record, [twin for twin, _ in given])
     for twin, job in given:
-        court.move(twin, "running")
-        twin.fence, twin.attempts, twin.run_at = job["fence"], twin.attempts + 1, job["run_at"]
-        twin.lease_until, twin.holder, twin.last_event = job["lease_until"], ask["boot"], "claim"
-        twin.claimed_at = record["at"]
+        _lease(court, record, twin, job)
         earlier[twin.id] = job["fence"]
+        court.claimed_at.setdefault(ask["claim_id"], record["at"])
+
+
+def _lease(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:
+    court.move(twin, "running")
+    twin.fence, twin.attempts, twin.run_at = job["fence"], twin.attempts + 1, job["run_at"]
+    twin.lease_until, twin.holder, twin.last_event = job["lease_until"], record["ask"]["boot"], "claim"
+    twin.claimed_at = record["at"]
 
 
 def _judge_claim(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:

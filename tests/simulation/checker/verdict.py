@@ -25,12 +25,6 @@ INVARIANTS: Final = {
 }
 
 
-#: What the store is known not to keep yet. Such findings are set apart; a test holds each of them to be still true.
-OPEN: Final = {
-    "empty claim": "a claim that gave nothing is not remembered: repeated, it gives jobs that nobody may hear of",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One violation: of which invariant, in which words, and the numbers of the records that show it."""
@@ -46,10 +40,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """All findings of a run, in the order in which they came to light; those about open points are kept apart."""
+    """All findings of a run, in the order in which they came to light."""
 
     findings: list[Finding] = field(default_factory=list)
-    open: list[tuple[str, Finding]] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:

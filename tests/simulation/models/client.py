@@ -20,9 +20,8 @@ from rota.core.job import Job
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, TIMED, State
 from rota.core.schedule import Schedule
-from rota.core.settlement import Settlement
 from rota.core.submission import Dependency, IdempotencyKey, Need, NewJob, Template, request_hash
-from rota.ports.store import JobQuery, Receipt
+from rota.ports.store import Inserted, JobQuery, Receipt
 from simulation.models.stage import Stage
 
 _ROUNDS: Final = 5
@@ -118,7 +117,7 @@ class ClientModel:
             job = self._new_job(submission)
             for attempt in range(_ROUNDS):
                 try:
-                    (answer,) = await self._stage.store.insert([job])
+                    (answer,) = await self._insert(job)
                 except StoreUnavailable:
                     await asyncio.sleep(self._stage.dice.random() * 2**attempt)
                     if submission.key is not None:
@@ -130,6 +129,9 @@ class ClientModel:
                 return
 
         return submit
+
+    async def _insert(self, job: NewJob) -> Sequence[Inserted]:
+        return await self._stage.store.insert([job])
 
     def _new_job(self, submission: Submission) -> NewJob:
         after = tuple(
@@ -150,9 +152,9 @@ class ClientModel:
                     if act.number in self._notebook:
                         await self._cancel(self._notebook[act.number])
                 case Wish.RETRY:
-                    await self._move((State.DEAD, State.CANCELLED), "job.retry", decision.retry)
+                    await self._move(act.wish, (State.DEAD, State.CANCELLED))
                 case Wish.RUN_NOW:
-                    await self._move(tuple(sorted(TIMED)), "job.run_now", decision.run_now)
+                    await self._move(act.wish, tuple(sorted(TIMED)))
                 case Wish.EDIT:
                     await self._edit()
 
@@ -176,18 +178,20 @@ class ClientModel:
             if done:
                 return
 
-    async def _move(self, states: tuple[State, ...], action: str, decide: Callable[..., Settlement]) -> None:
+    async def _move(self, wish: Wish, states: tuple[State, ...]) -> None:
         """Move one job that is in one of `states`, whichever the dice pick."""
         found = await self._stage.store.find(JobQuery(states=states, limit=20))
-        if not found:
-            return
-        job: Job = self._stage.dice.choice(found)
+        if found:
+            await self._decree(wish, self._stage.dice.choice(found))
+
+    async def _decree(self, wish: Wish, job: Job) -> None:
+        decide = decision.retry if wish is Wish.RETRY else decision.run_now
         now = await self._stage.store_time()
         try:
             settlement = decide(job, now)
         except IllegalTransition:
             return
-        await self._stage.store.settle([settlement], entry=Entry("operator", action, to_text(job.id)))
+        await self._stage.store.settle([settlement], entry=Entry("operator", f"job.{wish}", to_text(job.id)))
 
     async def _edit(self) -> None:
         """Change a schedule's template, by reading it and writing it back."""

@@ -22,14 +22,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from rota.core.decision import Means, decide
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed, WorkerId
-from rota.core.lifecycle import State
 from rota.core.outcome import Outcome, Released, Stopped
-from rota.core.settlement import Settlement
+from rota.ports.faces import Report, WorkSource
 from simulation.models.behaviour import Ending, step_of
 from simulation.models.stage import Stage
 
@@ -71,8 +69,9 @@ class Held:
 class WorkerModel:
     """One worker process."""
 
-    def __init__(self, stage: Stage, habits: WorkerHabits) -> None:
+    def __init__(self, stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
         self._stage = stage
+        self._source = source
         self._habits = habits
         self._held: dict[JobId, Held] = {}
         self._outbox: list[tuple[Held, Outcome]] = []
@@ -118,7 +117,7 @@ class WorkerModel:
         worker = WorkerId(stage.host.name, stage.host.boot)
         wanted = Claim(worker, limit, habits.queues, habits.types, habits.lease, claim_id)
         sent_at = stage.now()
-        jobs = await stage.insist(lambda: stage.store.claim(wanted), tries=3)
+        jobs = await stage.insist(lambda: self._source.claim(wanted), tries=3)
         await stage.reach("worker.claimed")
         for job in jobs or ():
             held = Held(job, sent_at, sent_at + self._lease_seconds * MARGIN)
@@ -177,7 +176,7 @@ class WorkerModel:
         sent_at = self._stage.now()
         renewals = [Renewal(one.job.id, one.job.fence, self._habits.lease) for one in held]
         try:
-            answers = await self._stage.store.renew(renewals)
+            answers = await self._source.renew(renewals)
         except StoreUnavailable:
             return  # the next beat may get through; until then our own reckoning holds
         kept = {answer.job_id: answer for answer in answers}
@@ -204,33 +203,11 @@ class WorkerModel:
             await self._mail.wait()
             self._mail.clear()
             batch, self._outbox = self._outbox, []
-            settlements = [self._settlement(held, outcome) for held, outcome in batch]
-            done = await self._stage.insist(lambda: self._stage.store.settle(settlements), tries=6)  # noqa: B023 - awaited here
+            reports = [Report(held.job.id, held.job.fence, outcome) for held, outcome in batch]
+            await self._stage.insist(lambda: self._source.settle(reports), tries=6)  # noqa: B023 - awaited here
             await self._stage.reach("worker.settled")
-            for held, outcome in batch:
-                if done is None or held.job.id in done or not await self._reconsider(held, outcome):
-                    self._forget(held)
-
-    async def _reconsider(self, held: Held, outcome: Outcome) -> bool:
-        """Look again at a job that we could not settle: was it taken from us, or only asked to stop meanwhile?
-
-        A job that was asked to stop is not sent back, and left alone it would run into the end of its lease.
-        """
-        found = await self._stage.insist(lambda: self._stage.store.get([held.job.id]), tries=2) or ()
-        for job in found:
-            if job.state is State.RUNNING and job.fence == held.job.fence and held.job.cancel_requested_at is None:
-                held.job = job
-                self._outbox.append((held, outcome))
-                self._mail.set()
-                return True
-        return False
-
-    def _settlement(self, held: Held, outcome: Outcome) -> Settlement:
-        job = held.job
-        # When the claim was made the store's clock showed the start of the attempt; our own may be an hour off.
-        elapsed = timedelta(seconds=self._stage.now() - held.sent_at)
-        now = (job.started_at or job.updated_at) + elapsed
-        return decide(job, outcome, Means(now, self._stage.dice.random(), self._stage.fresh_id()))
+            for held, _ in batch:
+                self._forget(held)
 
     # Ending
 

@@ -1,0 +1,77 @@
+"""The worker's face in small: claims, renewals and reports, straight to the store, decided by the core.
+
+It shows `rota.ports.faces.WorkSource`, and so does the real engine: a worker cannot tell which one it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rota.core.decision import Means, decide
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import State
+from rota.core.settlement import Settlement
+from rota.ports.faces import Report
+from simulation.models.stage import Stage
+
+_NO_WAIT: Final = timedelta(0)
+
+
+class StoreSource:
+    """Work, straight from the store."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        #: What was claimed, and when by our own count: from then on we know what the store's clock shows.
+        self._known: dict[tuple[JobId, int], tuple[Job, float]] = {}
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = _NO_WAIT) -> Sequence[Job]:
+        """Lease jobs; when there are none, wait and ask once more."""
+        jobs = await self._claim_once(wanted)
+        if jobs or not wait:
+            return jobs
+        await asyncio.sleep(wait.total_seconds())
+        return await self._claim_once(wanted)
+
+    async def _claim_once(self, wanted: Claim) -> Sequence[Job]:
+        sent_at = self._stage.now()
+        jobs = await self._stage.store.claim(wanted)
+        self._known.update(((job.id, job.fence), (job, sent_at)) for job in jobs)
+        return jobs
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        """Keep leases."""
+        return await self._stage.store.renew(renewals)
+
+    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+        """Write outcomes back; look again at what was refused.
+
+        A job that was asked to stop meanwhile is not sent back, and left alone it would run into the end of its lease.
+        """
+        applied = list(await self._stage.store.settle([self._settlement(report) for report in reports]))
+        refused = [report for report in reports if report.job_id not in applied]
+        if refused:
+            again = await self._reconsidered(refused)
+            applied += await self._stage.store.settle(again) if again else ()
+        return applied
+
+    async def _reconsidered(self, reports: Iterable[Report]) -> list[Settlement]:
+        settlements = []
+        for report in reports:
+            for job in await self._stage.store.get([report.job_id]):
+                if job.state is State.RUNNING and job.fence == report.fence:
+                    self._known[job.id, job.fence] = job, self._known[job.id, job.fence][1]
+                    settlements.append(self._settlement(report))
+        return settlements
+
+    def _settlement(self, report: Report) -> Settlement:
+        job, sent_at = self._known[report.job_id, report.fence]
+        # When the claim was made the store's clock showed the start of the attempt; our own may be an hour off.
+        elapsed = timedelta(seconds=self._stage.now() - sent_at)
+        now = (job.started_at or job.updated_at) + elapsed
+        return decide(job, report.outcome, Means(now, self._stage.dice.random(), self._stage.fresh_id()))
