@@ -44,7 +44,7 @@ WRONG = [
     "word: str = add(1)",
     '@app.task(retry="often")\ndef wrong() -> None: ...',
     "app.task(retries=5)",
-    "number: int = send.submit('a').result()",
+    "numbers: list[int] = send.submit('a').result()",
 ]
 
 
