@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from crash.promises import Kind, Line, Promises, Violation
 from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
 from crash.verdict import judge, judge_in_use, read
 from crash.workload import Identity, TickingClock, Workload
+from rota.core.identity import JobId
+from rota.core.lifecycle import State
+from rota.ports.store import JobQuery, Store
 from rota.stores.sqlite import SqliteStore
 
 
@@ -38,7 +42,9 @@ async def _made() -> Sound:
         store = await SqliteStore.open(folder / DATABASE, clock=clock)
         load = Workload(store, Identity(0, 0), promises.take, random.Random(7), clock, keys=30)
         await load.settle_in()
-        await load.run(4, lambda: promises.acknowledged > 600)
+        while not await _has_all_that_can_be_harmed(store, promises):
+            enough = promises.acknowledged + 300
+            await load.run(4, partial(lambda enough: promises.acknowledged > enough, enough))
         await load.prune()
         # What is still to be claimed, waited for and lost.
         await load.submit_batch()
@@ -46,6 +52,14 @@ async def _made() -> Sound:
         await load.fire()
         await store.close()
         return Sound(pick_up(folder / DATABASE), promises)
+
+
+async def _has_all_that_can_be_harmed(store: Store, promises: Promises) -> bool:
+    heirs = await store.find(JobQuery(types=("heir",), states=(State.PENDING,)))
+    ends = {state for _, state in promises.finals.values()}
+    with_steps = await store.get([JobId(job_id) for (job_id, _), outcome in promises.steps.items() if outcome])
+    pruned = (await store.census()).pruned.get(State.COMPLETED, 0)
+    return bool(heirs and with_steps) and {"completed", "dead"} <= ends and len(promises.entries) > 3 and pruned > 10
 
 
 @pytest.fixture

@@ -452,14 +452,13 @@ class FileWitness:
     def __init__(self, path: str) -> None:
         self._path = path
         self._names = (Path(path), Path(f"{path}-wal"))
-        self._known = {self._names[0]: self._identity(self._names[0])}
+        # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
+        self._known = {name: self._identity(name) for name in self._names}
 
     def __call__(self) -> None:
         """Look; raise `LostFile` if another file, or none, has a name now."""
         for name in self._names:
-            found = self._identity(name)
-            # The log is made with the first use; from then on it is as much a part as the file.
-            if self._known.setdefault(name, found) != found:
+            if self._identity(name) != self._known[name]:
                 raise LostFile(self._path)
 
     def _identity(self, name: Path) -> tuple[int, int]:
