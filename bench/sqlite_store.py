@@ -21,8 +21,8 @@ from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.submission import NewJob
+from rota.stores.rows import new_job_row
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.rows import new_job_row
 from rota.stores.sqlite.statements import statement
 
 PAYLOAD = '{"to": "user@example.com", "subject": "Your report", "body": "' + "x" * 130 + '"}'

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from rota.stores.sqlite.driver import Connection, Parameters, Row
+from rota.stores.rows import Row
+from rota.stores.sqlite.driver import Connection, Parameters
 
 _SETTING: Final = re.compile(r"\s*PRAGMA\s+(\w+)\s*=", re.IGNORECASE)
 

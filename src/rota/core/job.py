@@ -17,7 +17,7 @@ from rota.core.submission import Delivery, NewJob, Template, no_meta
 #: One level of priority is worth this much waiting. It bounds how long the lowest priority can be passed over: a job
 #: of priority 1 yields to one of priority 10 only if that one became due less than nine times this span later.
 AGING: Final = timedelta(hours=1)
-_AGING_MICROS: Final = span_to_micros(AGING)
+AGING_MICROS: Final = span_to_micros(AGING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def turn(due_at: datetime, priority: int) -> int:
 
 def turn_at(due_micros: int, priority: int) -> int:
     """Say the same of a moment in microseconds."""
-    return due_micros - priority * _AGING_MICROS
+    return due_micros - priority * AGING_MICROS
 
 
 def first_state(run_at: datetime, now: datetime, *, blocked: bool) -> State:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import apsw
 
-from rota.stores.sqlite.driver import Broken, Parameters, Row, translated
+from rota.stores.rows import Row
+from rota.stores.sqlite.driver import Broken, Parameters, translated
 
 
 class ApswConnection:

@@ -9,8 +9,9 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
+from rota.stores.rows import Row
+
 Parameters = Sequence[Any] | dict[str, Any]
-Row = tuple[Any, ...]
 
 #: The first with STRICT tables; RETURNING and json_each are older.
 OLDEST_SQLITE: Final = (3, 37, 0)

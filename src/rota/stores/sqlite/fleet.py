@@ -9,8 +9,8 @@ from datetime import timedelta
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import Queue
+from rota.stores.rows import leadership_of, member_of, member_row, queue_of, queue_row
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import leadership_of, member_of, member_row, queue_of, queue_row
 from rota.stores.sqlite.statements import statement
 
 

@@ -11,8 +11,8 @@ from rota.core.identity import JobId
 from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.stores.sqlite.driver import Connection, Row
-from rota.stores.sqlite.rows import ids_text, job_of
+from rota.stores.rows import Row, ids_text, job_of
+from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rota.core.instant import from_micros
 from rota.core.ledger import GENESIS, Entry, Token
+from rota.stores.rows import entry_of, token_of, token_row
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import entry_of, token_of, token_row
 from rota.stores.sqlite.statements import statement
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from hashlib import sha256
-from importlib.resources import files
 
+from rota.stores.migrations import Migration, migrations_in
 from rota.stores.sqlite.desk import begin
 from rota.stores.sqlite.driver import Broken, Busy, Connection
 
@@ -25,28 +23,9 @@ CREATE TABLE IF NOT EXISTS migration (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered step."""
-
-    number: int
-    name: str
-    text: str
-
-    @property
-    def digest(self) -> str:
-        """What tells whether a file was changed after it had been applied somewhere."""
-        return sha256(self.text.encode()).hexdigest()
-
-
 def all_migrations() -> list[Migration]:
     """Give the migrations that this release brings, in order."""
-    folder = files("rota.stores.sqlite").joinpath("migrations")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [
-        Migration(int(name[:4]), name.removesuffix(".sql"), folder.joinpath(name).read_text(encoding="utf-8"))
-        for name in names
-    ]
+    return migrations_in(__package__)
 
 
 def applied(connection: Connection) -> set[int]:

@@ -14,8 +14,8 @@ from rota.core.job import Job
 from rota.core.lane import Lane, LaneCount
 from rota.core.lifecycle import Event, State
 from rota.ports.store import Census, DeadGroup, JobQuery
+from rota.stores.rows import attempt_of, ids_text, job_of, states_of
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import attempt_of, ids_text, job_of, states_of
 from rota.stores.sqlite.statements import statement
 
 

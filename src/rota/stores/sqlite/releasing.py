@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rota.core.identity import JobId
-from rota.core.instant import span_to_micros
-from rota.core.job import AGING
+from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import State
 from rota.core.submission import Dependency, Need
 from rota.core.workflow import Verdict, judge
+from rota.stores.rows import ids_text
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import ids_text
 from rota.stores.sqlite.statements import statement
-
-AGING_MICROS = span_to_micros(AGING)
 
 
 def link(connection: Connection, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:

@@ -10,8 +10,8 @@ from rota.core.identity import JobId, ScheduleId
 from rota.core.instant import to_micros
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.submission import Dependency, NewJob
+from rota.stores.rows import ids_text, micros, occurrence_of, schedule_of, schedule_row
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import ids_text, micros, occurrence_of, schedule_of, schedule_row
 from rota.stores.sqlite.settling import withdraw
 from rota.stores.sqlite.statements import statement
 from rota.stores.sqlite.submitting import insert_made

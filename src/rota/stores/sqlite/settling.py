@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.core.identity import JobId
-from rota.core.instant import to_micros
 from rota.core.lifecycle import State
 from rota.core.settlement import Settlement
+from rota.stores.rows import error_text, settlement_row
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.releasing import AGING_MICROS, release
-from rota.stores.sqlite.rows import error_text
+from rota.stores.sqlite.releasing import release
 from rota.stores.sqlite.statements import statement
 from rota.stores.sqlite.submitting import insert_made
 
@@ -48,7 +47,7 @@ def _complete_all(connection: Connection, settlements: Sequence[Settlement], now
 
 
 def _settle_one(connection: Connection, settlement: Settlement, now: int) -> bool:
-    if not connection.run(statement("settle"), _parameters(connection, settlement, now)):
+    if not connection.run(statement("settle"), settlement_row(settlement, _fingerprint(connection, settlement), now)):
         return False
     if settlement.source is State.RUNNING and not _is_plain(settlement):
         attempt = {
@@ -62,27 +61,6 @@ def _settle_one(connection: Connection, settlement: Settlement, now: int) -> boo
     if settlement.follow_up is not None:
         insert_made(connection, settlement.follow_up, now)
     return True
-
-
-def _parameters(connection: Connection, settlement: Settlement, now: int) -> dict[str, object]:
-    return {
-        "id": settlement.job_id,
-        "fence": settlement.fence,
-        "source": settlement.source.value,
-        "target": settlement.target.value,
-        "is_final": settlement.is_final,
-        "run_at": None if settlement.run_at is None else to_micros(settlement.run_at),
-        "aging": AGING_MICROS,
-        "refund": settlement.refund,
-        "crash": settlement.crash,
-        "renew": settlement.renew,
-        "if_lapsed": settlement.if_lapsed,
-        "result": settlement.result,
-        "error": error_text(settlement.error),
-        "reason": None if settlement.reason is None else settlement.reason.value,
-        "fingerprint": _fingerprint(connection, settlement),
-        "now": now,
-    }
 
 
 def _fingerprint(connection: Connection, settlement: Settlement) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rota.core.identity import JobId
 from rota.core.step import Step
+from rota.stores.rows import step_of
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import step_of
 from rota.stores.sqlite.statements import statement
 
 

@@ -12,9 +12,9 @@ from rota.core.job import first_state
 from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.sqlite.driver import Clash, Connection, Row
+from rota.stores.rows import Row, ids_text, new_job_row
+from rota.stores.sqlite.driver import Clash, Connection
 from rota.stores.sqlite.releasing import link
-from rota.stores.sqlite.rows import ids_text, new_job_row
 from rota.stores.sqlite.statements import statement
 
 

@@ -10,8 +10,8 @@ from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
+from rota.stores.rows import ids_text
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.rows import ids_text
 from rota.stores.sqlite.statements import statement
 
 #: Nobody repeats a claim after this long: its leases are gone.

@@ -11,16 +11,17 @@ from typing import Any
 from rota.core.attempt import Attempt
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
-from rota.core.job import Job, turn, turn_at
+from rota.core.job import AGING_MICROS, Job, turn, turn_at
 from rota.core.lane import Queue
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import Event, State
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
-from rota.core.settlement import JobError, Reason
+from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.step import Step
 from rota.core.submission import NO_META, Delivery, NewJob, Template
-from rota.stores.sqlite.driver import Row
+
+Row = tuple[Any, ...]
 
 _STATES = {state.value: state for state in State}
 _DELIVERIES = {delivery.value: delivery for delivery in Delivery}
@@ -119,6 +120,28 @@ def job_of(row: Row) -> Job:
         schedule_id,
         moment(fire_time),
     )
+
+
+def settlement_row(settlement: Settlement, fingerprint: str | None, now: int) -> dict[str, Any]:
+    """Write a settlement, by the names of settle.sql."""
+    return {
+        "id": settlement.job_id,
+        "fence": settlement.fence,
+        "source": settlement.source.value,
+        "target": settlement.target.value,
+        "is_final": settlement.is_final,
+        "run_at": micros(settlement.run_at),
+        "aging": AGING_MICROS,
+        "refund": settlement.refund,
+        "crash": settlement.crash,
+        "renew": settlement.renew,
+        "if_lapsed": settlement.if_lapsed,
+        "result": settlement.result,
+        "error": error_text(settlement.error),
+        "reason": None if settlement.reason is None else settlement.reason.value,
+        "fingerprint": fingerprint,
+        "now": now,
+    }
 
 
 def error_text(error: JobError | None) -> str | None:

@@ -1,0 +1,32 @@
+"""The SQL of a store: one query, one file, loaded once.
+
+A file may name `{job_columns}` or `{schedule_columns}`; nothing else is ever put into SQL but bound parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+_PLACES: Final = ("job_columns", "schedule_columns")
+
+
+def statements_of(package: str) -> Callable[[str], str]:
+    """Give what gives the statement of `sql/<name>.sql` in a store's package."""
+
+    @cache
+    def statement(name: str) -> str:
+        text = _read(package, name)
+        for place in _PLACES:
+            if "{" + place + "}" in text:
+                text = text.replace("{" + place + "}", _read(package, place))
+        return text
+
+    return statement
+
+
+def _read(package: str, name: str) -> str:
+    lines = files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
