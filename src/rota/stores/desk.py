@@ -1,0 +1,129 @@
+"""The desk of a store that is a server: where calls of one verb wait for each other.
+
+While a batch is under way, what comes in is gathered, and all of it goes into the next one. Nobody lingers to fill a
+batch: under load the batches fill by themselves, and alone a call leaves at once. So many small callers cost the server
+as few commits as one big caller.
+
+What happens when something fails: if the store is away, everybody in the batch is told so, since nobody knows what
+became of it. Any other failure is some request's own fault, so each is served again by itself, and one bad request
+cannot fail its neighbours. A caller who goes away before its batch has begun is left out; later, it is served and its
+answer dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from rota.core.errors import StoreUnavailable
+
+#: More than this in one call gains nothing and makes those at its head wait.
+LARGEST_BATCH: Final = 1000
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+#: Serves a batch and gives one answer for each of its items, in order. What follows the batch is shared by all of it.
+Serve = Callable[..., Coroutine[Any, Any, Sequence[Answer]]]
+
+
+@dataclass(slots=True, eq=False)
+class _Call(Generic[Item, Answer]):
+    batch: Sequence[Item]
+    sharing: tuple[object, ...]
+    future: asyncio.Future[Sequence[Answer]]
+
+
+class MergingDesk(Generic[Item, Answer]):
+    """Serves the calls of one verb, one batch at a time."""
+
+    def __init__(self, serve: Serve[Answer], *, largest: int = LARGEST_BATCH) -> None:
+        self._serve = serve
+        self._largest = largest
+        self._waiting: deque[_Call[Item, Answer]] = deque()
+        self._work: asyncio.Task[None] | None = None
+        self._is_open = True
+
+    async def run(self, batch: Sequence[Item], *sharing: object) -> Sequence[Answer]:
+        """Hand a batch in and wait for the answers. Only calls with equal `sharing` are served together."""
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
+        if not batch:
+            return []
+        loop = asyncio.get_running_loop()
+        call = _Call[Item, Answer](batch, sharing, loop.create_future())
+        self._waiting.append(call)
+        if self._work is None:
+            self._work = loop.create_task(self._serve_all())
+        return await call.future
+
+    async def close(self) -> None:
+        """Finish what was handed in, and take nothing more."""
+        self._is_open = False
+        if self._work is not None:
+            await asyncio.wait([self._work])
+
+    async def _serve_all(self) -> None:
+        try:
+            while self._waiting:
+                group = self._gather()
+                if group:
+                    await self._serve_together(group)
+        finally:
+            self._work = None
+            # Only if this very task was cancelled: nobody will come for them any more.
+            _fail(self._waiting, StoreUnavailable("the store was closed before this was begun"))
+            self._waiting.clear()
+
+    def _gather(self) -> list[_Call[Item, Answer]]:
+        """Take the next call and all behind it that can share a batch with it."""
+        group: list[_Call[Item, Answer]] = []
+        size = 0
+        while self._waiting:
+            call = self._waiting[0]
+            if group and (call.sharing != group[0].sharing or size + len(call.batch) > self._largest):
+                break
+            self._waiting.popleft()
+            # Not yet begun and no longer wanted: leave it.
+            if not call.future.cancelled():
+                group.append(call)
+                size += len(call.batch)
+        return group
+
+    async def _serve_together(self, group: Sequence[_Call[Item, Answer]]) -> None:
+        batch = group[0].batch if len(group) == 1 else [item for call in group for item in call.batch]
+        try:
+            answers = await self._serve(batch, *group[0].sharing)
+        except StoreUnavailable as error:
+            _fail(group, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is some call's answer, not ours
+            if len(group) > 1:
+                for call in group:
+                    await self._serve_together([call])
+            elif not group[0].future.done():
+                group[0].future.set_exception(error)
+        except BaseException:
+            _fail(group, StoreUnavailable("the store was closed while this was under way"))
+            raise
+        else:
+            _answer(group, answers)
+
+
+def _answer(group: Sequence[_Call[Item, Answer]], answers: Sequence[Answer]) -> None:
+    start = 0
+    for call in group:
+        end = start + len(call.batch)
+        if not call.future.done():
+            call.future.set_result(answers[start:end])
+        start = end
+
+
+def _fail(group: Iterable[_Call[Item, Answer]], error: StoreUnavailable) -> None:
+    for call in group:
+        if not call.future.done():
+            # Each caller raises an error of its own: one that is raised in many places gathers all their traces.
+            copy = StoreUnavailable(*error.args)
+            copy.__cause__ = error.__cause__
+            call.future.set_exception(copy)

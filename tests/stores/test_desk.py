@@ -1,0 +1,137 @@
+"""The desk: calls that come while one is under way are served together, and none hurts another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from rota.core.errors import StoreUnavailable
+from rota.stores.desk import MergingDesk
+
+
+class Counter:
+    """Doubles numbers, one batch at a time, and remembers the batches. It waits at a gate."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.gate = asyncio.Event()
+        self.has_begun = asyncio.Event()
+
+    async def __call__(self, numbers: Sequence[int], sharing: object = None) -> list[int]:
+        del sharing
+        self.batches.append(list(numbers))
+        self.has_begun.set()
+        await self.gate.wait()
+        if 13 in numbers:
+            raise ValueError("13")
+        if 404 in numbers:
+            raise StoreUnavailable("away")
+        return [2 * number for number in numbers]
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+def desk(counter: Counter) -> MergingDesk[int, int]:
+    return MergingDesk(counter, largest=10)
+
+
+async def crowd(
+    desk: MergingDesk[int, int], counter: Counter, *batches: Sequence[int]
+) -> list[asyncio.Task[Sequence[int]]]:
+    """Hand batches in while another is under way, so that all of them wait together."""
+    first = asyncio.ensure_future(desk.run([0]))
+    await counter.has_begun.wait()
+    calls = [asyncio.ensure_future(desk.run(batch)) for batch in batches]
+    await asyncio.sleep(0)
+    counter.gate.set()
+    await first
+    return calls
+
+
+async def test_a_call_that_is_alone_leaves_at_once(desk: MergingDesk[int, int], counter: Counter) -> None:
+    counter.gate.set()
+    assert await desk.run([1, 2]) == [2, 4]
+    assert counter.batches == [[1, 2]]
+
+
+async def test_calls_that_wait_are_served_together_and_answered_apart(
+    desk: MergingDesk[int, int], counter: Counter
+) -> None:
+    calls = await crowd(desk, counter, [1], [2, 3], [4])
+    assert await asyncio.gather(*calls) == [[2], [4, 6], [8]]
+    assert counter.batches == [[0], [1, 2, 3, 4]]
+
+
+async def test_calls_that_share_nothing_are_not_served_together(desk: MergingDesk[int, int], counter: Counter) -> None:
+    counter.gate.set()
+    answers = await asyncio.gather(desk.run([1], "a"), desk.run([2], "b"), desk.run([3], "b"))
+    assert list(answers) == [[2], [4], [6]]
+    assert counter.batches == [[1], [2, 3]]
+
+
+async def test_no_batch_grows_without_end(desk: MergingDesk[int, int], counter: Counter) -> None:
+    calls = await crowd(desk, counter, *([number] for number in range(20, 40)))
+    await asyncio.gather(*calls)
+    assert [len(batch) for batch in counter.batches] == [1, 10, 10]
+
+
+async def test_a_bad_call_hurts_nobody_beside_it(desk: MergingDesk[int, int], counter: Counter) -> None:
+    calls = await crowd(desk, counter, [1], [13], [3])
+    first, bad, last = await asyncio.gather(*calls, return_exceptions=True)
+    assert (first, last) == ([2], [6])
+    assert isinstance(bad, ValueError)
+
+
+async def test_everybody_is_told_that_the_store_is_away_and_nothing_is_tried_again(
+    desk: MergingDesk[int, int], counter: Counter
+) -> None:
+    """Whether it happened is unknown: to do it twice is the caller's decision."""
+    calls = await crowd(desk, counter, [1], [404])
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable, StoreUnavailable]
+    assert counter.batches == [[0], [1, 404]]
+
+
+async def test_a_caller_who_left_before_the_beginning_is_left_out(
+    desk: MergingDesk[int, int], counter: Counter
+) -> None:
+    first = asyncio.ensure_future(desk.run([0]))
+    await counter.has_begun.wait()
+    gone, stays = (asyncio.ensure_future(desk.run([number])) for number in (1, 2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    counter.gate.set()
+    assert [await first, await stays] == [[0], [4]]
+    assert counter.batches == [[0], [2]]
+
+
+async def test_a_caller_who_leaves_midway_does_not_stop_the_others(
+    desk: MergingDesk[int, int], counter: Counter
+) -> None:
+    first = asyncio.ensure_future(desk.run([1]))
+    await counter.has_begun.wait()
+    first.cancel()
+    second = asyncio.ensure_future(desk.run([2]))
+    counter.gate.set()
+    assert await second == [4]
+
+
+async def test_what_was_handed_in_before_the_close_is_finished(desk: MergingDesk[int, int], counter: Counter) -> None:
+    call = asyncio.ensure_future(desk.run([1]))
+    await asyncio.sleep(0)
+    counter.gate.set()
+    await desk.close()
+    assert await call == [2]
+    with pytest.raises(StoreUnavailable):
+        await desk.run([2])
+
+
+async def test_nothing_is_served_for_an_empty_batch(desk: MergingDesk[int, int], counter: Counter) -> None:
+    assert await desk.run([]) == []
+    assert counter.batches == []
