@@ -1,7 +1,9 @@
 """The SQLite store beside bare sqlite3, on the same file system in the same run.
 
 Run by `make bench`. Ceilings: C1, durable commits of one row, one after the other; C2, rows per second inserted in
-batches of 500 into a bare table of the same columns, without an index.
+batches of 500 into a bare table of the same columns, without an index, all columns of a submission written. C2 is also
+shown for rows of which only the columns that a plain job sets are written: fewer columns are much cheaper, which the
+store itself makes use of.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sqlite3
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import count as count_from
 from pathlib import Path
 
 from bench.measure import Sample, describe_machine, percentile, print_table
@@ -21,7 +24,7 @@ from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.submission import NewJob
-from rota.stores.rows import new_job_row
+from rota.stores.rows import new_job_row, plain_job_row
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.statements import statement
 
@@ -52,19 +55,25 @@ class Bare:
         self.next += count
         return made
 
+    def plain_rows(self, count: int) -> list[tuple[object, ...]]:
+        made = [plain_job_row(job, 1) for job in jobs(self.next, count)]
+        self.next += count
+        return made
+
     def single_commits(self, count: int) -> float:
-        rows = self.rows(count)
+        rows = self.plain_rows(count)
         begun = time.perf_counter()
         for row in rows:
-            self.connection.execute(statement("insert"), row)
+            self.connection.execute(statement("insert_plain"), row)
         return count / (time.perf_counter() - begun)
 
-    def batched_rows(self, count: int, batch: int = 500) -> float:
-        batches = [self.rows(batch) for _ in range(count // batch)]
+    def batched_rows(self, count: int, *, plain: bool = False, batch: int = 500) -> float:
+        make, name = (self.plain_rows, "insert_plain") if plain else (self.rows, "insert")
+        batches = [make(batch) for _ in range(count // batch)]
         begun = time.perf_counter()
         for rows in batches:
             self.connection.execute("BEGIN")
-            self.connection.executemany(statement("insert"), rows)
+            self.connection.executemany(statement(name), rows)
             self.connection.execute("COMMIT")
         return count / (time.perf_counter() - begun)
 
@@ -86,12 +95,15 @@ async def whole_life(store: SqliteStore, first: int, count: int, batch: int) -> 
 async def single_inserts(store: SqliteStore, first: int, clients: int, each: int) -> float:
     """Have many callers each await their own durable submit."""
 
-    async def client(number: int) -> None:
-        for job in jobs(first + number * each, each):
-            await store.insert([job])
+    numbers = count_from(first)
+
+    async def client() -> None:
+        for _ in range(each):
+            # As the engine makes them: ids grow with time, whoever submits.
+            await store.insert(jobs(next(numbers), 1))
 
     begun = time.perf_counter()
-    await asyncio.gather(*map(client, range(clients)))
+    await asyncio.gather(*(client() for _ in range(clients)))
     return clients * each / (time.perf_counter() - begun)
 
 
@@ -108,11 +120,12 @@ async def claim_times(store: SqliteStore, rounds: int, limit: int) -> list[float
 
 
 async def throughput(folder: Path, repeats: int) -> None:
-    ones, rows, lives, drains, crowds, hundreds, alone = [], [], [], [], [], [], []
+    ones, rows, plain, lives, drains, crowds, hundreds, alone = [], [], [], [], [], [], [], []
     for repeat in range(repeats):
         bare = Bare(folder / f"bare-{repeat}.db")
         store = await SqliteStore.open(folder / f"store-{repeat}.db")
         rows.append(bare.batched_rows(50_000))
+        plain.append(bare.batched_rows(50_000, plain=True))
         lives.append(await whole_life(store, 1, 20_000, 100))
         drains.append(await whole_life(store, 100_001, 20_000, 500))
         crowds.append(await single_inserts(store, 1_000_001, 64, 200))
@@ -124,10 +137,12 @@ async def throughput(folder: Path, repeats: int) -> None:
     single, batched = Sample(tuple(ones)), Sample(tuple(rows))
     lines = [("C1 bare single-row commits", single, 1.0, "", "")]
     lines += [("C2 bare rows, batches of 500", batched, 1.0, "", "")]
+    narrow = Sample(tuple(plain))
+    lines += [("   of plain jobs' columns only", narrow, narrow.median / batched.median, "C2", "")]
     for name, sample, ceiling, label, target in (
         ("whole life, batches of 100", Sample(tuple(lives)), batched.median, "C2", ">= 0.15"),
         ("whole life, batches of 500", Sample(tuple(drains)), batched.median, "C2", ">= 0.15"),
-        ("single inserts, 64 callers", Sample(tuple(crowds)), batched.median, "C2", ""),
+        ("single inserts, 64 callers", Sample(tuple(crowds)), batched.median, "C2", ">= 0.25"),
         ("single inserts, 256 callers", Sample(tuple(hundreds)), batched.median, "C2", ">= 0.25"),
         ("single inserts, 64 callers", Sample(tuple(crowds)), single.median, "C1", ""),
         ("single inserts, 1 caller", Sample(tuple(alone)), single.median, "C1", ">= 0.75"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ from rota.core.lifecycle import MOVES, Event, State, move
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template, no_meta
+from rota.core.value import value
 
 #: One level of priority is worth this much waiting. It bounds how long the lowest priority can be passed over: a job
 #: of priority 1 yields to one of priority 10 only if that one became due less than nine times this span later.
@@ -20,7 +21,7 @@ AGING: Final = timedelta(hours=1)
 AGING_MICROS: Final = span_to_micros(AGING)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Job:
     """A job as it is stored.
 
@@ -98,18 +99,18 @@ class Job:
         # The name is for the refusal only: writing it for every settlement would cost more than the decision.
         target = MOVES[self.state].get(event) or move(self.state, event, subject=self.name)
         return Settlement(
-            job_id=self.id,
-            fence=self.fence,
-            source=self.state,
-            target=target,
-            event=event,
-            run_at=run_at,
-            result=result,
-            error=error,
-            reason=reason,
-            refund=refund,
-            crash=crash,
-            renew=renew,
+            self.id,
+            self.fence,
+            self.state,
+            target,
+            event,
+            run_at,
+            result,
+            error,
+            reason,
+            refund,
+            crash,
+            renew,
             follow_up=follow_up,
         )
 

@@ -8,9 +8,10 @@ from datetime import timedelta
 from rota.core.duration import LONGEST
 from rota.core.errors import InvalidRequest
 from rota.core.settlement import JobError
+from rota.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Succeeded:
     """The handler returned; `result` is JSON text."""
 

@@ -16,6 +16,7 @@ from typing import Final
 from rota.core.identity import JobId
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.submission import NewJob
+from rota.core.value import value
 
 
 class Reason(StrEnum):
@@ -59,7 +60,7 @@ def _without_digits(word: str) -> str:
     return "#" if any(map(str.isdigit, word)) else word
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settlement:
     """One job's move from `source` to `target`, valid under `fence` only.
 

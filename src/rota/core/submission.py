@@ -16,6 +16,7 @@ from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, ScheduleId
 from rota.core.instant import MICROSECOND, span_to_micros
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
+from rota.core.value import value
 
 DEFAULT_QUEUE: Final = "default"
 LOWEST_PRIORITY: Final = 1
@@ -172,7 +173,7 @@ def _template_of(plain: dict[str, Any]) -> Template:
     return Template(**{name: value for name, value in plain.items() if name in Template.__slots__})
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewJob:
     """A job as it is submitted. `run_at=None` means now, by the store's clock."""
 

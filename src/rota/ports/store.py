@@ -27,6 +27,7 @@ from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.step import Step
 from rota.core.submission import NewJob
+from rota.core.value import value
 
 
 class Receipt(StrEnum):
@@ -41,7 +42,7 @@ class Receipt(StrEnum):
     ID_TAKEN = "id_taken"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Inserted:
     """The answer to one submission; `job_id` is the job that now stands for it."""
 

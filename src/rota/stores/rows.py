@@ -11,7 +11,7 @@ from typing import Any
 from rota.core.attempt import Attempt
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
-from rota.core.job import AGING_MICROS, Job, turn, turn_at
+from rota.core.job import AGING_MICROS, Job, turn_at
 from rota.core.lane import Queue
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import Event, State
@@ -24,6 +24,8 @@ from rota.core.submission import NO_META, Delivery, NewJob, Template
 Row = tuple[Any, ...]
 
 _STATES = {state.value: state for state in State}
+_SCHEDULED = State.SCHEDULED.value
+_PENDING = State.PENDING.value
 _DELIVERIES = {delivery.value: delivery for delivery in Delivery}
 
 
@@ -44,15 +46,15 @@ def ids_text(ids: Sequence[int]) -> str:
 
 def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
     """Write a new job, in the order of insert.sql."""
+    due_at = to_micros(run_at)
     return (
         job.id,
         job.type,
         job.queue,
         job.priority,
         state.value,
-        # Overdue since last year, it is due now: or a time in the past would be worth more than any priority.
-        max(turn(run_at, job.priority), turn_at(now, job.priority)),
-        to_micros(run_at),
+        _place(due_at, now, job.priority),
+        due_at,
         now,
         now,
         job.max_attempts,
@@ -72,6 +74,47 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
         job.schedule_id,
         micros(job.fire_time),
     )
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether a new job sets nothing beyond what every job sets: nearly all of them."""
+    return (
+        job.backoff is DEFAULT_BACKOFF
+        and job.timeout is None
+        and job.expires_at is None
+        and job.concurrency_key is None
+        and job.schedule_id is None
+        and job.parent_id is None
+        and job.on_success is None
+        and job.on_failure is None
+        and job.fire_time is None
+        and job.idempotency is None
+        and not (job.tags or job.meta or job.after)
+    )
+
+
+def plain_job_row(job: NewJob, now: int) -> Row:
+    """Write a plain job that is due now or later, in the order of insert_plain.sql."""
+    due_at = now if job.run_at is None else to_micros(job.run_at)
+    return (
+        job.id,
+        job.type,
+        job.queue,
+        job.priority,
+        _SCHEDULED if due_at > now else _PENDING,
+        _place(due_at, now, job.priority),
+        due_at,
+        now,
+        now,
+        job.max_attempts,
+        job.delivery._value_,
+        job.payload,
+    )
+
+
+def _place(due_at: int, now: int, priority: int) -> int:
+    # Overdue since last year, it is due now: or a time in the past would be worth more than any priority.
+    return turn_at(max(due_at, now), priority)
 
 
 def job_of(row: Row) -> Job:

@@ -5,11 +5,13 @@ A file may name `{job_columns}` or `{schedule_columns}`; nothing else is ever pu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
+_ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
 _PLACES: Final = ("job_columns", "schedule_columns")
 
 
@@ -25,6 +27,12 @@ def statements_of(package: str) -> Callable[[str], str]:
         return text
 
     return statement
+
+
+@cache
+def for_rows(statement: str, count: int) -> str:
+    """Give a statement that takes one row of VALUES the places for `count` of them."""
+    return _ONE_ROW.sub(lambda found: "VALUES " + ", ".join([found[1]] * count), statement)
 
 
 def _read(package: str, name: str) -> str:

@@ -50,20 +50,11 @@ class Operation:
 
     verb: Verb
     arguments: tuple[Any, ...]
-    #: Merges with others of the same verb and sharing: `arguments[0]` is a batch, the answers are in its order.
+    #: May share a call with others of its verb and further arguments: the first is a batch, answered in its order.
     is_mergeable: bool
     future: asyncio.Future[Any] | None = None
     answer: Any = None
     error: BaseException | None = None
-
-    def can_join(self, other: Operation) -> bool:
-        """Whether both can be served by one call."""
-        return (
-            self.verb is other.verb
-            and self.is_mergeable
-            and other.is_mergeable
-            and self.arguments[1:] == other.arguments[1:]
-        )
 
 
 class Desk(Protocol):
@@ -84,15 +75,22 @@ class Desk(Protocol):
 
 
 def perform(connection: Connection, operations: Sequence[Operation]) -> None:
-    """Run operations in the order in which they came, merging neighbours that can share a call."""
-    position = 0
-    while position < len(operations):
-        first = operations[position]
-        end = position + 1
-        while end < len(operations) and first.can_join(operations[end]):
-            end += 1
-        _perform_together(connection, operations[position:end])
-        position = end
+    """Run operations, those that can share a call together.
+
+    What arrived together has no order among itself: what is shared comes first, and what cannot be (claims above all)
+    last, so that it sees what was just inserted.
+    """
+    shared: dict[tuple[Any, ...], list[Operation]] = {}
+    alone: list[Operation] = []
+    for operation in operations:
+        if operation.is_mergeable:
+            shared.setdefault((operation.verb, *operation.arguments[1:]), []).append(operation)
+        else:
+            alone.append(operation)
+    for together in shared.values():
+        _perform_together(connection, together)
+    for operation in alone:
+        operation.answer = operation.verb(connection, *operation.arguments)
 
 
 def _perform_together(connection: Connection, operations: Sequence[Operation]) -> None:
@@ -275,9 +273,6 @@ class WriterDesk(ThreadDesk):
     """The one writer: everything that waits goes into one commit."""
 
     def _process(self, batch: list[Operation]) -> None:
-        # What arrived together has no order among itself: verbs that can share a call are brought together, and those
-        # that cannot (claims above all) come last, so that they see what was just inserted.
-        batch.sort(key=lambda operation: (not operation.is_mergeable, operation.verb.__name__))
         transact(self._connection, batch)
         if self._witness is not None:
             # Asked after the commit and before the answer: what went into a file without a name is not acknowledged.

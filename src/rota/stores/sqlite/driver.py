@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from rota.stores.rows import Row
+from rota.stores.statements import for_rows
 
 Parameters = Sequence[Any] | dict[str, Any]
 
@@ -62,6 +64,26 @@ class Connection(Protocol):
     def close(self) -> None:
         """Let go of the database."""
         ...
+
+
+#: A power of two. More rows in one statement gain nothing.
+_MOST_ROWS: Final = 128
+
+
+def run_for_rows(connection: Connection, sql: str, rows: Sequence[Row], *, before: Row = ()) -> int:
+    """Run a statement with one row of VALUES for many rows, and say how many rows were changed in all.
+
+    Many rows in one statement are one step for the driver, and while SQLite takes it, the rest of the process runs;
+    `many` would let go of the interpreter and fight to get it back at every row. The rows are cut at powers of two, so
+    that few different statements are ever prepared.
+    """
+    changed = start = 0
+    while start < len(rows):
+        count = 1 << (min(len(rows) - start, _MOST_ROWS).bit_length() - 1)
+        parameters = (*before, *chain.from_iterable(rows[start : start + count]))
+        changed += connection.run(for_rows(sql, count), parameters)
+        start += count
+    return changed
 
 
 _FINAL_CODES: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})

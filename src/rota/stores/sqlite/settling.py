@@ -8,7 +8,7 @@ from rota.core.identity import JobId
 from rota.core.lifecycle import State
 from rota.core.settlement import Settlement
 from rota.stores.rows import error_text, settlement_row
-from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.driver import Connection, run_for_rows
 from rota.stores.sqlite.releasing import release
 from rota.stores.sqlite.statements import statement
 from rota.stores.sqlite.submitting import insert_made
@@ -37,9 +37,9 @@ def _is_plain(settlement: Settlement) -> bool:
 
 def _complete_all(connection: Connection, settlements: Sequence[Settlement], now: int) -> bool:
     """Settle plain successes with one statement; False, and nothing done, unless all of them hold."""
-    rows = [(now, now, one.result, one.job_id, one.fence) for one in settlements]
+    rows = [(one.job_id, one.fence, one.result) for one in settlements]
     connection.run("SAVEPOINT completing")
-    all_hold = connection.many(statement("complete"), rows) == len(rows)
+    all_hold = run_for_rows(connection, statement("complete"), rows, before=(now, now)) == len(rows)
     if not all_hold:
         connection.run("ROLLBACK TO completing")
     connection.run("RELEASE completing")

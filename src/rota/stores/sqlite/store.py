@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
@@ -451,7 +450,7 @@ class FileWitness:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._names = (Path(path), Path(f"{path}-wal"))
+        self._names = (path, f"{path}-wal")
         # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
         self._known = {name: self._identity(name) for name in self._names}
 
@@ -461,9 +460,10 @@ class FileWitness:
             if self._identity(name) != self._known[name]:
                 raise LostFile(self._path)
 
-    def _identity(self, name: Path) -> tuple[int, int]:
+    def _identity(self, name: str) -> tuple[int, int]:
         try:
-            found = name.stat()
+            # Twice for every commit: a Path would cost as much again as the question.
+            found = os.stat(name)  # noqa: PTH116
         except OSError:
             raise LostFile(self._path) from None
         return found.st_dev, found.st_ino

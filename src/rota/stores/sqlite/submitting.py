@@ -12,15 +12,15 @@ from rota.core.job import first_state
 from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.rows import Row, ids_text, new_job_row
-from rota.stores.sqlite.driver import Clash, Connection
+from rota.stores.rows import ids_text, is_plain, new_job_row, plain_job_row
+from rota.stores.sqlite.driver import Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
 from rota.stores.sqlite.statements import statement
 
 
 def insert(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
     """Store new jobs and answer each, in order."""
-    if not any(job.idempotency or job.tags or job.after for job in jobs):
+    if len(jobs) > 1 and all(map(is_plain, jobs)):
         plain = _insert_plain(connection, jobs, now)
         if plain is not None:
             return plain
@@ -43,23 +43,23 @@ def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
 
 def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
     """Store jobs that bring nothing with them, all at once; None if an id is taken."""
-    moment = from_micros(now)
-    answers: list[Inserted] = []
-    rows: list[Row] = []
-    for job in jobs:
-        run_at = job.run_at or moment
-        state = State.SCHEDULED if run_at > moment else State.PENDING
-        rows.append(new_job_row(job, state, run_at, now))
-        answers.append(Inserted(job.id, Receipt.CREATED, state))
     connection.run("SAVEPOINT inserting")
     try:
-        connection.many(statement("insert"), rows)
+        run_for_rows(connection, statement("insert_plain"), [plain_job_row(job, now) for job in jobs])
     except Clash:
         connection.run("ROLLBACK TO inserting")
         connection.run("RELEASE inserting")
         return None
     connection.run("RELEASE inserting")
-    return answers
+    moment = from_micros(now)
+    return [
+        Inserted(
+            job.id,
+            Receipt.CREATED,
+            State.PENDING if job.run_at is None or job.run_at <= moment else State.SCHEDULED,
+        )
+        for job in jobs
+    ]
 
 
 def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
@@ -93,8 +93,12 @@ def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> Stat
     moment: datetime = from_micros(now)
     run_at = job.run_at or moment
     state = first_state(run_at, moment, blocked=bool(job.after))
-    row = new_job_row(job, state, run_at, now)
-    connection.run(statement("insert"), (job_id, *row[1:]))
+    if is_plain(job):
+        _, *rest = plain_job_row(job, now)
+        connection.run(statement("insert_plain"), (job_id, *rest))
+        return state
+    _, *rest = new_job_row(job, state, run_at, now)
+    connection.run(statement("insert"), (job_id, *rest))
     if job.tags:
         connection.many(statement("put_tag"), [(tag, job_id) for tag in job.tags])
     return state
