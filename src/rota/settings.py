@@ -266,6 +266,10 @@ def _check(settings: Settings) -> None:
     for name in ("concurrency", "max_attempts"):
         if getattr(settings, name) < 1:
             _refuse(settings, name, "it must be 1 or more")
+    if settings.poll_interval <= timedelta(0):
+        _refuse(settings, "poll_interval", "it must be longer than nothing")
+    if settings.queue_size < 0:
+        _refuse(settings, "queue_size", "it must be 0 or more")
     if settings.lease < timedelta(seconds=1):
         _refuse(settings, "lease", "it must be a second or more, or no heartbeat comes in time")
     if settings.log_level.lower() not in _LEVELS:

@@ -178,3 +178,13 @@ async def test_a_body_is_only_read_as_json_if_it_says_so(stage: Stage) -> None:
         headers = {"Content-Type": media} if media else {}
         problem_of(await stage.client.post("/jobs", content=json.dumps({}), headers=headers), 415)
     assert (await stage.client.get("/jobs")).json() == []
+
+
+async def test_a_task_s_own_defaults_go_before_the_server_s() -> None:
+    own = Defaults(max_attempts=2, timeout=timedelta(seconds=30), queue="letters", priority=8)
+    async with staged(ApiSettings(defaults=Defaults(9, tasks={"mail": own}))) as stage:
+        mail, other = await stage.submit(type="mail"), await stage.submit(type="other")
+        told = await stage.submit(type="mail", queue="default", priority=1, max_attempts=5, timeout="1m")
+    assert (mail["max_attempts"], mail["timeout"], mail["queue"], mail["priority"]) == (2, 30, "letters", 8)
+    assert (other["max_attempts"], other["queue"], other["priority"]) == (9, "default", 5)
+    assert (told["max_attempts"], told["timeout"], told["queue"], told["priority"]) == (5, 60, "default", 1)

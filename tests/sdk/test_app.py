@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rota import GiveUp, Handle, JobFailed, ResultTimeout, Retry, RetryLater, Rota, RotaError, current
-from rota.core.errors import InvalidRequest, KeyReused
+from rota.core.errors import InvalidRequest, KeyReused, QueueFull
 from rota.core.lifecycle import State
 
 
@@ -191,3 +191,14 @@ def test_a_recurring_task_is_put_up_when_it_runs_and_stays_as_it_is_the_next_tim
             assert [(one.name, one.rule, one.zone, one.version) for one in schedules] == [
                 ("report", "0 3 * * *", "Europe/Berlin", 1)
             ]
+
+
+def test_a_full_queue_is_said_to_be_full(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_QUEUE_SIZE", "1")
+
+    @app.task(queue="narrow")
+    def work() -> None: ...
+
+    work.submit()
+    with pytest.raises(QueueFull, match="'narrow' is full"):
+        work.submit()

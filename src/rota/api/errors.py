@@ -17,6 +17,7 @@ from rota.core.errors import (
     JobNotFound,
     KeyReused,
     LeaseLost,
+    QueueFull,
     RotaError,
     ScheduleNotFound,
     Unavailable,
@@ -96,6 +97,9 @@ def refusal_of(error: Exception) -> Refusal:
             return invalid([(error.field or "request", str(error))])
         case LeaseLost():
             return Refusal(409, "stale_lease", str(error))
+        case QueueFull():
+            headers = {"Retry-After": RETRY_SECONDS}
+            return Refusal(429, "queue_full", str(error), fix="wait a little, or raise its bound", headers=headers)
         case Unavailable():
             headers = {"Retry-After": RETRY_SECONDS}
             _log.warning("the store is unavailable: %s", error)

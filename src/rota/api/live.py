@@ -74,9 +74,12 @@ class Live:
                 self._task = asyncio.create_task(self._run())
             while True:
                 try:
-                    yield await asyncio.wait_for(inbox.get(), SILENCE_SECONDS)
+                    # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with an update.
+                    async with asyncio.timeout(SILENCE_SECONDS):
+                        update = await inbox.get()
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    update = b": still here\n\n"
+                yield update
         finally:
             self._listeners.discard(inbox)
 

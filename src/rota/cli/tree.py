@@ -121,6 +121,7 @@ _ROLE_FLAGS = {
     "lease": ("--lease",),
     "poll_interval": ("--poll-interval",),
     "drain_timeout": ("--drain-timeout",),
+    "queue_size": ("--queue-size",),
     "fail_rate": ("--fail-rate",),
     "log_level": ("--log-level",),
     "log_format": ("--log-format",),
@@ -253,6 +254,9 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     pause = _command(queues, "pause", "queues:pause", "stop handing out a queue's jobs", shared)
     pause.add_argument("name", help="the queue")
     pause.add_argument("--reason", default="", help="why, for those who wonder")
+    limit = _command(queues, "limit", "queues:limit", "set how many jobs may wait in a queue", shared)
+    limit.add_argument("name", help="the queue")
+    limit.add_argument("--max-depth", type=int, help="how many; without it, the queue has no bound of its own")
     _command(queues, "resume", "queues:resume", "hand them out again", shared).add_argument("name", help="the queue")
     config = _group(commands, "config", "settings")
     show = _command(config, "show", "config:show", "show every setting", shared)

@@ -64,6 +64,7 @@ class Transport:
         content = None if body is None else msgspec.json.encode(body)
         problem: Exception = StoreUnavailable("not tried")
         for attempt in range(ROUNDS * len(self._urls)):
+            told_to_wait = 0.0
             try:
                 response = await self._send(method, path, content, query, wait_seconds)
             except httpx.HTTPError as error:
@@ -72,11 +73,12 @@ class Transport:
                 if response.status_code < httpx.codes.BAD_REQUEST:
                     return self._read(response, answer)
                 problem = _problem_of(response)
+                told_to_wait = _told_to_wait(response)
                 if response.status_code not in NOT_NOW:
                     raise problem
             self._current = (self._current + 1) % len(self._urls)
             if (attempt + 1) % len(self._urls) == 0:
-                await asyncio.sleep(_pause(attempt // len(self._urls)))
+                await asyncio.sleep(max(_pause(attempt // len(self._urls)), told_to_wait))
         raise problem
 
     async def _send(
@@ -99,6 +101,12 @@ class Transport:
 def _pause(round_number: int) -> float:
     longest = min(0.1 * 2**round_number, LONGEST_PAUSE_SECONDS)
     return float(longest * (0.5 + random.random() / 2))  # noqa: S311 - spreads, protects nothing
+
+
+def _told_to_wait(response: httpx.Response) -> float:
+    """Read how long the server asks us to stay away; not for ever."""
+    told = response.headers.get("retry-after", "")
+    return min(float(told), LONGEST_PAUSE_SECONDS) if told.isdecimal() else 0.0
 
 
 def _problem_of(response: httpx.Response) -> Exception:

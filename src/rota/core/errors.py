@@ -11,6 +11,7 @@
     │   └── KeyReused
     ├── Unavailable           we could not
     │   ├── StoreUnavailable
+    │   ├── QueueFull
     │   └── LeaseLost
     └── HandlerError          your code failed
         ├── HandlerFailed
@@ -60,6 +61,10 @@ class Unavailable(RotaError):
 
 class StoreUnavailable(Unavailable):
     """The store did not commit. Nothing that was asked may be taken as done."""
+
+
+class QueueFull(Unavailable):
+    """As many jobs wait in the queue as may; nothing was submitted."""
 
 
 class LeaseLost(Unavailable):

@@ -41,13 +41,14 @@ class Engine:
         telemetry: Telemetry | None = None,
         clock: Clock = wall_clock,
         dice: Dice = random.random,
+        queue_bound: int | None = None,
     ) -> None:
         self.telemetry = telemetry or Telemetry()
         self.clock = clock
         self.store = store
         self.broker = broker
         self.fresh_id = IdMaker(clock, dice)
-        parts = Parts(store, broker, self.telemetry, clock, dice, self.fresh_id)
+        parts = Parts(store, broker, self.telemetry, clock, dice, self.fresh_id, queue_bound)
         self.work = Work(parts)
         self.jobs = Jobs(parts, self.work)
         self.schedules = Schedules(parts, self.jobs)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from rota.core.decision import cancel, expire, retry, run_now
-from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, StoreUnavailable
+from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, QueueFull, StoreUnavailable
 from rota.core.identity import JobId, to_text
 from rota.core.job import Job
 from rota.core.ledger import Entry
@@ -42,7 +42,7 @@ class Jobs:
         for job in jobs:
             check(job)
         begun = time.perf_counter()
-        answers = list(await self._parts.store.insert(jobs))
+        answers = list(await self._insert(jobs))
         await self._take_other_ids(jobs, answers)
         made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         if made:
@@ -54,6 +54,9 @@ class Jobs:
             await self._parts.broker.announce(places)
         return answers
 
+    async def _insert(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
+        return await self._parts.store.insert(jobs, bound=self._parts.queue_bound)
+
     async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted]) -> None:
         """Submit again, under new ids, what met another process's job of the same id."""
         for _ in range(ROUNDS):
@@ -61,7 +64,7 @@ class Jobs:
             if not taken:
                 return
             again = [replace(jobs[place], id=self._parts.fresh_id()) for place in taken]
-            for place, answer in zip(taken, await self._parts.store.insert(again), strict=True):
+            for place, answer in zip(taken, await self._insert(again), strict=True):
                 answers[place] = answer
         raise StoreUnavailable("no free id was found; is this host's clock far behind the others'?")
 
@@ -200,6 +203,11 @@ class Jobs:
             self._parts.telemetry.emit(CancelAsked([job for job in jobs if job.id in asked]))
             self._parts.telemetry.emit(Acted(entry))
         return tuple(asked)
+
+
+def full(queue: str) -> QueueFull:
+    """Say that a queue takes no more."""
+    return QueueFull(f"queue {queue!r} is full: as many jobs wait in it as may; submit again later, or raise its bound")
 
 
 def unknown(job_id: JobId) -> JobNotFound:

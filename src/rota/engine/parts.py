@@ -21,3 +21,5 @@ class Parts:
     clock: Clock
     dice: Dice
     fresh_id: IdMaker
+    #: How many jobs may wait in a queue that has no bound of its own.
+    queue_bound: int | None = None

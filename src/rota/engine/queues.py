@@ -45,13 +45,25 @@ class Queues:
         await self._parts.broker.announce((name,))
         return queue
 
+    async def limit(self, name: str, max_depth: int | None, by: Actor) -> Queue:
+        """Set how many jobs may wait in a queue; None for as many as the server allows everywhere."""
+
+        def limited(queue: Queue) -> Queue:
+            return replace(queue, max_depth=max_depth)
+
+        return await self._change(name, "limit", limited, by)
+
     async def _change(self, name: str, action: str, change: Callable[[Queue], Queue], by: Actor) -> Queue:
         """Change a queue's settings as they are now; look again if someone else did meanwhile."""
         for _ in range(_ROUNDS):
             known = {queue.name: queue for queue in await self._parts.store.queues()}
             queue = change(known.get(name, Queue(name)))
-            entry = Entry(by.name, f"queues.{action}", name, by.origin, queue.pause_reason or "")
+            entry = Entry(by.name, f"queues.{action}", name, by.origin, _detail(queue, action))
             if await self._parts.store.put_queue(queue, entry=entry):
                 self._parts.telemetry.emit(QueueChanged(queue))
                 return queue
         raise IllegalTransition(f"queue {name!r}: its settings keep changing; try again")
+
+
+def _detail(queue: Queue, action: str) -> str:
+    return f"max_depth={queue.max_depth}" if action == "limit" else queue.pause_reason or ""

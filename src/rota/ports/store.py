@@ -40,11 +40,16 @@ class Receipt(StrEnum):
     KEY_REUSED = "key_reused"
     #: Another job has this id: nothing was made; take another id.
     ID_TAKEN = "id_taken"
+    #: As many jobs wait in its queue as may: nothing was made; try again later.
+    QUEUE_FULL = "queue_full"
 
 
 @value
 class Inserted:
-    """The answer to one submission; `job_id` is the job that now stands for it."""
+    """The answer to one submission; `job_id` is the job that now stands for it, `state` the one that it is in.
+
+    If the queue is full, there is no such job, and `state` is the one that it would have had.
+    """
 
     job_id: JobId
     receipt: Receipt
@@ -108,13 +113,19 @@ class DeadGroup:
 class JobStore(Protocol):
     """Where jobs live."""
 
-    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+    async def insert(
+        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+    ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order.
 
         One submission that is refused does not hinder the others. An idempotency key makes one job, however often and
         however concurrently it comes, until it has been kept for its time and its job has ended; within one batch too.
         A job without `run_at`, or with a past one, is pending; with a later one scheduled; with unfinished parents
         blocked. A job whose parents have already failed it is stored as cancelled.
+
+        A job that would be pending is refused while as many jobs are pending or queued in its queue as that queue's
+        `max_depth` says, or `bound` where the queue says nothing. Never more are let in, however concurrently they
+        come; a key that came before is answered all the same.
         """
         ...
 

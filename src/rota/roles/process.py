@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -44,7 +44,17 @@ def retention_of(settings: Settings) -> Retention:
 def run_role(role: str, settings: Settings) -> None:
     """Run a role until a signal ends it."""
     set_up(settings.log_level, settings.log_format)
-    asyncio.run(Process(role, settings).run())
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(Process(role, settings).run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Take the faster loop where it is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 class Process:
@@ -75,7 +85,7 @@ class Process:
         settings = self._settings
         if self._role == "worker" and settings.origin("store") == "default":
             return await connect(*settings.api_url, token=settings.token)
-        return await connect(settings.store)
+        return await connect(settings.store, queue_bound=settings.queue_size or None)
 
     async def _start(self, link: Link, app: Rota | None) -> None:
         if link.engine is not None and self._role != "worker":
@@ -103,7 +113,7 @@ class Process:
         from rota.roles.serving import api_of, serve_api  # noqa: PLC0415
 
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        api = api_of(engine, self._settings, presence, CHECKS, known_types=self._known_types(app))
+        api = api_of(engine, self._settings, presence, CHECKS, app=app, known_types=self._known_types(app))
         self._begin(serve_api(api, self._settings, ready), "api")
         await asyncio.wait([ready, *self._parts], return_when=asyncio.FIRST_COMPLETED)
 
@@ -121,6 +131,7 @@ class Process:
             concurrency=settings.concurrency,
             lease=settings.lease,
             beat=min(settings.lease / _BEATS_PER_LEASE, timedelta(seconds=5)),
+            poll_interval=settings.poll_interval,
             drain_timeout=settings.drain_timeout,
             fail_rate=settings.fail_rate,
             version=__version__,

@@ -29,17 +29,20 @@ class Link:
     engine: Engine | None = None
 
 
-async def connect(url: str, *others: str, token: str = "") -> Link:
-    """Link up with what a URL names; with several, all of them are addresses of one API."""
+async def connect(url: str, *others: str, token: str = "", queue_bound: int | None = None) -> Link:
+    """Link up with what a URL names; with several, all of them are addresses of one API.
+
+    `queue_bound` is how many jobs may wait in a queue that has no bound of its own; an API has its own.
+    """
     if url.startswith(("http://", "https://")):
         return _over_http((url, *others), token)
-    return link_of(await open_store(url))
+    return link_of(await open_store(url), queue_bound=queue_bound)
 
 
-def link_of(store: Store) -> Link:
+def link_of(store: Store, *, queue_bound: int | None = None) -> Link:
     """Link up with a store that is open."""
     broker = InStoreBroker(store)
-    engine = Engine(store, broker)
+    engine = Engine(store, broker, queue_bound=queue_bound)
 
     async def close() -> None:
         await broker.close()

@@ -21,6 +21,7 @@ from rota.core.identity import JobId, to_number
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.engine.engine import wall_clock
+from rota.engine.jobs import full
 from rota.ports.faces import Control
 from rota.ports.store import Receipt
 from rota.runtime import Link, connect
@@ -163,7 +164,9 @@ class Rota:
     async def link(self) -> Link:
         """Link up, once; runs on the portal's loop."""
         if self._link is None or (self._link.done() and self._link.exception() is not None):
-            self._link = asyncio.ensure_future(connect(self.url))
+            settings = read(environment=os.environ)
+            bound = settings.queue_size or None
+            self._link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))
         return await self._link
 
     async def control(self) -> Control:
@@ -179,6 +182,8 @@ class Rota:
                 key = call.options.get("idempotency_key")
                 message = f"idempotency_key {key!r} was used before for another submission; choose another"
                 raise KeyReused(message, field="idempotency_key")
+            if answer.receipt is Receipt.QUEUE_FULL:
+                raise full(call.template().queue)
         return [Handle(self, answer.job_id, call.decode) for call, answer in zip(calls, answers, strict=True)]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
-from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth
+from rota.core.retry import DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import HIGHEST_PRIORITY, LOWEST_PRIORITY, Delivery, IdempotencyKey, Template, request_hash
 
 Duration = timedelta | float | str
@@ -46,7 +46,7 @@ class Retry:
             delays=tuple(parse_duration(delay, field="retry.delays") for delay in self.delays or ()),
             max_elapsed=elapsed,
         )
-        return DEFAULT_BACKOFF if rule == DEFAULT_BACKOFF else rule
+        return shared(rule)
 
 
 class Options(TypedDict, total=False):

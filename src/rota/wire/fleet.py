@@ -97,6 +97,12 @@ class QueueForm(Struct, kw_only=True):
     version: Count
 
 
+class QueueChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A queue's limits. `max_depth` is how many jobs may wait in it; null for as many as the server allows."""
+
+    max_depth: Annotated[int, Meta(ge=0, le=1_000_000_000)] | None
+
+
 class QueueList(Struct, kw_only=True):
     """The queues that have jobs, workers or settings."""
 

@@ -7,7 +7,7 @@ different values contradict each other and are refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, TypeVar
 
@@ -16,7 +16,7 @@ from msgspec import Meta, Raw, Struct
 
 from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, to_text
-from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -69,8 +69,8 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
 
     type: TypeName = DEFAULT_TYPE
     payload: Raw = msgspec.field(default_factory=no_value)
-    queue: LaneName = DEFAULT_QUEUE
-    priority: Priority = DEFAULT_PRIORITY
+    queue: LaneName | None = None
+    priority: Priority | None = None
     max_attempts: Attempts | None = None
     retry: RetryRule | None = None
     delivery: Delivery = Delivery.AT_LEAST_ONCE
@@ -101,10 +101,18 @@ class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaul
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a job gets where its submission says nothing."""
+    """What a job gets where its submission says nothing: what its task says, else what the server does."""
 
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     backoff: Backoff = DEFAULT_BACKOFF
+    timeout: timedelta | None = None
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    tasks: Mapping[str, Defaults] = field(default_factory=dict)
+
+    def of(self, job_type: str) -> Defaults:
+        """Give the defaults of a type."""
+        return self.tasks.get(job_type, self)
 
 
 PLAIN: Final = Defaults()
@@ -148,17 +156,25 @@ def one_of(synonyms: Mapping[str, T | None]) -> T | None:
 
 def fingerprint(submission: Submission) -> bytes:
     """Shrink what was asked, in whatever order it was written, to what is kept beside its idempotency key."""
-    # By value, field by field: whether a default was written out makes no other request.
-    names = (name for name in submission.__struct_fields__ if name != "idempotency_key")
-    plain = msgspec.json.decode(msgspec.json.encode([getattr(submission, name) for name in names]))
+    plain = msgspec.json.decode(msgspec.json.encode(_said(submission)))
     return request_hash(msgspec.json.encode(plain, order="deterministic"))
+
+
+def _said(form: FollowUp) -> list[object]:
+    """List what a form says, field by field: whether a default was written out makes no other request."""
+    said = {name: getattr(form, name) for name in form.__struct_fields__ if name != "idempotency_key"}
+    said["queue"] = form.queue or DEFAULT_QUEUE
+    said["priority"] = form.priority or DEFAULT_PRIORITY
+    for name in ("on_success", "on_failure"):
+        said[name] = None if said[name] is None else _said(said[name])
+    return list(said.values())
 
 
 def new_job_of(
     submission: Submission, job_id: JobId, now: datetime, *, defaults: Defaults = PLAIN, key_scope: str = ""
 ) -> NewJob:
     """Make the core's value of a folded submission. `now` is what relative times are counted from."""
-    s = submission
+    s, own = submission, defaults.of(submission.type)
     delay = None if s.delay is None else duration_of(s.delay, "delay")
     run_at = now + delay if delay else s.run_at
     expires = None if s.expires is None else duration_of(s.expires, "expires")
@@ -169,13 +185,13 @@ def new_job_of(
         id=job_id,
         type=printable(s.type, "type"),
         payload=text_of(s.payload),
-        queue=usable_queue(s.queue, "queue"),
-        priority=s.priority,
+        queue=own.queue if s.queue is None else usable_queue(s.queue, "queue"),
+        priority=s.priority or own.priority,
         run_at=run_at,
-        max_attempts=s.max_attempts or defaults.max_attempts,
-        backoff=defaults.backoff if s.retry is None else backoff_of(s.retry, defaults.backoff),
+        max_attempts=s.max_attempts or own.max_attempts,
+        backoff=own.backoff if s.retry is None else backoff_of(s.retry, own.backoff),
         delivery=s.delivery,
-        timeout=None if s.timeout is None else positive(s.timeout, "timeout"),
+        timeout=own.timeout if s.timeout is None else positive(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
         concurrency_key=s.concurrency_key,
@@ -189,15 +205,16 @@ def new_job_of(
 
 def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
     """Make the core's template of a job to be made later."""
+    own = defaults.of(form.type)
     return Template(
         type=printable(form.type, "type"),
         payload=text_of(form.payload),
-        queue=usable_queue(form.queue, "queue"),
-        priority=form.priority,
-        max_attempts=form.max_attempts or defaults.max_attempts,
-        backoff=defaults.backoff if form.retry is None else backoff_of(form.retry, defaults.backoff),
+        queue=own.queue if form.queue is None else usable_queue(form.queue, "queue"),
+        priority=form.priority or own.priority,
+        max_attempts=form.max_attempts or own.max_attempts,
+        backoff=own.backoff if form.retry is None else backoff_of(form.retry, own.backoff),
         delivery=form.delivery,
-        timeout=positive(form.timeout, "timeout"),
+        timeout=own.timeout if form.timeout is None else positive(form.timeout, "timeout"),
         expires=duration_of(form.expires, "expires"),
         delay=duration_of(form.delay, "delay"),
         concurrency_key=form.concurrency_key,
@@ -257,7 +274,7 @@ def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
     for name in ("factor", "jitter"):
         if (value := getattr(rule, name)) is not None:
             changes[name] = value
-    return replace(default, **changes)
+    return shared(replace(default, **changes))
 
 
 def retry_rule_of(backoff: Backoff) -> RetryRule:

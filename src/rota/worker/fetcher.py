@@ -74,7 +74,7 @@ class Fetcher:
         self._options = options
         self._clock = clock
         self._patience = patience
-        self._wait = options.lease * WAIT_OF_LEASE
+        self._wait = min(options.lease * WAIT_OF_LEASE, options.poll_interval)
         self._lease_seconds = options.lease.total_seconds()
         self._numbers = count(1)
         self._question: tuple[Claim, float] | None = None

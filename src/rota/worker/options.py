@@ -25,6 +25,8 @@ class WorkerOptions:
     concurrency: int = 10
     lease: timedelta = DEFAULT_LEASE
     beat: timedelta = timedelta(seconds=5)
+    #: How long to wait for news at most before asking anew; never more than a part of the lease.
+    poll_interval: timedelta = timedelta(seconds=20)
     #: From the first signal to the end of `run`, handing back included.
     drain_timeout: timedelta = timedelta(seconds=30)
     #: How long a handler that was told to stop may take to do so before it is left behind.
@@ -49,6 +51,8 @@ class WorkerOptions:
             raise InvalidRequest("worker.name: must not be empty", field="name")
         if self.concurrency < 1:
             raise InvalidRequest(f"worker.concurrency: {self.concurrency} must be 1 or more", field="concurrency")
+        if self.poll_interval <= timedelta(0):
+            raise InvalidRequest("worker.poll_interval: must be longer than nothing", field="poll_interval")
         if not 0 <= self.fail_rate <= 1:
             raise InvalidRequest(f"worker.fail_rate: {self.fail_rate} must lie between 0 and 1", field="fail_rate")
         if not timedelta(0) < self.beat * 2 <= self.lease:

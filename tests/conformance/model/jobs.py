@@ -26,12 +26,17 @@ TAKEN_OVER = {field.name for field in fields(NewJob)} & {field.name for field in
 
 
 class Jobs(Memory):
-    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+    async def insert(
+        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+    ) -> Sequence[Inserted]:
         moment = self.at(now)
-        answers = [self._insert(new, moment) for new in jobs]
+        answers = [self._insert(new, bound, moment) for new in jobs]
         made = [new for new, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         self._link(made, moment)
-        return [replace(answer, state=self.jobs[answer.job_id].state) for answer in answers]
+        return [
+            answer if answer.receipt is Receipt.QUEUE_FULL else replace(answer, state=self.jobs[answer.job_id].state)
+            for answer in answers
+        ]
 
     def make(self, new: NewJob, now: datetime) -> JobId:
         """Store a job that the system itself makes; if its id is taken, under the next one that is free."""
@@ -41,17 +46,25 @@ class Jobs(Memory):
         self._link([new], now)
         return new.id
 
-    def _insert(self, new: NewJob, now: datetime) -> Inserted:
+    def _insert(self, new: NewJob, bound: int | None, now: datetime) -> Inserted:
         key = new.idempotency
         kept = self.keys.get((key.scope, key.key)) if key is not None else None
         if key is not None and kept is not None and not self._is_free(kept, now):
             receipt = Receipt.REPLAYED if kept.request == key.request else Receipt.KEY_REUSED
             return Inserted(kept.job_id, receipt, self.jobs[kept.job_id].state)
+        if self._is_full(new.queue, bound) and not new.after and (new.run_at is None or new.run_at <= now):
+            return Inserted(new.id, Receipt.QUEUE_FULL, State.PENDING)
         if new.id in self.jobs:
             return Inserted(new.id, Receipt.ID_TAKEN, self.jobs[new.id].state)
         if key is not None:
             self.keys[key.scope, key.key] = KeptKey(key.request, new.id, now + key.keep)
         return Inserted(new.id, Receipt.CREATED, self._create(new, now).state)
+
+    def _is_full(self, queue: str, bound: int | None) -> bool:
+        own = self.settings[queue].max_depth if queue in self.settings else None
+        limit = bound if own is None else own
+        waiting = sum(job.queue == queue and job.state in {State.PENDING, State.QUEUED} for job in self.jobs.values())
+        return limit is not None and waiting >= limit
 
     def _is_free(self, kept: KeptKey, now: datetime) -> bool:
         job = self.jobs.get(kept.job_id)

@@ -151,11 +151,11 @@ class StoreMachine(RuleBasedStateMachine):
     # Submissions
 
     @precondition(is_roomy)
-    @rule(target=jobs, lane=drafts.lanes, number=st.sampled_from([1, 2, 3]))
-    def insert_plain(self, lane: tuple[str, str], number: int) -> Given:
+    @rule(target=jobs, lane=drafts.lanes, number=st.sampled_from([1, 2, 3]), bound=st.sampled_from([None, 4]))
+    def insert_plain(self, lane: tuple[str, str], number: int, bound: int | None = None) -> Given:
         queue, kind = lane
         batch = [NewJob(self.ids(), kind, queue=queue) for _ in range(number)]
-        self.both("insert", batch)
+        self.both("insert", batch, bound=bound)
         return multiple(*(new.id for new in batch))
 
     @precondition(is_roomy)
@@ -350,7 +350,7 @@ class StoreMachine(RuleBasedStateMachine):
             name,
             paused_at=now if act.startswith("pause") else None,
             resume_at=now + MINUTE if act == "pause for a while" else None,
-            max_depth=10 if act == "limit" else None,
+            max_depth=3 if act == "limit" else None,
             version=max(known.version - 1, 0) if is_stale else known.version,
         )
         self.both("put_queue", queue, entry=ACT)

@@ -12,7 +12,7 @@ from rota.api.errors import invalid
 from rota.api.settings import Scope
 from rota.api.table import Handler, Route
 from rota.core.lane import Queue
-from rota.wire.fleet import QueueForm, QueueList
+from rota.wire.fleet import QueueChange, QueueForm, QueueList
 from rota.wire.scalars import QueueName, moment_of
 from rota.wire.schedules import PauseRequest
 
@@ -40,6 +40,14 @@ async def resume(call: Call) -> Answer:
     """Hand out a queue's jobs again."""
     name = _name(call)
     await call.engine.queues.resume(name, call.actor)
+    return shown(await _form(call, name))
+
+
+async def change(call: Call) -> Answer:
+    """Set a queue's limits."""
+    request = await call.read(QueueChange)
+    name = _name(call)
+    await call.engine.queues.limit(name, request.max_depth, call.actor)
     return shown(await _form(call, name))
 
 
@@ -85,5 +93,6 @@ ROUTES = (
         body_is_optional=True,
         refuses=(409,),
     ),
+    _route("PATCH", "/{name}", Scope.ADMIN, change, "Set a queue's limits", takes=QueueChange, refuses=(409,)),
     _route("POST", "/{name}/resume", Scope.ADMIN, resume, "Hand out a queue's jobs again", refuses=(409,)),
 )

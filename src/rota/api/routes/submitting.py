@@ -19,6 +19,7 @@ from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaE
 from rota.core.identity import to_text
 from rota.core.schedule import Draft, Schedule, rule_of
 from rota.core.submission import NewJob, Template
+from rota.engine.jobs import full
 from rota.ports.store import Inserted, Receipt
 from rota.wire.jobs import BatchItem, BatchReply, BatchRequest, JobForm, TaskForm, form_of, fresh_form, task_form
 from rota.wire.scalars import Name
@@ -43,6 +44,8 @@ async def submit(call: Call) -> Answer:
         return shown(form if is_ours else task_form(form), 201, location=place)
     if inserted.receipt is Receipt.KEY_REUSED:
         raise KeyReused(_KEY_REUSED, field="idempotency_key")
+    if inserted.receipt is Receipt.QUEUE_FULL:
+        raise full(job.queue)
     form = form_of(await call.engine.jobs.one(inserted.job_id))
     place = f"{call.path}/{form.id}"
     return shown(form if is_ours else task_form(form), location=place, idempotent_replayed="true")
@@ -66,18 +69,21 @@ async def submit_many(call: Call) -> Answer:
         except RotaError as error:
             refusal = refusal_of(error)
             items[place] = BatchItem(status=refusal.status, error=refusal.problem())
-    answers = iter(await call.engine.submit(jobs)) if jobs else iter(())
-    full = [item or _batch_item(next(answers)) for item in items]
-    counts = [item.receipt for item in full]
+    answers = zip(jobs, await call.engine.submit(jobs) if jobs else (), strict=True)
+    answered = [item or _batch_item(*next(answers)) for item in items]
+    counts = [item.receipt for item in answered]
     created, replayed = counts.count(Receipt.CREATED), counts.count(Receipt.REPLAYED)
-    refused = len(full) - created - replayed
-    return shown(BatchReply(items=full, created=created, replayed=replayed, refused=refused))
+    refused = len(answered) - created - replayed
+    return shown(BatchReply(items=answered, created=created, replayed=replayed, refused=refused))
 
 
-def _batch_item(inserted: Inserted) -> BatchItem:
+def _batch_item(job: NewJob, inserted: Inserted) -> BatchItem:
     item = BatchItem(status=201, id=to_text(inserted.job_id), state=inserted.state, receipt=inserted.receipt)
     if inserted.receipt is Receipt.REPLAYED:
         item.status = 200
+    elif inserted.receipt is Receipt.QUEUE_FULL:
+        item.status = 429
+        item.error = refusal_of(full(job.queue)).problem()
     elif inserted.receipt is not Receipt.CREATED:
         item.status = 422
         item.error = refusal_of(KeyReused(_KEY_REUSED)).problem()

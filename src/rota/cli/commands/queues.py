@@ -16,6 +16,7 @@ def list_queues(options: argparse.Namespace) -> int:
         column("name"),
         column("depth"),
         column("running"),
+        column("max_depth"),
         column("paused_at"),
         column("reason", "pause_reason"),
     )
@@ -27,6 +28,14 @@ def pause(options: argparse.Namespace) -> int:
     """Stop handing out a queue's jobs."""
     server_of(options).post(f"/v1/queues/{options.name}/pause", {"reason": options.reason})
     say(f"paused {options.name}")
+    return Exit.OK
+
+
+def limit(options: argparse.Namespace) -> int:
+    """Set how many jobs may wait in a queue."""
+    bound = options.max_depth
+    server_of(options).ask("PATCH", f"/v1/queues/{options.name}", {"max_depth": bound})
+    say(f"{options.name}: {'no bound of its own' if bound is None else f'at most {bound} jobs may wait'}")
     return Exit.OK
 
 

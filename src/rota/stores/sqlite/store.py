@@ -153,9 +153,11 @@ class SqliteStore:
 
     # Jobs
 
-    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+    async def insert(
+        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+    ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
-        answers: list[Inserted] = await self._writer.run(self._insert, jobs, _given(now), merge=True)
+        answers: list[Inserted] = await self._writer.run(self._insert, jobs, bound, _given(now), merge=True)
         return answers
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from rota.core.identity import LARGEST, JobId
 from rota.core.instant import from_micros, span_to_micros
@@ -17,14 +16,18 @@ from rota.stores.sqlite.driver import Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
 from rota.stores.sqlite.statements import statement
 
+#: How many more jobs may wait in each queue that has a bound.
+Room = dict[str, int]
 
-def insert(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+
+def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
     """Store new jobs and answer each, in order."""
-    if len(jobs) > 1 and all(map(is_plain, jobs)):
+    room = _room(connection, jobs, bound)
+    if len(jobs) > 1 and all(left >= len(jobs) for left in room.values()) and all(map(is_plain, jobs)):
         plain = _insert_plain(connection, jobs, now)
         if plain is not None:
             return plain
-    answers = [_insert_one(connection, job, now) for job in jobs]
+    answers = [_insert_one(connection, job, room, now) for job in jobs]
     return _linked(connection, jobs, answers, now) if any(job.after for job in jobs) else answers
 
 
@@ -41,6 +44,19 @@ def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
     return number
 
 
+def _room(connection: Connection, jobs: Sequence[NewJob], bound: int | None) -> Room:
+    bounds: dict[str, int] = dict(connection.rows(statement("queue_bounds")))
+    if not bounds and bound is None:
+        return {}
+    room = {}
+    for queue in {job.queue for job in jobs}:
+        limit = bounds.get(queue, bound)
+        if limit is not None:
+            ((depth,),) = connection.rows(statement("queue_depth"), {"queue": queue, "limit": limit})
+            room[queue] = max(limit - depth, 0)
+    return room
+
+
 def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
     """Store jobs that bring nothing with them, all at once; None if an id is taken."""
     connection.run("SAVEPOINT inserting")
@@ -51,15 +67,7 @@ def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> l
         connection.run("RELEASE inserting")
         return None
     connection.run("RELEASE inserting")
-    moment = from_micros(now)
-    return [
-        Inserted(
-            job.id,
-            Receipt.CREATED,
-            State.PENDING if job.run_at is None or job.run_at <= moment else State.SCHEDULED,
-        )
-        for job in jobs
-    ]
+    return [Inserted(job.id, Receipt.CREATED, _first_state(job, now)) for job in jobs]
 
 
 def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
@@ -72,16 +80,22 @@ def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Insert
     return [replace(answer, state=State(states[answer.job_id])) for answer in answers]
 
 
-def _insert_one(connection: Connection, job: NewJob, now: int) -> Inserted:
+def _insert_one(connection: Connection, job: NewJob, room: Room, now: int) -> Inserted:
     if job.idempotency is not None:
         earlier = _earlier(connection, job.idempotency, now)
         if earlier is not None:
             return earlier
+    state = _first_state(job, now)
+    is_bounded = state is State.PENDING and job.queue in room
+    if is_bounded and not room[job.queue]:
+        return Inserted(job.id, Receipt.QUEUE_FULL, state)
     try:
-        state = _store(connection, job, job.id, now)
+        _store(connection, job, job.id, now)
     except Clash:
         ((taken,),) = connection.rows("SELECT state FROM job WHERE id = ?", (job.id,))
         return Inserted(job.id, Receipt.ID_TAKEN, State(taken))
+    if is_bounded:
+        room[job.queue] -= 1
     if job.idempotency is not None:
         key = job.idempotency
         until = now + span_to_micros(key.keep)
@@ -89,19 +103,20 @@ def _insert_one(connection: Connection, job: NewJob, now: int) -> Inserted:
     return Inserted(job.id, Receipt.CREATED, state)
 
 
-def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> State:
-    moment: datetime = from_micros(now)
-    run_at = job.run_at or moment
-    state = first_state(run_at, moment, blocked=bool(job.after))
+def _first_state(job: NewJob, now: int) -> State:
+    moment = from_micros(now)
+    return first_state(job.run_at or moment, moment, blocked=bool(job.after))
+
+
+def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> None:
     if is_plain(job):
         _, *rest = plain_job_row(job, now)
         connection.run(statement("insert_plain"), (job_id, *rest))
-        return state
-    _, *rest = new_job_row(job, state, run_at, now)
+        return
+    _, *rest = new_job_row(job, _first_state(job, now), job.run_at or from_micros(now), now)
     connection.run(statement("insert"), (job_id, *rest))
     if job.tags:
         connection.many(statement("put_tag"), [(tag, job_id) for tag in job.tags])
-    return state
 
 
 def _earlier(connection: Connection, key: IdempotencyKey, now: int) -> Inserted | None:
