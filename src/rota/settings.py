@@ -7,6 +7,7 @@ things are refused: nobody could tell which was meant.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -259,6 +260,15 @@ def _agreed(findings: Iterator[Finding]) -> Iterator[Finding]:
     yield from seen.values()
 
 
+#: What stands between a user's name and the host in a URL, or in a DSN as Go programs write it.
+_PASSWORD: Final = re.compile(r"^((?:[a-z][a-z0-9+.-]*://)?[^:@/]*):(?!//).*@", re.DOTALL)
+
+
+def without_password(url: str) -> str:
+    """Give a URL or DSN as it may be shown."""
+    return _PASSWORD.sub(r"\1:***@", url)
+
+
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -296,6 +306,8 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         match value:
             case _ if OPTIONS[one.name].is_secret and value:
                 words_ = "***"
+            case str() if one.name in {"store", "broker"}:
+                words_ = without_password(value)
             case timedelta():
                 words_ = f"{value.total_seconds():g}s"
             case None:

@@ -94,3 +94,23 @@ def test_every_setting_can_be_read_and_is_shown_and_secrets_are_not() -> None:
     assert set(rows) == set(OPTIONS)
     assert rows["token"] == ("***", "ROTA_TOKEN")
     assert Settings().origins == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("mysql://root:s3cret@db:3306/rota", "mysql://root:***@db:3306/rota"),
+        (
+            "root:s3cret@tcp(127.0.0.1:3310)/scheduler?parseTime=true",
+            "root:***@tcp(127.0.0.1:3310)/scheduler?parseTime=true",
+        ),
+        ("mysql://root:a:b@c/d@db/rota", "mysql://root:***@db/rota"),
+        ("mysql://root@db/rota", "mysql://root@db/rota"),
+        ("rota.db", "rota.db"),
+        ("sqlite:////var/lib/rota.db", "sqlite:////var/lib/rota.db"),
+    ],
+)
+def test_the_password_of_a_store_is_never_shown(url: str, seen: str) -> None:
+    settings = read(environment={"DB_DSN": url})
+    assert settings.store == url
+    assert ("store", seen, "DB_DSN") in shown(settings)
