@@ -52,6 +52,7 @@ arch: $(STAMP) ## check that imports go down only
 	$(BIN)/lint-imports
 
 test: $(STAMP) ## run every test, the simulation and the crash tests
+	@tools/servers
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n

@@ -1,8 +1,11 @@
-"""Which store a URL names."""
+"""Which store a URL names. A server's driver is loaded only when a server is named: it is an extra."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
+from typing import Final, NoReturn
 
 from rota.core.errors import InvalidRequest
 from rota.ports.store import Store
@@ -10,14 +13,21 @@ from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
 from rota.stores.sqlite.migrations import all_migrations, applied
 
+#: A DSN as Go programs write it, such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true.
+_GO_STYLE: Final = re.compile(r"(?:.*@)?(?:tcp|unix)\([^()]*\)/.*", re.DOTALL)
+
 
 async def open_store(url: str) -> Store:
     """Open the store that a URL or a path names, brought to the form this release needs."""
+    if _is_mysql(url):
+        return await _open_mysql(url)
     return await SqliteStore.open(_path_of(url))
 
 
 def migrations_of(url: str) -> list[tuple[str, bool]]:
     """Give this release's migrations and whether the store has seen them; changes nothing."""
+    if _is_mysql(url):
+        return asyncio.run(_mysql_status(url))
     path = _path_of(url)
     seen: set[int] = set()
     if path.exists():
@@ -29,6 +39,35 @@ def migrations_of(url: str) -> list[tuple[str, bool]]:
     return [(migration.name, migration.number in seen) for migration in all_migrations()]
 
 
+def _is_mysql(url: str) -> bool:
+    return url.startswith(("mysql://", "mariadb://")) or _GO_STYLE.fullmatch(url) is not None
+
+
+async def _open_mysql(url: str) -> Store:
+    try:
+        from rota.stores.mysql import MysqlStore  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        _refuse_without("asyncmy", "mysql", error)
+    return await MysqlStore.open(url)
+
+
+async def _mysql_status(url: str) -> list[tuple[str, bool]]:
+    try:
+        from rota.stores.mysql.migrations import status  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        _refuse_without("asyncmy", "mysql", error)
+    return await status(url)
+
+
+def _refuse_without(driver: str, extra: str, error: ModuleNotFoundError) -> NoReturn:
+    """Say what to install; unless something else is missing, which is a fault of ours."""
+    if (error.name or "").partition(".")[0] != driver:
+        raise error
+    raise InvalidRequest(
+        f"store: {driver} is needed for this store and is not installed; pip install 'rota[{extra}]'", field="store"
+    ) from None
+
+
 def _path_of(url: str) -> Path:
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -37,6 +76,7 @@ def _path_of(url: str) -> Path:
         # Three slashes and a relative path, four and an absolute one, as everywhere.
         return Path(rest.removeprefix("/"))
     raise InvalidRequest(
-        f"store: {scheme!r} is not a kind of store we know; use a file such as rota.db, or sqlite:///rota.db",
+        f"store: {scheme!r} is not a kind of store we know; use a file such as rota.db, sqlite:///rota.db, or"
+        " mysql://user:password@host/database",
         field="store",
     )

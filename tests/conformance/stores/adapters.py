@@ -11,7 +11,9 @@ from typing import Final, Protocol
 
 from conformance.model.reference import Reference
 from rota.ports.store import Store
+from rota.stores.mysql import MysqlStore
 from rota.stores.sqlite import SqliteStore
+from servers.databases import empty_database
 
 ReadClock = Callable[[], datetime]
 
@@ -68,6 +70,22 @@ class SqliteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Mariadb:
+    """MariaDB: a server of our own, a database of its own for each test, other processes beside us."""
+
+    name: str = "mariadb"
+    is_shared: bool = True
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        del folder
+        async with empty_database() as url:
+            yield url
+
+    async def open(self, place: str, clock: ReadClock) -> Store:
+        return await MysqlStore.open(place, clock=clock)
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceModel:
     """The model itself, held to the same obligations as those that are measured by it."""
 
@@ -83,7 +101,7 @@ class ReferenceModel:
 
 
 MODEL: Final = ReferenceModel()
-STORES: Final[tuple[Adapter, ...]] = (SqliteMemory(), SqliteFile())
+STORES: Final[tuple[Adapter, ...]] = (SqliteMemory(), SqliteFile(), Mariadb())
 SHARED: Final[tuple[Adapter, ...]] = tuple(adapter for adapter in STORES if adapter.is_shared)
 BY_NAME: Final = {adapter.name: adapter for adapter in STORES}
 

@@ -1,0 +1,228 @@
+"""A connection to the server, as little of it as we need, over asyncmy. Its errors, in our words.
+
+Statements with named parameters go as text, which lists need. Those with a row, or many, go as prepared statements:
+MariaDB takes any number of rows in one round trip, for inserts and updates alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import asyncmy
+from asyncmy import errors
+from asyncmy.constants import CLIENT
+from asyncmy.cursors import Cursor
+
+from rota.core.errors import InvalidRequest
+from rota.stores.mysql.location import Location
+from rota.stores.rows import Row
+
+#: Compares characters by their number, and a trailing space is a character. The same thing has two names.
+MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
+MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
+CONNECT_SECONDS: Final = 5
+#: A server that says nothing for so long is gone, whatever the network says.
+SILENCE_SECONDS: Final = 60
+LOCK_WAIT_SECONDS: Final = 5
+#: Lists longer than this are cut: for very long ones the planner stops looking at keys.
+LONGEST_LIST: Final = 500
+#: Rows of this many characters go in one packet; well below the 16 MiB that servers take unless told otherwise.
+LARGEST_PACKET: Final = 2_000_000
+_STATEMENTS_KEPT: Final = 128
+
+#: Without backslash escapes our quoting would not hold; without strictness values would be bent to fit.
+_SESSION: Final = (
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', time_zone = '+00:00'",
+    f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+)
+
+
+class Again(Exception):
+    """The transaction was chosen to yield, or waited too long for another: it is to be run again, whole."""
+
+
+class Lost(Exception):
+    """The server or the way to it is gone. What was not committed did not happen."""
+
+
+class Clash(Exception):
+    """A constraint refused a row. The statement did nothing, the transaction goes on."""
+
+
+class Broken(Exception):
+    """The server refuses to serve: full disk, missing rights, missing table."""
+
+
+#: Deadlock, lock wait, and a row that changed under a snapshot.
+_AGAIN: Final = frozenset({1213, 1205, 1020, 1412})
+_CLASH: Final = frozenset({1062, 1048, 4025, 3819})
+#: Too long, not text, out of range, larger than a packet: the request's own fault.
+_UNFIT: Final = frozenset({1406, 1366, 1264, 1153, 1300})
+#: Connection errors of the client; and of the server: too many, shutting down, killed, network, idle, read only.
+_LOST: Final = frozenset(
+    {0, 2000, 2002, 2003, 2006, 2013, 2014, 2055}
+    | {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1792, 1836, 1927, 4031}
+)
+
+
+def translated(error: Exception) -> Exception:
+    """Say in our words what the driver or the server reported."""
+    if not isinstance(error, errors.MySQLError):
+        return Lost(f"{type(error).__name__}: {error}")
+    code, message = (*error.args, 0, "")[:2] if error.args else (0, str(error))
+    text = f"{message} ({code})"
+    if code in _AGAIN:
+        return Again(text)
+    if code in _CLASH:
+        return Clash(text)
+    if code in _UNFIT:
+        return InvalidRequest(f"the database cannot keep this: {text}")
+    if code in _LOST or isinstance(error, errors.InterfaceError | errors.InternalError):
+        return Lost(text)
+    return Broken(text)
+
+
+class _QuietCursor(Cursor):
+    """Asks for no warnings: what matters is an error in strict mode."""
+
+    async def _show_warnings(self, conn: object) -> None:
+        pass
+
+
+class Connection:
+    """One connection. Used by one task at a time."""
+
+    def __init__(self, raw: asyncmy.Connection, origin: str) -> None:
+        self._raw = raw
+        self._cursor = raw.cursor(_QuietCursor)
+        self.is_mariadb = "mariadb" in str(raw.get_server_info()).lower()
+        #: Under which name this writer rings the bell.
+        self.origin = origin
+        #: Whether the transaction has made work that others should hear of.
+        self.has_made_work = False
+
+    @property
+    def collation(self) -> str:
+        """How this server calls the collation we use."""
+        return MARIADB_COLLATION if self.is_mariadb else MYSQL_COLLATION
+
+    async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Run a statement and give the rows it yields."""
+        await self._execute(sql, parameters)
+        found: Sequence[Row] = await self._cursor.fetchall()
+        return found
+
+    async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
+        """Run a statement and say how many rows it found to change, or made."""
+        await self._execute(sql, parameters)
+        # Typed as an object; it is a number.
+        return cast("int", self._cursor.rowcount)
+
+    async def many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement for each row of parameters."""
+        try:
+            for batch in _packets(rows):
+                if len(batch) == 1:
+                    await self._cursor.execute(sql, batch[0])
+                elif self.is_mariadb:
+                    await self._cursor.executemany(*_without_nulls(sql, batch))
+                else:
+                    await self._cursor.executemany(sql, batch)
+        except (errors.MySQLError, OSError, EOFError) as error:
+            raise translated(error) from error
+
+    async def commit(self) -> None:
+        """Make what was done durable."""
+        await self._execute("COMMIT", None)
+
+    async def rollback(self) -> None:
+        """Undo what was done."""
+        await self._execute("ROLLBACK", None)
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        try:
+            await self._raw.ensure_closed()
+        except (errors.MySQLError, OSError, EOFError):
+            self._raw.close()
+
+    def abandon(self) -> None:
+        """Drop the connection as it is; the server undoes what was not committed."""
+        self._raw.close()
+
+    async def _execute(self, sql: str, parameters: Mapping[str, Any] | None) -> None:
+        try:
+            await self._cursor.execute(sql, parameters)
+        except (errors.MySQLError, OSError, EOFError) as error:
+            raise translated(error) from error
+
+
+async def connect(location: Location, origin: str, *, autocommit: bool) -> Connection:
+    """Open a connection and set it up."""
+    try:
+        raw = await asyncmy.connect(
+            host=location.host,
+            port=location.port,
+            unix_socket=location.socket,
+            user=location.user,
+            password=location.password.encode(),
+            database=location.database,
+            charset="utf8mb4",
+            autocommit=autocommit,
+            binary_prefix=True,
+            # Rows found, not rows changed: a compare-and-set that sets what was there holds.
+            client_flag=CLIENT.FOUND_ROWS,
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=SILENCE_SECONDS,
+            ssl=location.security(),
+            stmt_cache_size=_STATEMENTS_KEPT,
+        )
+    except (errors.MySQLError, OSError, EOFError) as error:
+        raise translated(error) from error
+    connection = Connection(raw, origin)
+    try:
+        for sql in (*_SESSION, f"SET NAMES utf8mb4 COLLATE {connection.collation}"):
+            await connection.run(sql)
+    except BaseException:
+        connection.abandon()
+        raise
+    return connection
+
+
+def lists(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Cut a list into such as a statement may name."""
+    for start in range(0, len(items), LONGEST_LIST):
+        yield tuple(items[start : start + LONGEST_LIST])
+
+
+def _packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Cut rows into such as fit into one packet."""
+    start = size = 0
+    for position, row in enumerate(rows):
+        length = sum(len(value) for value in row if isinstance(value, str | bytes))
+        if position > start and (size + length > LARGEST_PACKET or position - start >= LONGEST_LIST):
+            yield rows[start:position]
+            start, size = position, 0
+        size += length
+    if start < len(rows):
+        yield rows[start:] if start else rows
+
+
+def _without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+    """Write NULL into the statement for what is NULL in every row: the server must be told a type for the rest."""
+    columns = list(zip(*rows, strict=True))
+    nulls = tuple(place for place, column in enumerate(columns) if column.count(None) == len(rows))
+    if not nulls:
+        return sql, rows
+    kept = [column for place, column in enumerate(columns) if place not in nulls]
+    return _with_nulls(sql, nulls), list(zip(*kept, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _with_nulls(sql: str, places: tuple[int, ...]) -> str:
+    parts = sql.split("%s")
+    marks = ("NULL" if place in places else "%s" for place in range(len(parts) - 1))
+    return "".join(part + mark for part, mark in zip(parts, (*marks, ""), strict=True))

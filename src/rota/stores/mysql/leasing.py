@@ -1,0 +1,229 @@
+"""Handing out work: claims, renewals, and the wish that a running job should stop."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from heapq import nsmallest
+
+from rota.core.identity import JobId
+from rota.core.instant import from_micros, span_to_micros
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import State
+from rota.stores.mysql.driver import Again, Clash, Connection, lists
+from rota.stores.mysql.places import Standing, leave, lock, own
+from rota.stores.mysql.statements import statement
+from rota.stores.rounds import rounds
+from rota.stores.rows import Row, job_of
+
+
+async def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
+    """Lease the most urgent jobs that may be claimed."""
+    if wanted.claim_id is not None:
+        leases = await connection.rows(statement("recall_claim"), {"claim_id": wanted.claim_id})
+        if leases:
+            return await _held(connection, json.loads(leases[0][0]))
+    ids = (
+        await _handed_over(connection, wanted, wanted.ids, now)
+        if wanted.ids is not None
+        else await _most_urgent(connection, wanted, now)
+    )
+    if not ids:
+        return []
+    jobs = await _lease(connection, wanted, ids, now)
+    if wanted.claim_id is not None:
+        leases_text = json.dumps([[job.id, job.fence] for job in jobs])
+        try:
+            await connection.run(
+                statement("remember_claim"), {"claim_id": wanted.claim_id, "now": now, "leases": leases_text}
+            )
+        except Clash as error:
+            raise Again("the same claim was served at this moment") from error
+    return jobs
+
+
+async def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
+    """Give the jobs of an earlier claim that still run under the fences it gave."""
+    fences = dict(leases)
+    jobs = await _jobs(connection, list(fences))
+    ordered = (jobs[job_id] for job_id in fences if job_id in jobs)
+    return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
+
+
+async def _jobs(connection: Connection, ids: Sequence[JobId]) -> dict[JobId, Job]:
+    jobs: dict[JobId, Job] = {}
+    for some in lists(ids):
+        jobs.update((row[0], job_of(row)) for row in await connection.rows(statement("get"), {"ids": some}))
+    return jobs
+
+
+async def _handed_over(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
+    """Take those of some jobs that may be claimed, the earliest turns first. Others may be after the same."""
+    paused = await _paused(connection, now)
+    queues = set(wanted.queues) - paused
+    types = None if wanted.types is None else set(wanted.types)
+    found = (await lock(connection, list(dict.fromkeys(ids)), "lock_free_jobs")).values()
+    suiting = [
+        one
+        for one in found
+        if one.state in {State.PENDING, State.QUEUED}
+        and one.run_at <= now
+        and (one.expires_at is None or one.expires_at > now)
+        and one.queue in queues
+        and (types is None or one.type in types)
+    ]
+    chosen = nsmallest(wanted.limit, suiting, key=lambda one: (one.turn, one.id))
+    pending = [one for one in chosen if one.state is State.PENDING]
+    owned = await own(connection, pending)
+    taken = [one for one in chosen if one.state is State.QUEUED or one.id in owned]
+    await _leave_lines(connection, taken)
+    return [one.id for one in taken]
+
+
+async def _leave_lines(connection: Connection, taken: Sequence[Standing]) -> None:
+    pending = [one.ready_key for one in taken if one.state is State.PENDING]
+    queued = [one.id for one in taken if one.state is State.QUEUED]
+    await leave(connection, "ready", pending)
+    await leave(connection, "held", queued)
+
+
+async def _paused(connection: Connection, now: int) -> set[str]:
+    return {name for (name,) in await connection.rows(statement("paused_queues"), {"now": now})}
+
+
+async def _most_urgent(connection: Connection, wanted: Claim, now: int) -> list[JobId]:
+    """Take the earliest turns of all lanes asked for. Each lane is looked at by itself.
+
+    So a million jobs of a type that this worker does not know cost it one step over their lane. With several lanes we
+    first look how many of each come first, and then take so many: what was locked and not taken would look claimed to
+    others, who would go to sleep.
+    """
+    lanes = [lane async for lane in _lanes(connection, wanted, now)]
+    taken: list[Row] = []
+    while lanes and (left := wanted.limit - len(taken)) > 0:
+        shares = {lanes[0]: left} if len(lanes) == 1 else await _shares(connection, lanes, left, now)
+        got: list[Row] = []
+        for lane, share in shares.items():
+            got += await _take(connection, lane, share, now)
+        taken += got
+        # In a single lane we have what there was. Otherwise somebody may have been faster in one, so we look again.
+        if not got or len(lanes) == 1:
+            break
+    return [job_id for _, job_id in sorted(taken)]
+
+
+async def _shares(
+    connection: Connection, lanes: Sequence[tuple[str, str]], limit: int, now: int
+) -> Counter[tuple[str, str]]:
+    """Say how many of the next jobs are in which lane."""
+    found: list[tuple[Row, tuple[str, str]]] = []
+    for lane in lanes:
+        parameters = {"queue": lane[0], "type": lane[1], "now": now, "limit": limit}
+        found += [(row, lane) for row in await connection.rows(statement("pending"), parameters)]
+    return Counter(lane for _, lane in nsmallest(limit, found))
+
+
+async def _take(connection: Connection, lane: tuple[str, str], limit: int, now: int) -> Sequence[Row]:
+    """Take up to so many jobs of a lane that nobody else is taking."""
+    parameters = {"queue": lane[0], "type": lane[1], "now": now, "limit": limit}
+    rows = await connection.rows(statement("take_pending"), parameters)
+    await leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in rows])
+    return rows
+
+
+async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[str, str]]:
+    paused = await _paused(connection, now)
+    for queue in dict.fromkeys(wanted.queues):
+        if queue not in paused:
+            async for type_ in _types_with_work(connection, queue, wanted.types):
+                yield queue, type_
+
+
+async def _types_with_work(connection: Connection, queue: str, wanted: tuple[str, ...] | None) -> AsyncIterator[str]:
+    """Leap through the types that have pending jobs in a queue and those that are wanted, whichever is ahead."""
+    sought = None if wanted is None else sorted(set(wanted))
+    floor = "" if sought is None else sought[0] if sought else None
+    while floor is not None:
+        found = await connection.rows(statement("next_type"), {"queue": queue, "floor": floor})
+        if not found:
+            return
+        type_ = found[0][0]
+        if sought is None:
+            yield type_
+            floor = type_ + "\0"
+            continue
+        place = bisect_left(sought, type_)
+        if place < len(sought) and sought[place] == type_:
+            yield type_
+            place += 1
+        floor = sought[place] if place < len(sought) else None
+
+
+async def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
+    parameters = {
+        "worker": wanted.worker.name,
+        "boot": wanted.worker.boot,
+        "now": now,
+        "lease_until": now + span_to_micros(wanted.lease),
+    }
+    for some in lists(ids):
+        await connection.run(statement("claim"), {**parameters, "ids": some})
+    jobs = await _jobs(connection, ids)
+    return [jobs[job_id] for job_id in ids]
+
+
+async def renew(connection: Connection, renewals: Sequence[Renewal], now: int) -> list[Renewed | None]:
+    """Extend the leases that still hold; None stands for one that does not."""
+    answers: list[Renewed | None] = [None] * len(renewals)
+    for places in rounds(renewals, lambda renewal: renewal.job_id):
+        some = [renewals[place] for place in places]
+        for place, answer in zip(places, await _renew_round(connection, some, now), strict=True):
+            answers[place] = answer
+    return answers
+
+
+async def _renew_round(connection: Connection, renewals: Sequence[Renewal], now: int) -> list[Renewed | None]:
+    leases: dict[JobId, Row] = {}
+    for some in lists(sorted(renewal.job_id for renewal in renewals)):
+        leases.update((row[0], row) for row in await connection.rows(statement("hold_leases"), {"ids": some}))
+    answers: list[Renewed | None] = []
+    by_end: dict[int, list[JobId]] = {}
+    notes: list[Row] = []
+    for renewal in renewals:
+        lease = leases.get(renewal.job_id)
+        if lease is None or lease[1] != renewal.fence:
+            answers.append(None)
+            continue
+        until = now + span_to_micros(renewal.lease)
+        by_end.setdefault(until, []).append(renewal.job_id)
+        answers.append(Renewed(renewal.job_id, renewal.fence, from_micros(until), lease[2] is not None))
+        if renewal.progress is not None or renewal.log_tail is not None:
+            notes.append((lease[0], lease[1], *lease[3:], renewal.progress, renewal.log_tail))
+    for until, ids in by_end.items():
+        for some in lists(ids):
+            await connection.run(statement("renew"), {"ids": some, "lease_until": until})
+    if notes:
+        await connection.many(statement("note_attempt"), notes)
+    return answers
+
+
+async def ask_cancel(connection: Connection, leases: Sequence[tuple[JobId, int]], now: int) -> list[JobId]:
+    """Mark running jobs as to be cancelled, and give those that were."""
+    marked = []
+    for job_id, fence in leases:
+        if await connection.run(statement("ask_cancel"), {"id": job_id, "fence": fence, "now": now}):
+            marked.append(job_id)
+    return marked
+
+
+async def lost(connection: Connection, limit: int, now: int) -> list[Job]:
+    """Give running jobs whose lease has run out."""
+    return [job_of(row) for row in await connection.rows(statement("lost"), {"now": now, "limit": limit})]
+
+
+async def expired(connection: Connection, limit: int, now: int) -> list[Job]:
+    """Give waiting jobs that are too late to start."""
+    return [job_of(row) for row in await connection.rows(statement("expired"), {"now": now, "limit": limit})]

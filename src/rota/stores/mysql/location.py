@@ -1,0 +1,131 @@
+"""Where a server is and how to reach it, read from a URL or from a DSN as Go programs write it."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from rota.core.errors import InvalidRequest
+
+DEFAULT_PORT: Final = 3306
+#: Such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true. The last @ parts the password, as Go's driver has it.
+_GO_STYLE: Final = re.compile(
+    r"(?:(?P<who>.*)@)?(?P<net>tcp|unix)\((?P<address>[^()]*)\)/(?P<database>[^/?]*)(?:\?(?P<options>.*))?", re.DOTALL
+)
+_OUR_OPTIONS: Final = frozenset({"tls", "ssl_ca", "ssl_cert", "ssl_key"})
+#: What Go's driver is told and what means nothing here: we have our own ways with time, text and waiting.
+_OTHERS_OPTIONS: Final = frozenset(
+    {
+        "allowNativePasswords", "charset", "checkConnLiveness", "clientFoundRows", "collation", "interpolateParams",
+        "loc", "maxAllowedPacket", "multiStatements", "parseTime", "readTimeout", "timeout", "writeTimeout",
+    }
+)  # fmt: skip
+_TLS: Final = {"true": True, "1": True, "false": False, "0": False, "skip-verify": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A database on a server. Never shown with its password."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+    socket: str | None = None
+    tls: str = "false"
+    ssl_ca: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"mysql://{self.user}@{self.socket or f'{self.host}:{self.port}'}/{self.database}"
+
+    def security(self) -> ssl.SSLContext | None:
+        """Say how to secure the connection; None for not at all."""
+        if not _TLS[self.tls]:
+            return None
+        for field, path in (("ssl_ca", self.ssl_ca), ("ssl_cert", self.ssl_cert), ("ssl_key", self.ssl_key)):
+            if path is not None and not Path(path).is_file():
+                _refuse(f"{field}={path!r} is no file; name the file, in PEM")
+        context = ssl.create_default_context(cafile=self.ssl_ca)
+        if self.tls == "skip-verify":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.ssl_cert is not None:
+            context.load_cert_chain(self.ssl_cert, self.ssl_key)
+        return context
+
+
+def location_of(text: str) -> Location:
+    """Read a URL or a DSN."""
+    found = _GO_STYLE.fullmatch(text)
+    if found is None:
+        return _of_url(text)
+    user, _, password = (found["who"] or "").partition(":")
+    options = _options(found["options"] or "")
+    if found["net"] == "unix":
+        return _location("localhost", DEFAULT_PORT, user, password, found["database"], options, found["address"])
+    host, port = _host_and_port(found["address"])
+    return _location(host, port, user, password, found["database"], options)
+
+
+def _of_url(text: str) -> Location:
+    try:
+        parts = urlsplit(text)
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        _refuse(f"the URL cannot be read: {error}")
+    options = _options(parts.query)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return _location(
+        parts.hostname or "127.0.0.1", port, user, password, unquote(parts.path.removeprefix("/")), options
+    )
+
+
+def _location(
+    host: str,
+    port: int,
+    user: str,
+    password: str,
+    database: str,
+    options: Mapping[str, str],
+    socket: str | None = None,
+) -> Location:
+    if not database:
+        _refuse("no database is named; write one behind the slash, such as mysql://user@host/rota")
+    return Location(host, port, user or "root", password, database, socket, **options)
+
+
+def _options(text: str) -> Mapping[str, str]:
+    options = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if name in _OUR_OPTIONS:
+            options[name] = value
+        elif name not in _OTHERS_OPTIONS:
+            _refuse(f"{name!r} is no option; those there are: {', '.join(sorted(_OUR_OPTIONS))}")
+    if options.get("tls", "false") not in _TLS:
+        _refuse(f"tls={options['tls']!r} will not do; it is one of {', '.join(_TLS)}")
+    if "tls" not in options and options.keys() & {"ssl_ca", "ssl_cert", "ssl_key"}:
+        options["tls"] = "true"
+    return options
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, separator, port = address.rpartition(":")
+    if not separator or host.count("[") != host.count("]"):
+        host, port = address, str(DEFAULT_PORT)
+    if not port.isdecimal():
+        _refuse(f"{port!r} is no port")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise InvalidRequest(f"store: {why}", field="store")

@@ -1,0 +1,144 @@
+"""Connections to one server, and the rule by which work on them is tried again.
+
+A transaction runs on a connection that nobody else uses meanwhile. What can go wrong, and what we do:
+
+- The server chooses it to yield (deadlock) or lets it wait too long for a lock: it is rolled back and run again, after
+  a short random pause, for as long as callers can be asked to wait. Nobody above hears of it.
+- The connection is lost before the commit was sent: nothing happened, so it is run again on a fresh connection. All
+  idle connections are dropped with it, since they lead to the server that is gone.
+- The connection is lost while the commit is under way: whether it happened nobody can tell. `StoreUnavailable`.
+- No connection can be made: `StoreUnavailable` at once; the next call tries again. So everything heals by itself.
+- The caller goes away: the connection is dropped, and the server undoes what was begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from secrets import token_hex
+from typing import Any, Final
+
+from rota.core.errors import StoreUnavailable
+from rota.stores.mysql.driver import Again, Broken, Connection, Lost, connect
+from rota.stores.mysql.location import Location
+
+#: How long a transaction that yields to others is tried.
+LONGEST_TRIAL_SECONDS: Final = 20.0
+SHORTEST_PAUSE_SECONDS: Final = 0.001
+LONGEST_PAUSE_SECONDS: Final = 0.1
+#: How often a transaction is run again whose connection was lost before its commit.
+MOST_LOSSES: Final = 3
+
+Verb = Callable[..., Coroutine[Any, Any, Any]]
+
+
+class Pool:
+    """Up to `size` connections, made when needed."""
+
+    def __init__(self, location: Location, size: int, *, autocommit: bool) -> None:
+        self.location = location
+        #: What the names of this pool's writers begin with.
+        self.origin = token_hex(8)
+        self._size = size
+        self._autocommit = autocommit
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._made = 0
+        self._is_open = True
+
+    async def run(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+        """Run a verb on a connection; in one transaction, unless each of its statements is one."""
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
+        async with self._places:
+            return await self._patiently(verb, arguments)
+
+    async def close(self) -> None:
+        """Wait for what was begun and let go of the server."""
+        self._is_open = False
+        for _ in range(self._size):
+            await self._places.acquire()
+        for connection in self._idle:
+            await connection.close()
+        self._idle.clear()
+        for _ in range(self._size):
+            self._places.release()
+
+    async def _patiently(self, verb: Verb, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the verb does
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + LONGEST_TRIAL_SECONDS
+        pause = SHORTEST_PAUSE_SECONDS
+        losses = 0
+        while True:
+            try:
+                return await self._once(verb, arguments)
+            except Again as error:
+                if loop.time() > give_up_at:
+                    raise self._unavailable(f"others held what was needed for {LONGEST_TRIAL_SECONDS:.0f} s") from error
+                await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads, protects nothing
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            except Lost as error:
+                losses += 1
+                if losses > MOST_LOSSES:
+                    raise self._unavailable(error) from error
+            except Broken as error:
+                raise self._unavailable(error) from error
+
+    async def _once(self, verb: Verb, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the verb does
+        connection = await self._take()
+        try:
+            answer = await verb(connection, *arguments)
+            if not self._autocommit:
+                await self._commit(connection)
+        except Lost:
+            connection.abandon()
+            self._drop_idle()
+            raise
+        except StoreUnavailable:
+            connection.abandon()
+            raise
+        except Exception:
+            await self._roll_back(connection)
+            raise
+        except BaseException:
+            # Cut off in the middle of a reply, the connection can no longer be understood.
+            connection.abandon()
+            raise
+        self._idle.append(connection)
+        return answer
+
+    async def _commit(self, connection: Connection) -> None:
+        try:
+            await connection.commit()
+        except Lost as error:
+            self._drop_idle()
+            raise self._unavailable(f"lost while committing, so it may have happened: {error}") from error
+
+    async def _roll_back(self, connection: Connection) -> None:
+        connection.has_made_work = False
+        try:
+            await connection.rollback()
+        except (Again, Broken, Lost):
+            connection.abandon()
+        except BaseException:
+            connection.abandon()
+            raise
+        else:
+            self._idle.append(connection)
+
+    async def _take(self) -> Connection:
+        if self._idle:
+            return self._idle.pop()
+        self._made += 1
+        try:
+            return await connect(self.location, f"{self.origin}-{self._made}", autocommit=self._autocommit)
+        except (Again, Broken, Lost) as error:
+            raise self._unavailable(error) from error
+
+    def _drop_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().abandon()
+
+    def _unavailable(self, why: object) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.location.name}: {why}")

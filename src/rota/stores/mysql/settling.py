@@ -1,0 +1,184 @@
+"""Writing back what became of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from rota.core.identity import JobId
+from rota.core.instant import to_micros
+from rota.core.job import turn_at
+from rota.core.lifecycle import WAITING, State
+from rota.core.settlement import Settlement
+from rota.stores.mysql.driver import Connection, lists
+from rota.stores.mysql.places import Standing, lock, own, shift
+from rota.stores.mysql.releasing import release
+from rota.stores.mysql.statements import statement
+from rota.stores.mysql.submitting import insert_made
+from rota.stores.rounds import rounds
+from rota.stores.rows import Row, error_text
+
+#: With more different results than this, jobs are written one by one.
+_MOST_RESULTS: Final = 4
+
+
+async def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
+    """Apply the settlements that still hold, and say of each whether it did."""
+    applied = [False] * len(settlements)
+    # A job that is settled twice in one batch is settled in two rounds: the second sees what the first has done.
+    for places in rounds(settlements, lambda settlement: settlement.job_id):
+        some = [settlements[place] for place in places]
+        for place, holds in zip(places, await _settle_round(connection, some, now), strict=True):
+            applied[place] = holds
+    ended = [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds and one.is_final]
+    if await _are_awaited(connection, ended):
+        await release(connection, ended, now)
+    return applied
+
+
+async def _are_awaited(connection: Connection, ended: Sequence[JobId]) -> bool:
+    """Whether anybody waits for one of these jobs; hardly any job is waited for. We keep them locked."""
+    for some in lists(sorted(ended)):
+        if await connection.rows(f"{statement('waiters')} LIMIT 1", {"ids": some}):
+            return True
+    return False
+
+
+async def _settle_round(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
+    running = [one.job_id for one in settlements if one.source is State.RUNNING]
+    waiting = [one.job_id for one in settlements if one.source is not State.RUNNING]
+    standings = await lock(connection, running, "lock_leases")
+    standings |= await lock(connection, waiting)
+    holding = [one for one in settlements if _holds(one, standings.get(one.job_id), now)]
+    pending = [standings[one.job_id] for one in holding if one.source is State.PENDING]
+    owned = await own(connection, pending)
+    holding = [one for one in holding if one.source is not State.PENDING or one.job_id in owned]
+    plain = [one for one in holding if _is_plain(one)]
+    other = [one for one in holding if not _is_plain(one)]
+    after = [_after(one, standings[one.job_id], now) for one in (*plain, *other)]
+    await _complete(connection, plain, now)
+    await _write(connection, other, standings, after[len(plain) :], now)
+    await shift(connection, [standings[one.job_id] for one in (*plain, *other)], after)
+    for one in other:
+        if one.follow_up is not None:
+            await insert_made(connection, one.follow_up, now)
+    held = {one.job_id for one in holding}
+    return [one.job_id in held for one in settlements]
+
+
+def _holds(settlement: Settlement, standing: Standing | None, now: int) -> bool:
+    """Whether a job is still where and whose it was. One that was asked to stop may end, but not run again."""
+    if standing is None or standing.state is not settlement.source or standing.fence != settlement.fence:
+        return False
+    if standing.state is State.RUNNING and standing.cancel_requested_at is not None and not settlement.is_final:
+        return False
+    return not settlement.if_lapsed or (standing.lease_until is not None and standing.lease_until <= now)
+
+
+def _is_plain(settlement: Settlement) -> bool:
+    """Whether this is the success of a job that asked for nothing further: nearly all of them are."""
+    return (
+        settlement.target is State.COMPLETED
+        and settlement.source is State.RUNNING
+        and settlement.follow_up is None
+        and settlement.log_tail is None
+    )
+
+
+def _after(settlement: Settlement, standing: Standing, now: int) -> Standing:
+    """Say how a job stands after its settlement."""
+    run_at = standing.run_at if settlement.run_at is None else to_micros(settlement.run_at)
+    return replace(
+        standing,
+        state=settlement.target,
+        run_at=run_at,
+        turn=standing.turn if settlement.run_at is None else turn_at(run_at, standing.priority),
+        expires_at=None if settlement.renew else standing.expires_at,
+        finished_at=now if settlement.is_final else None,
+        fingerprint=_fingerprint(settlement, standing),
+    )
+
+
+def _fingerprint(settlement: Settlement, standing: Standing) -> str | None:
+    """Name the cause of a death, so that dead letters can be grouped."""
+    if settlement.target is not State.DEAD or settlement.error is None:
+        return None
+    return settlement.error.fingerprint(standing.type)
+
+
+async def _complete(connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
+    """Write plain successes down: one statement for all that have the same result, or one for each."""
+    by_result: dict[str | None, list[JobId]] = {}
+    for one in settlements:
+        by_result.setdefault(one.result, []).append(one.job_id)
+    if len(by_result) > _MOST_RESULTS:
+        rows = [(now, now, one.result, one.job_id) for one in sorted(settlements, key=lambda one: one.job_id)]
+        await connection.many(statement("complete_each"), rows)
+        return
+    for result, ids in by_result.items():
+        for some in lists(sorted(ids)):
+            await connection.run(statement("complete"), {"ids": some, "result": result, "now": now})
+
+
+async def _write(
+    connection: Connection,
+    settlements: Sequence[Settlement],
+    standings: dict[JobId, Standing],
+    after: Sequence[Standing],
+    now: int,
+) -> None:
+    rows: list[Row] = []
+    attempts: list[Row] = []
+    for one, then in zip(settlements, after, strict=True):
+        before = standings[one.job_id]
+        rows.append(_row(one, before, then, now))
+        if one.source is State.RUNNING and not _is_plain(one):
+            ended = (one.job_id, before.fence, before.worker, before.boot, before.started_at, now)
+            attempts.append((*ended, one.event.value, error_text(one.error), one.log_tail))
+    if rows:
+        await connection.many(statement("settle"), rows)
+    if attempts:
+        await connection.many(statement("end_attempt"), attempts)
+
+
+def _row(settlement: Settlement, before: Standing, after: Standing, now: int) -> Row:
+    """Write a settlement, in the order of settle.sql."""
+    return (
+        after.state.value,
+        after.run_at,
+        after.turn,
+        0 if settlement.renew else before.attempts - settlement.refund,
+        0 if settlement.renew else before.crashes + settlement.crash,
+        None if settlement.renew else before.cancel_requested_at,
+        after.expires_at,
+        after.finished_at,
+        settlement.result,
+        error_text(settlement.error),
+        None if settlement.reason is None else settlement.reason.value,
+        after.fingerprint,
+        before.fence,
+        before.worker,
+        before.boot,
+        before.started_at,
+        now,
+        settlement.job_id,
+    )
+
+
+async def withdraw(connection: Connection, ids: Sequence[JobId], now: int) -> None:
+    """Cancel jobs that were replaced, or ask them to stop where they run."""
+    for job_id in ids:
+        if await connection.run(statement("ask_stop"), {"id": job_id, "now": now}):
+            continue
+        standing = (await lock(connection, [job_id])).get(job_id)
+        if standing is None or standing.state not in WAITING:
+            # Claimed or ended since we asked; if it runs now, it is to stop.
+            await connection.run(statement("ask_stop"), {"id": job_id, "now": now})
+            continue
+        if standing.state is State.PENDING and not await own(connection, [standing]):
+            await connection.run(statement("ask_stop"), {"id": job_id, "now": now})
+            continue
+        await connection.run(statement("replace_job"), {"id": job_id, "now": now})
+        await shift(connection, [standing], [replace(standing, state=State.CANCELLED, finished_at=now)])
+        await release(connection, [job_id], now)

@@ -1,0 +1,2 @@
+-- Let a job wait for another.
+INSERT INTO dependency (parent, child, need) VALUES (%s, %s, %s)

@@ -1,0 +1,7 @@
+-- Take the jobs of a lane that may be claimed and that nobody is taking, in the order of their turn. By primary key.
+SELECT turn, id
+FROM ready FORCE INDEX (PRIMARY)
+WHERE queue = %(queue)s AND type = %(type)s AND run_at <= %(now)s AND (expires_at IS NULL OR expires_at > %(now)s)
+ORDER BY turn, id
+LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED

@@ -1,0 +1,36 @@
+"""Guarded steps, written under a fence that holds: the lease is kept locked until the end."""
+
+from __future__ import annotations
+
+from rota.core.identity import JobId
+from rota.core.step import Step
+from rota.stores.mysql.driver import Connection
+from rota.stores.mysql.statements import statement
+from rota.stores.rows import step_of
+
+
+async def intend(connection: Connection, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
+    """Write down the intent to perform a step, and say whether it is new."""
+    parameters = {"id": job_id, "key": key, "fence": fence, "now": now}
+    if not await connection.rows(statement("holds"), parameters):
+        return None
+    found = await connection.rows(statement("step"), parameters)
+    if found:
+        return step_of(found[0]), False
+    await connection.run(statement("intend_step"), parameters)
+    return step_of((await connection.rows(statement("step"), parameters))[0]), True
+
+
+async def conclude(connection: Connection, job_id: JobId, fence: int, key: str, outcome: str, now: int) -> Step | None:
+    """Write down that a step's effect happened."""
+    parameters = {"id": job_id, "key": key, "fence": fence, "outcome": outcome, "now": now}
+    if not await connection.rows(statement("holds"), parameters):
+        return None
+    await connection.run(statement("conclude_step"), parameters)
+    found = await connection.rows(statement("step"), parameters)
+    return step_of(found[0]) if found else None
+
+
+async def steps(connection: Connection, job_id: JobId) -> list[Step]:
+    """Give a job's steps in the order in which they began."""
+    return [step_of(row) for row in await connection.rows(statement("steps"), {"id": job_id})]

@@ -1,0 +1,412 @@
+"""The store's face: every verb of the port, handed to where it is done.
+
+Inserts, settlements and renewals go over a desk each, where those that come in together share a transaction; the other
+writes have one of their own. Reads go to connections of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Self
+
+from rota.core.attempt import Attempt
+from rota.core.errors import StoreUnavailable
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.identity import LARGEST, JobId, ScheduleId
+from rota.core.instant import from_micros, to_micros
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.ledger import Entry, Token
+from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.settlement import Settlement
+from rota.core.step import Step
+from rota.core.submission import NewJob
+from rota.ports.clock import Clock
+from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
+from rota.stores.desk import MergingDesk
+from rota.stores.mysql import (
+    checking,
+    fleet,
+    leasing,
+    ledger,
+    reading,
+    scheduling,
+    settling,
+    stepping,
+    submitting,
+    upkeep,
+)
+from rota.stores.mysql.driver import Connection
+from rota.stores.mysql.location import location_of
+from rota.stores.mysql.migrations import migrate
+from rota.stores.mysql.pool import Pool, Verb
+from rota.stores.mysql.statements import statement
+
+#: Few connections with large batches beat many.
+WRITERS: Final = 4
+READERS: Final = 2
+#: How often to look whether another process has made work: soon after it last did, then less and less often.
+SHORTEST_GLANCE_SECONDS: Final = 0.02
+LONGEST_GLANCE_SECONDS: Final = 0.2
+GLANCE_GROWTH: Final = 1.5
+#: The largest and the smallest count of microseconds that a moment of Python can be.
+_LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
+_EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
+
+
+class MysqlStore:
+    """All verbs of `rota.ports.store.Store` on MariaDB or MySQL."""
+
+    def __init__(self, writers: Pool, readers: Pool, clock: Clock | None) -> None:
+        self._writers = writers
+        self._readers = readers
+        self._clock = clock
+        self._bells: Sequence[Any] = ()
+        self._changes = 0
+        self._is_open = True
+        self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert))
+        self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
+        self._renewing = MergingDesk[Renewal, Renewed | None](self._serve(leasing.renew))
+
+    @classmethod
+    async def open(cls, location: str, *, clock: Clock | None = None) -> Self:
+        """Open a database on a server, and bring it to the form this release expects.
+
+        Without a clock, the server's counts: one for all who share it.
+        """
+        where = location_of(location)
+        store = cls(Pool(where, WRITERS, autocommit=False), Pool(where, READERS, autocommit=True), clock)
+        try:
+            await store._readers.run(store._at(migrate), None)
+            store._bells = await store._glance()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        self._is_open = False
+        for desk in (self._inserting, self._settling, self._renewing):
+            await desk.close()
+        for pool in (self._writers, self._readers):
+            await pool.close()
+
+    async def watch(self, at_most: timedelta) -> bool:
+        """Wait until another process may have made work, at most for a while; say whether one may have.
+
+        MySQL tells nobody, so we look at the bells that writers ring, which costs one short query.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + at_most.total_seconds()
+        # Whoever else watches may be the one to notice; the count tells everyone who waits.
+        changes, pause = self._changes, SHORTEST_GLANCE_SECONDS
+        while self._is_open and loop.time() < give_up_at:
+            seen = await self._glance()
+            if seen != self._bells:
+                self._bells = seen
+                self._changes += 1
+            if self._changes != changes:
+                return True
+            await asyncio.sleep(min(pause, max(give_up_at - loop.time(), 0)))
+            pause = min(pause * GLANCE_GROWTH, LONGEST_GLANCE_SECONDS)
+        await asyncio.sleep(max(give_up_at - loop.time(), 0))
+        return False
+
+    async def check(self) -> Sequence[str]:
+        """Look for damage."""
+        try:
+            findings: list[str] = await self._read(checking.check)
+        except StoreUnavailable as error:
+            return [str(error)]
+        return findings
+
+    # Jobs
+
+    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+        """Store new jobs and answer each submission, in order."""
+        return await self._inserting.run(jobs, _given(now))
+
+    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        """Lease due jobs to a worker, most urgent first."""
+        jobs: list[Job] = await self._write(leasing.claim, wanted, now=now)
+        return jobs
+
+    async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
+        """Extend the leases whose fence still holds."""
+        answers = await self._renewing.run(renewals, _given(now))
+        return [answer for answer in answers if answer is not None]
+
+    async def settle(
+        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Apply the settlements that still hold and return their ids."""
+        if entry is None:
+            applied = await self._settling.run(settlements, _given(now))
+        else:
+            applied = await self._write(_recorded, settling.settle, settlements, entry, now=now)
+        return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
+
+    async def ask_cancel(
+        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Mark running jobs as to be cancelled."""
+        marked: list[JobId] = await self._write(_recorded, leasing.ask_cancel, leases, entry, now=now)
+        return marked
+
+    async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        """Make jobs whose time has come pending."""
+        queues: Mapping[str, int] = await self._write(upkeep.promote, limit, now=now)
+        return queues
+
+    async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give running jobs whose lease has run out."""
+        jobs: list[Job] = await self._read_at(leasing.lost, limit, now=now)
+        return jobs
+
+    async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give waiting jobs that are too late to start."""
+        jobs: list[Job] = await self._read_at(leasing.expired, limit, now=now)
+        return jobs
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Give jobs by id."""
+        jobs: list[Job] = await self._read(reading.get, ids)
+        return jobs
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Give the jobs that a query asks for."""
+        jobs: list[Job] = await self._read(reading.find, query)
+        return jobs
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        """Give a job's attempts."""
+        attempts: list[Attempt] = await self._read(_in_snapshot, reading.attempts, job_id)
+        return attempts
+
+    async def census(self) -> Census:
+        """Count all jobs, at one moment."""
+        counts: Census = await self._read(_in_snapshot, reading.census)
+        return counts
+
+    async def due(self) -> datetime | None:
+        """Say when upkeep is needed next."""
+        at: int | None = await self._read(upkeep.due)
+        return None if at is None else from_micros(at)
+
+    async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
+        """Delete finished jobs past their time."""
+        count: int = await self._write(upkeep.prune, retention, limit, now=now)
+        return count
+
+    async def discard(
+        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Delete dead and cancelled jobs."""
+        deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=now)
+        return deleted
+
+    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
+        """Give the causes that jobs have died of."""
+        groups: list[DeadGroup] = await self._read(reading.dead_groups, limit)
+        return groups
+
+    # Schedules
+
+    async def put_schedules(
+        self, schedules: Sequence[Schedule], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Create or replace schedules."""
+        written: list[ScheduleId] = await self._write(_recorded, scheduling.put_schedules, schedules, entry, now=now)
+        return written
+
+    async def schedules(
+        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
+    ) -> Sequence[Schedule]:
+        """Give schedules."""
+        found: list[Schedule] = await self._read(scheduling.schedules, ids, names, after, limit)
+        return found
+
+    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
+        """Give schedules whose fire time has come."""
+        found: list[Schedule] = await self._read_at(scheduling.due_schedules, limit, now=now)
+        return found
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Write firings down."""
+        made: list[JobId] = await self._write(scheduling.fire, firings, now=now)
+        return made
+
+    async def drop_schedules(
+        self, ids: Sequence[ScheduleId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Delete schedules."""
+        dropped: list[ScheduleId] = await self._write(
+            _recorded, _untimed(scheduling.drop_schedules), ids, entry, now=now
+        )
+        return dropped
+
+    async def occurrences(
+        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
+    ) -> Sequence[Occurrence]:
+        """Give what became of a schedule's fire times."""
+        limit_at = _LATEST if before is None else to_micros(before)
+        found: list[Occurrence] = await self._read(scheduling.occurrences, schedule_id, limit_at, limit)
+        return found
+
+    # Steps
+
+    async def intend(
+        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
+    ) -> tuple[Step, bool] | None:
+        """Write down the intent to perform a step."""
+        step: tuple[Step, bool] | None = await self._write(stepping.intend, job_id, fence, key, now=now)
+        return step
+
+    async def conclude(
+        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    ) -> Step | None:
+        """Write down that a step's effect happened."""
+        step: Step | None = await self._write(stepping.conclude, job_id, fence, key, outcome, now=now)
+        return step
+
+    async def steps(self, job_id: JobId) -> Sequence[Step]:
+        """Give a job's steps."""
+        steps: list[Step] = await self._read(stepping.steps, job_id)
+        return steps
+
+    # Processes, queues, the lead
+
+    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
+        """Record that processes are alive."""
+        await self._write(fleet.beat, members, now=now)
+
+    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
+        """Give the processes on record."""
+        since_micros = _EARLIEST if since is None else to_micros(since)
+        found: list[Member] = await self._read(fleet.members, role, since_micros)
+        return found
+
+    async def leave(self, boots: Iterable[str]) -> None:
+        """Forget processes that said goodbye."""
+        await self._writers.run(fleet.leave, list(boots))
+
+    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
+        """Take or keep the lead if nobody else holds it."""
+        leadership: Leadership = await self._write(fleet.lead, name, holder, lasting, now=now)
+        return leadership
+
+    async def resign(self, name: str, holder: str) -> None:
+        """Give the lead up."""
+        await self._writers.run(fleet.resign, name, holder)
+
+    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write a queue's settings if their version still holds."""
+        written: bool = await self._write(_recorded, _untimed(fleet.put_queue), queue, entry, now=now)
+        return written
+
+    async def queues(self) -> Sequence[Queue]:
+        """Give the queues that have settings."""
+        found: list[Queue] = await self._read(fleet.queues)
+        return found
+
+    # The ledger and tokens
+
+    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
+        """Append entries to the ledger."""
+        await self._write(ledger.record, entries, now=now)
+
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
+        """Give the ledger's entries."""
+        found: list[Entry] = await self._read(ledger.ledger, LARGEST if before is None else before, limit)
+        return found
+
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
+        """Create or replace tokens."""
+        await self._write(_recorded, _untimed(ledger.put_tokens), tokens, entry, now=None)
+
+    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
+        """Give tokens."""
+        found: list[Token] = await self._read(ledger.tokens, ids)
+        return found
+
+    def _serve(self, verb: Verb) -> Verb:
+        """Let a desk's batch run in a transaction."""
+
+        async def serve(batch: Sequence[Any], now: int | None) -> Any:  # noqa: ANN401 - as the verb does
+            return await self._writers.run(self._at(verb), batch, now)
+
+        return serve
+
+    async def _write(self, verb: Verb, *arguments: Any, now: datetime | None) -> Any:  # noqa: ANN401 - as the verb does
+        return await self._writers.run(self._at(verb), *arguments, _given(now))
+
+    async def _read(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+        return await self._readers.run(verb, *arguments)
+
+    async def _read_at(self, verb: Verb, *arguments: Any, now: datetime | None) -> Any:  # noqa: ANN401
+        return await self._readers.run(self._at(verb), *arguments, _given(now))
+
+    def _at(self, verb: Verb) -> Verb:
+        """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs.
+
+        Afterwards the bell is rung, in the same transaction, if there is work now that was not there before.
+        """
+
+        async def run(connection: Connection, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+            *rest, now = arguments
+            moment = await self._now(connection) if now is None else now
+            answer = await verb(connection, *rest, moment)
+            if connection.has_made_work:
+                connection.has_made_work = False
+                await connection.run(statement("ring"), {"origin": connection.origin, "now": moment})
+            return answer
+
+        return run
+
+    async def _now(self, connection: Connection) -> int:
+        if self._clock is not None:
+            return to_micros(self._clock())
+        ((now,),) = await connection.rows(statement("clock"))
+        return int(now)
+
+    async def _glance(self) -> Sequence[Any]:
+        seen: Sequence[Any] = await self._read(_bells, self._writers.origin)
+        return seen
+
+
+async def _bells(connection: Connection, ours: str) -> Sequence[Any]:
+    return await connection.rows(statement("bells"), {"ours": f"{ours}-%"})
+
+
+def _given(now: datetime | None) -> int | None:
+    return None if now is None else to_micros(now)
+
+
+async def _recorded(connection: Connection, verb: Verb, subject: Any, entry: Entry | None, now: int) -> Any:  # noqa: ANN401
+    """Run a verb and, if it did anything, write in the same transaction who asked for it."""
+    answer = await verb(connection, subject, now)
+    # By identity: an id may be 0, which is not nothing.
+    did_something = any(one is not False for one in answer) if isinstance(answer, list) else answer is not False
+    if entry is not None and did_something:
+        await ledger.record(connection, [entry], now)
+    return answer
+
+
+def _untimed(verb: Verb) -> Verb:
+    async def run(connection: Connection, subject: Any, now: int) -> Any:  # noqa: ANN401, ARG001 - as the verb does
+        return await verb(connection, subject)
+
+    return run
+
+
+async def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+    """Run several reads so that they see one moment."""
+    await connection.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    await connection.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    answer = await verb(connection, *arguments)
+    await connection.commit()
+    return answer

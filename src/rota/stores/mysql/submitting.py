@@ -1,0 +1,161 @@
+"""Storing new jobs: their keys, tags and waits with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rota.core.identity import LARGEST, JobId
+from rota.core.instant import from_micros, span_to_micros
+from rota.core.job import first_state
+from rota.core.lifecycle import FINISHED, State
+from rota.core.submission import IdempotencyKey, NewJob
+from rota.ports.store import Inserted, Receipt
+from rota.stores.mysql.driver import Again, Clash, Connection, lists
+from rota.stores.mysql.places import Standing, shift
+from rota.stores.mysql.releasing import link
+from rota.stores.mysql.statements import statement
+from rota.stores.rows import Row, new_job_row
+
+_Name = tuple[str, str]
+
+
+async def insert(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    """Store new jobs and answer each, in order."""
+    if not any(job.idempotency or job.tags or job.after for job in jobs):
+        try:
+            return await _store_all(connection, jobs, now)
+        except Clash:
+            # An id is taken. Of several packets some may have been stored, so we begin anew, and with care.
+            await connection.rollback()
+            connection.has_made_work = False
+    return await _insert_with_care(connection, jobs, now)
+
+
+async def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
+    """Store a job that the system itself makes, and say under which id.
+
+    Nobody is there to be told that the id is taken, so the next free one is.
+    """
+    number = job.id
+    while await _states(connection, [number]):
+        number = JobId(number + 1 if number < LARGEST else 1)
+    made = job if number == job.id else replace(job, id=number)
+    try:
+        await _store_all(connection, [made], now)
+    except Clash as error:
+        raise Again("another process took the id at this moment") from error
+    await link(connection, [(number, job.after)], now)
+    return number
+
+
+async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    kept = await _kept_keys(connection, jobs, now)
+    taken = await _states(connection, [job.id for job in jobs])
+    answers: list[Inserted] = []
+    made: list[NewJob] = []
+    for job in jobs:
+        name = _name(job.idempotency)
+        earlier = None if name is None else kept.get(name)
+        if earlier is not None and job.idempotency is not None:
+            receipt = Receipt.REPLAYED if earlier[0] == job.idempotency.request else Receipt.KEY_REUSED
+            answers.append(Inserted(earlier[1], receipt, earlier[2]))
+        elif job.id in taken:
+            answers.append(Inserted(job.id, Receipt.ID_TAKEN, taken[job.id]))
+        else:
+            state = _state_of(job, now)
+            answers.append(Inserted(job.id, Receipt.CREATED, state))
+            made.append(job)
+            taken[job.id] = state
+            if name is not None and job.idempotency is not None:
+                kept[name] = (job.idempotency.request, job.id, state)
+    try:
+        await _put_keys(connection, made, now)
+        await _store_all(connection, made, now)
+    except Clash as error:
+        raise Again("another process took the key or the id at this moment") from error
+    return await _linked(connection, jobs, answers, now) if any(job.after for job in made) else answers
+
+
+async def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
+    """Tie jobs to what they wait for, once all are stored: they may wait for each other in any order."""
+    made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+    await link(connection, [(job.id, job.after) for job in made if job.after], now)
+    states = await _states(connection, [answer.job_id for answer in answers])
+    return [replace(answer, state=states[answer.job_id]) for answer in answers]
+
+
+def _state_of(job: NewJob, now: int) -> State:
+    moment = from_micros(now)
+    return first_state(job.run_at or moment, moment, blocked=bool(job.after))
+
+
+async def _store_all(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    """Store jobs under ids that are free, all at once, each with its tags and in its place."""
+    moment = from_micros(now)
+    rows: list[Row] = []
+    standings: list[Standing] = []
+    answers: list[Inserted] = []
+    for job in jobs:
+        run_at = job.run_at or moment
+        state = first_state(run_at, moment, blocked=bool(job.after))
+        row = new_job_row(job, state, run_at, now)
+        rows.append(row)
+        standings.append(Standing(job.id, state, job.queue, job.type, job.priority, row[5], row[6], row[10]))
+        answers.append(Inserted(job.id, Receipt.CREATED, state))
+    await connection.many(statement("insert"), rows)
+    await shift(connection, (), standings)
+    tags = [(tag, job.id) for job in jobs for tag in dict.fromkeys(job.tags)]
+    if tags:
+        await connection.many(statement("put_tag"), tags)
+    return answers
+
+
+def _name(key: IdempotencyKey | None) -> _Name | None:
+    return None if key is None else (key.scope, key.key)
+
+
+async def _kept_keys(
+    connection: Connection, jobs: Sequence[NewJob], now: int
+) -> dict[_Name, tuple[bytes, JobId, State]]:
+    """Give the keys of these jobs that came before and still count, and keep them as they are."""
+    names = sorted({name for name in (_name(job.idempotency) for job in jobs) if name is not None})
+    found: list[Row] = []
+    for some in lists(names):
+        found += await connection.rows(statement("find_keys"), {"keys": some})
+    states = await _states(connection, [row[3] for row in found])
+    return {
+        (scope, key): (request, job_id, states[job_id])
+        for scope, key, request, job_id, expires_at in found
+        if expires_at > now or (job_id in states and states[job_id] not in FINISHED)
+    }
+
+
+async def _put_keys(connection: Connection, jobs: Sequence[NewJob], now: int) -> None:
+    """Let the keys of new jobs stand for them: those that are free, and those that have been kept long enough."""
+    keyed = {(job.idempotency.scope, job.idempotency.key): job for job in jobs if job.idempotency is not None}
+    known: set[_Name] = set()
+    for some in lists(sorted(keyed)):
+        known.update((row[0], row[1]) for row in await connection.rows(statement("find_keys"), {"keys": some}))
+    fresh: list[Row] = []
+    again: list[Row] = []
+    for name, job in sorted(keyed.items()):
+        assert job.idempotency is not None
+        facts = (job.idempotency.request, job.id, now + span_to_micros(job.idempotency.keep))
+        if name in known:
+            again.append((*facts, *name))
+        else:
+            fresh.append((*name, *facts))
+    if fresh:
+        await connection.many(statement("put_key"), fresh)
+    if again:
+        await connection.many(statement("retake_key"), again)
+
+
+async def _states(connection: Connection, ids: Sequence[JobId]) -> dict[JobId, State]:
+    states: dict[JobId, State] = {}
+    for some in lists(ids):
+        states.update(
+            (job_id, State(state)) for job_id, state in await connection.rows(statement("states"), {"ids": some})
+        )
+    return states
