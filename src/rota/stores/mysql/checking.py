@@ -8,7 +8,7 @@ from rota.stores.mysql.driver import Connection
 
 _TABLES: Final = (
     "migration, job, ready, lease, scheduled, held, finished, expiry, tag, attempt, dependency, idempotency, claim,"
-    " step, schedule, occurrence, queue, `member`, leader, ledger, token, pruned, bell"
+    " step, schedule, occurrence, queue, `member`, leader, ledger, token, pruned, bell, gate"
 )
 
 #: Each gives jobs that stand where they should not, and says what is wrong with them.

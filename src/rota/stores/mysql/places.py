@@ -7,11 +7,11 @@ Whoever moves a job keeps it locked: by its row in `ready` (then it is pending a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.core.identity import JobId
 from rota.core.lifecycle import FINISHED, TIMED, State
+from rota.core.value import value
 from rota.stores.mysql.driver import Connection, lists
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
@@ -19,7 +19,7 @@ from rota.stores.rows import Row
 _STATES: Final = {state.value: state for state in State}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Standing:
     """How a job stands: all that decides where its rows are, and what a move must know of its lease."""
 

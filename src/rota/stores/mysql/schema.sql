@@ -16,7 +16,7 @@
 -- `dependency` who waits for whom, `idempotency` the submitters' keys, `tag` the words jobs are found by, `step` the
 -- guarded effects. A `schedule` makes jobs, one for each fire time, recorded in `occurrence`. `queue` has the settings of
 -- queues, `member` the processes that take part, `leader` which of them leads, `ledger` what operators did, `token` who
--- may. `pruned` counts what retention has deleted: nothing disappears. `bell` lets other processes hear of new work.
+-- may. `pruned` counts what retention has deleted: nothing disappears. `bell` lets other processes hear of new work, `gate` keeps bounded queues within bounds.
 --
 -- Times and spans are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
 -- collation compares characters by their number and takes trailing spaces seriously; its name depends on the server.
@@ -330,4 +330,10 @@ CREATE TABLE bell (
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
     PRIMARY KEY (origin)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Queues with a bound: their rows are locked by whoever puts something in, one at a time.
+CREATE TABLE gate (
+    queue VARCHAR(255) NOT NULL,
+    PRIMARY KEY (queue)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -126,9 +126,11 @@ class MysqlStore:
 
     # Jobs
 
-    async def insert(self, jobs: Sequence[NewJob], *, now: datetime | None = None) -> Sequence[Inserted]:
+    async def insert(
+        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+    ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
-        return await self._inserting.run(jobs, _given(now))
+        return await self._inserting.run(jobs, bound, _given(now))
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
@@ -336,8 +338,8 @@ class MysqlStore:
     def _serve(self, verb: Verb) -> Verb:
         """Let a desk's batch run in a transaction."""
 
-        async def serve(batch: Sequence[Any], now: int | None) -> Any:  # noqa: ANN401 - as the verb does
-            return await self._writers.run(self._at(verb), batch, now)
+        async def serve(batch: Sequence[Any], *sharing: Any) -> Any:  # noqa: ANN401 - as the verb does
+            return await self._writers.run(self._at(verb), batch, *sharing)
 
         return serve
 

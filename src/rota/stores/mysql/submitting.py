@@ -18,18 +18,39 @@ from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row, new_job_row
 
 _Name = tuple[str, str]
+#: How many more jobs may wait in each queue that has a bound.
+Room = dict[str, int]
 
 
-async def insert(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+async def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
     """Store new jobs and answer each, in order."""
-    if not any(job.idempotency or job.tags or job.after for job in jobs):
+    room = await _room(connection, jobs, bound)
+    has_room = all(left >= len(jobs) for left in room.values())
+    if has_room and not any(job.idempotency or job.tags or job.after for job in jobs):
         try:
             return await _store_all(connection, jobs, now)
         except Clash:
             # An id is taken. Of several packets some may have been stored, so we begin anew, and with care.
             await connection.rollback()
             connection.has_made_work = False
-    return await _insert_with_care(connection, jobs, now)
+            room = await _room(connection, jobs, bound)
+    return await _insert_with_care(connection, jobs, room, now)
+
+
+async def _room(connection: Connection, jobs: Sequence[NewJob], bound: int | None) -> Room:
+    """Say how much room there is in queues with a bound, and let nobody else in until we are done."""
+    bounds: dict[str, int] = dict(await connection.rows(statement("queue_bounds")))
+    if not bounds and bound is None:
+        return {}
+    limits = {queue: bounds.get(queue, bound) for queue in sorted({job.queue for job in jobs})}
+    bounded = {queue: limit for queue, limit in limits.items() if limit is not None}
+    if bounded:
+        await connection.many(statement("pass_gate"), [(queue,) for queue in bounded])
+    room = {}
+    for queue, limit in bounded.items():
+        ((depth,),) = await connection.rows(statement("queue_depth"), {"queue": queue, "limit": limit})
+        room[queue] = max(limit - depth, 0)
+    return room
 
 
 async def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
@@ -49,7 +70,7 @@ async def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
     return number
 
 
-async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], room: Room, now: int) -> list[Inserted]:
     kept = await _kept_keys(connection, jobs, now)
     taken = await _states(connection, [job.id for job in jobs])
     answers: list[Inserted] = []
@@ -60,10 +81,14 @@ async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], now:
         if earlier is not None and job.idempotency is not None:
             receipt = Receipt.REPLAYED if earlier[0] == job.idempotency.request else Receipt.KEY_REUSED
             answers.append(Inserted(earlier[1], receipt, earlier[2]))
+        elif _is_full(job, room, now):
+            answers.append(Inserted(job.id, Receipt.QUEUE_FULL, State.PENDING))
         elif job.id in taken:
             answers.append(Inserted(job.id, Receipt.ID_TAKEN, taken[job.id]))
         else:
             state = _state_of(job, now)
+            if state is State.PENDING and job.queue in room:
+                room[job.queue] -= 1
             answers.append(Inserted(job.id, Receipt.CREATED, state))
             made.append(job)
             taken[job.id] = state
@@ -82,7 +107,11 @@ async def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[
     made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
     await link(connection, [(job.id, job.after) for job in made if job.after], now)
     states = await _states(connection, [answer.job_id for answer in answers])
-    return [replace(answer, state=states[answer.job_id]) for answer in answers]
+    return [replace(answer, state=states.get(answer.job_id, answer.state)) for answer in answers]
+
+
+def _is_full(job: NewJob, room: Room, now: int) -> bool:
+    return room.get(job.queue) == 0 and _state_of(job, now) is State.PENDING
 
 
 def _state_of(job: NewJob, now: int) -> State:
