@@ -10,7 +10,7 @@ CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash bench docs clean
+.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench docs clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n
 crash: $(STAMP) ## kill a writing process KILLS times and cut the power CUTS times
 	PYTHONPATH=tests $(BIN)/python -m crash.kill --kills $(KILLS)
 	PYTHONPATH=tests $(BIN)/python -m crash.power_cut --cuts $(CUTS)
+
+prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recurring …"
+	PYTHONPATH=tests $(BIN)/python -m proofs $(NAMES)
 
 fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2

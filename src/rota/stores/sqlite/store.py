@@ -32,12 +32,11 @@ from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
 from rota.stores.sqlite import fleet, leasing, ledger, reading, scheduling, settling, stepping, submitting, upkeep
 from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, part_with, patiently
 from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
+from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
 
 IN_MEMORY: Final = ":memory:"
 READERS: Final = 2
-#: How often to look whether another process has written; bounds how late a worker elsewhere hears of work.
-GLANCE_SECONDS: Final = 0.02
 #: The largest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
@@ -64,13 +63,9 @@ def wall_clock() -> datetime:
 class SqliteStore:
     """All verbs of `rota.ports.store.Store` on SQLite."""
 
-    def __init__(
-        self, writer: Desk, readers: Sequence[Desk], clock: Clock, *, lookout: Connection | None = None
-    ) -> None:
+    def __init__(self, writer: Desk, readers: Sequence[Desk], clock: Clock, *, lookout: Lookout | None = None) -> None:
         self._writer = writer
         self._lookout = lookout
-        self._last_seen = None if lookout is None else _data_version(lookout)
-        self._changes = 0
         self._readers = readers
         self._turns = cycle(readers)
         self._clock = clock
@@ -113,7 +108,7 @@ class SqliteStore:
                 opened.push_async_callback(readers[-1].close)
             writer = WriterDesk("rota-sqlite-writer", opener, witness=witness)
             opened.push_async_callback(writer.close)
-            store = cls(writer, readers, clock, lookout=opener())
+            store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path))
             opened.pop_all()
             return store
 
@@ -123,27 +118,20 @@ class SqliteStore:
         for desk in dict.fromkeys((self._writer, *self._readers)):
             await desk.close()
         if lookout is not None:
-            part_with(lookout, is_lost=any(desk.has_lost_its_file for desk in (self._writer, *self._readers)))
+            lookout.close()
+            part_with(
+                lookout.connection, is_lost=any(desk.has_lost_its_file for desk in (self._writer, *self._readers))
+            )
 
     async def watch(self, at_most: timedelta) -> bool:
         """Wait until another process may have changed something, at most for a while; say whether one may have.
 
-        SQLite tells nobody, but a glance at its change counter costs microseconds. Our own commits count too: whoever
-        is woken for nothing asks once more than needed.
+        A store in memory is nobody else's.
         """
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + at_most.total_seconds()
-        # Whoever else watches may be the one to notice; the count tells everyone who waits.
-        changes = self._changes
-        while self._lookout is not None and loop.time() < give_up_at:
-            seen = _data_version(self._lookout)
-            if seen is not None and seen != self._last_seen:
-                self._last_seen = seen
-                self._changes += 1
-            if self._changes != changes:
-                return True
-            await asyncio.sleep(GLANCE_SECONDS)
-        await asyncio.sleep(max(give_up_at - loop.time(), 0))
+        lookout = self._lookout
+        if lookout is not None:
+            return await lookout.wait(at_most.total_seconds())
+        await asyncio.sleep(at_most.total_seconds())
         return False
 
     async def check(self) -> Sequence[str]:
@@ -422,15 +410,6 @@ def _check(connection: Connection) -> list[str]:
         return [str(error)]
 
 
-def _data_version(connection: Connection) -> int | None:
-    """Read the change counter; None while another process repairs the log, or if it cannot be read."""
-    try:
-        ((version,),) = connection.rows("PRAGMA data_version")
-    except (Busy, Broken):
-        return None
-    return int(version)
-
-
 def _open(path: str, connect: Connect) -> Connection:
     if path != IN_MEMORY:
         _create(path)
@@ -451,7 +430,7 @@ class FileWitness:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._names = (path, f"{path}-wal")
         # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
         self._known = {name: self._identity(name) for name in self._names}
@@ -460,14 +439,14 @@ class FileWitness:
         """Look; raise `LostFile` if another file, or none, has a name now."""
         for name in self._names:
             if self._identity(name) != self._known[name]:
-                raise LostFile(self._path)
+                raise LostFile(self.path)
 
     def _identity(self, name: str) -> tuple[int, int]:
         try:
             # Twice for every commit: a Path would cost as much again as the question.
             found = os.stat(name)  # noqa: PTH116
         except OSError:
-            raise LostFile(self._path) from None
+            raise LostFile(self.path) from None
         return found.st_dev, found.st_ino
 
 

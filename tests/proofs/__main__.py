@@ -1,0 +1,40 @@
+"""Run long proofs: all of them, or those that are named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from journeys.stage import Stage, staged
+from proofs import measured, recurring, stopped, terminated
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="which proofs; all without")
+    parser.add_argument("--trials", type=int, default=200, help="workers stopped past their lease")
+    parser.add_argument("--times", type=int, default=50, help="workers told to go")
+    parser.add_argument("--seconds", type=float, default=120, help="how long schedules fire while processes are killed")
+    options = parser.parse_args()
+    proofs: dict[str, Callable[[Stage], str]] = {
+        "stopped-http": lambda stage: stopped.prove(stage, trials=options.trials, in_process=False),
+        "stopped-store": lambda stage: stopped.prove(stage, trials=options.trials, in_process=True),
+        "recurring": lambda stage: recurring.prove(stage, seconds=options.seconds),
+        "terminated": lambda stage: terminated.prove(stage, times=options.times),
+        "lateness": lambda stage: measured.lateness(stage, seconds=60),
+        "idle": lambda stage: measured.idle(stage, seconds=60),
+        "throughput": lambda stage: measured.throughput(stage, jobs=50_000),
+    }
+    for name in options.names or proofs:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
+            told = proofs[name](stage)
+        print(f"{name}: {told} ({time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

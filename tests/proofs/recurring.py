@@ -1,0 +1,64 @@
+"""Two schedulers and four workers on one file, schedules that fire every second, and someone who kills them all.
+
+Every fire time must have made exactly one job, and every such job must have run to its end.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from journeys.stage import Stage
+from proofs.cast import all_jobs, kill, server, worker
+
+SCHEDULES = 3
+
+
+def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None = None) -> str:
+    seed = random.randrange(2**32) if seed is None else seed
+    dice = random.Random(seed)
+    second = Stage(stage.folder, started=stage.started)
+    numbers = iter(range(10**6))
+    starters: list[Callable[[], subprocess.Popen[bytes]]] = [
+        lambda: server(stage),
+        lambda: server(second),
+        *(lambda one=one: worker(one, f"worker-{next(numbers)}") for one in (stage, stage, second, second)),
+    ]
+    cast = [start() for start in starters]
+    for name in range(SCHEDULES):
+        job = {"type": "echo", "payload": name}
+        body = {"name": f"tick-{name}", "cron": "* * * * * *", "catch_up": "all", "job": job}
+        stage.ask("POST", "/v1/schedules", body)
+    end, kills = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        victim = dice.randrange(len(cast))
+        kill(cast[victim])
+        kills += 1
+        # One of the two servers always lives: a worker that is started while its server is away would only wait.
+        cast[victim] = starters[victim]()
+        time.sleep(max(0.0, min(dice.uniform(0.5, 1.5) * every, end - time.monotonic())))
+    fired = _judge(stage)
+    return f"seed {seed}: {kills} kills in {seconds:.0f} s, {fired} occurrences, each exactly once"
+
+
+def _judge(stage: Stage) -> int:
+    for one in stage.ask("GET", "/v1/schedules")["items"]:
+        stage.ask("POST", f"/v1/schedules/{one['id']}/pause", {})
+    stage.until(
+        lambda: [job["status"] for job in all_jobs(stage, "echo")],
+        lambda seen: set(seen) == {"completed"},
+        seconds=90,
+    )
+    jobs = all_jobs(stage, "echo")
+    fired = 0
+    for one in stage.ask("GET", "/v1/schedules")["items"]:
+        times = sorted(datetime.fromisoformat(job["fire_time"]) for job in jobs if job["schedule_id"] == one["id"])
+        assert len(times) == len(set(times)), "a fire time made two jobs"
+        gaps = [(before, after) for before, after in pairwise(times) if after - before != timedelta(seconds=1)]
+        assert not gaps, f"fire times are missing between {gaps}"
+        fired += len(times)
+    return fired
