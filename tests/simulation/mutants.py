@@ -28,6 +28,7 @@ from rota.core.settlement import JobError, Settlement
 from rota.core.submission import Delivery, IdempotencyKey, NewJob
 from rota.ports.store import Census, Inserted, JobQuery, Receipt, Retention
 from rota.stores.sqlite import SqliteStore
+from simulation.casts import MODELS, Cast
 from simulation.models import scheduler as scheduler_model
 from simulation.models import source as source_model
 from simulation.models import worker as worker_model
@@ -39,10 +40,11 @@ Planting = Iterator[None]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A planted bug, and the invariant that must notice it first."""
+    """A planted bug, the invariant that must notice it first, and the cast that it is planted in."""
 
     plant: Callable[[], AbstractContextManager[None]]
     invariant: str
+    cast: Cast = MODELS
 
     @property
     def name(self) -> str:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from simulation.casts import CASTS, Cast, cast_of
 from simulation.faults import ALL_FAULTS, FaultClass
 from simulation.mutants import Mutant
 from simulation.scenario import Run, run
 
-#: Every so many seeds a run is repeated, and its history must be the same to the last bit.
+#: Of every so many seeds the first few, one of each cast, are repeated: the history must be the same to the last bit.
 REPEAT_EVERY: Final = 50
 CORPUS: Final = Path(__file__).parent / "corpus.txt"
 #: A broken run has no verdict; this stands for it.
@@ -26,11 +27,16 @@ BROKEN: Final = "broken"
 _CHUNK: Final = 20
 
 
+#: A seed, and the name of the cast that plays it.
+Part = tuple[int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one seed."""
+    """What came of one seed, played by a cast."""
 
     seed: int
+    cast: str
     violated: tuple[str, ...] = ()
     message: str = ""
     virtual_seconds: float = 0.0
@@ -54,31 +60,32 @@ def without_pauses() -> Iterator[None]:
         gc.collect()
 
 
-def examine(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> Outcome:
+def examine(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, cast: Cast | None = None) -> Outcome:
     """Run a seed, some of them twice, and say what came of it."""
+    players = cast or cast_of(seed)
     try:
-        first = run(seed, classes)
-        if seed % REPEAT_EVERY == 0 and run(seed, classes).digest() != first.digest():
-            return Outcome(seed, (BROKEN,), "a second run of the same seed had another history")
+        first = run(seed, classes, players)
+        if seed % REPEAT_EVERY < len(CASTS) and run(seed, classes, players).digest() != first.digest():
+            return Outcome(seed, players.name, (BROKEN,), "a second run of the same seed had another history")
     except Exception:  # noqa: BLE001 - whatever broke the run is its outcome
-        return Outcome(seed, (BROKEN,), traceback.format_exc())
+        return Outcome(seed, players.name, (BROKEN,), traceback.format_exc())
     return _outcome(first)
 
 
 def _outcome(one: Run) -> Outcome:
     verdict = one.verdict
     message = "\n".join(map(str, verdict.findings[:10]))
-    return Outcome(one.world.seed, tuple(verdict.violated), message, one.virtual_seconds)
+    return Outcome(one.world.seed, one.cast.name, tuple(verdict.violated), message, one.virtual_seconds)
 
 
-def _examine_chunk(seeds: Sequence[int]) -> list[Outcome]:
+def _examine_chunk(parts: Sequence[Part]) -> list[Outcome]:
     with without_pauses():
-        return [examine(seed) for seed in seeds]
+        return [examine(seed, cast=CASTS[name]) for seed, name in parts]
 
 
-def examine_all(seeds: Iterable[int], processes: int) -> Iterator[list[Outcome]]:
+def examine_all(parts: Iterable[Part], processes: int) -> Iterator[list[Outcome]]:
     """Examine seeds in chunks, on several processes; the chunks come in order."""
-    ordered = list(seeds)
+    ordered = list(parts)
     chunks = [ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK)]
     if processes == 1:
         yield from map(_examine_chunk, chunks)
@@ -87,20 +94,21 @@ def examine_all(seeds: Iterable[int], processes: int) -> Iterator[list[Outcome]]
         yield from pool.map(_examine_chunk, chunks)
 
 
-def shrink(seed: int, violated: Collection[str]) -> tuple[FaultClass, ...]:
+def shrink(seed: int, violated: Collection[str], cast: Cast | None = None) -> tuple[FaultClass, ...]:
     """Leave classes of faults out, one after the other, as long as the seed still fails in one of the same ways."""
     needed = list(ALL_FAULTS)
     for kind in ALL_FAULTS:
         fewer = [one for one in needed if one is not kind]
-        if not set(violated).isdisjoint(examine(seed, fewer).violated):
+        if not set(violated).isdisjoint(examine(seed, fewer, cast).violated):
             needed = fewer
     return tuple(needed)
 
 
-def corpus() -> list[int]:
-    """Give the seeds that have failed once; they are always run, and first."""
+def corpus() -> list[Part]:
+    """Give the seeds that have failed once, each with its cast; they are always run, and first."""
     lines = CORPUS.read_text(encoding="utf-8").splitlines()
-    return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
+    told = [line.split("#")[0].split() for line in lines]
+    return [(int(words[0]), words[1]) for words in told if words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Kill:
     """Run seeds with a bug planted until the invariant that is meant for it is the first to notice."""
     with mutant.plant(), without_pauses():
         for seed in seeds:
-            violated = examine(seed).violated
+            violated = examine(seed, cast=mutant.cast).violated
             if violated[:1] == (mutant.invariant,):
                 return Kill(mutant, seed, violated)
     return Kill(mutant, None)

@@ -4,13 +4,15 @@ Each part of a world throws its own dice, all of them derived from the seed by n
 and started is fixed; everything after that is up to the loop.
 
 Who plays the worker, the scheduler and the client is decided by a cast (`casts`): the models, or the real loops.
+What the real loops log is not heard: in here everything goes wrong all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Collection, Coroutine
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
@@ -19,7 +21,7 @@ from typing import Any, Final, TypeVar
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
 from simulation import worlds
-from simulation.casts import MODELS, Cast, Playing
+from simulation.casts import Cast, Playing, cast_of
 from simulation.checker import Verdict, check
 from simulation.dump import Dump, dump
 from simulation.faults import ALL_FAULTS, FaultClass, Nemesis
@@ -43,6 +45,7 @@ class Run:
     """What became of a world."""
 
     world: World
+    cast: Cast
     records: list[Record]
     dump: Dump
     verdict: Verdict
@@ -53,15 +56,27 @@ class Run:
         return digest_of(self.records)
 
 
-def run(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, cast: Cast = MODELS) -> Run:
-    """Run the world of a seed and judge it."""
-    theatre = Theatre(worlds.draw(seed, classes), cast)
-    try:
-        left = theatre.play()
-    finally:
-        theatre.close()
+def run(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, cast: Cast | None = None) -> Run:
+    """Run the world of a seed, with its own cast or with another one, and judge it."""
+    players = cast or cast_of(seed)
+    theatre = Theatre(worlds.draw(seed, classes), players)
+    with _in_silence():
+        try:
+            left = theatre.play()
+        finally:
+            theatre.close()
     verdict = check(theatre.history.records, left)
-    return Run(theatre.world, theatre.history.records, left, verdict, theatre.loop.time())
+    return Run(theatre.world, players, theatre.history.records, left, verdict, theatre.loop.time())
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class Theatre:
@@ -107,8 +122,6 @@ class Theatre:
 
     def play(self) -> Dump:
         """Let the world happen, and give what is left in the store."""
-        # Some real loops throw the interpreter's own dice to spread their retries.
-        random.seed(f"{self.world.seed}:interpreter")
         self._store_host.start()
         for host in self._hosts:
             host.start()

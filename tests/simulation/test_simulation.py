@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from simulation.casts import CASTS
 from simulation.checker import INVARIANTS
 from simulation.faults import ALL_FAULTS, FaultClass
 from simulation.mutants import MUTANTS, Mutant
-from simulation.runner import BROKEN, corpus, examine, hunt, shrink, without_pauses
+from simulation.runner import BROKEN, Outcome, corpus, examine, hunt, shrink, without_pauses
 from simulation.scenario import run
 from simulation.worlds import draw
 
@@ -26,12 +27,17 @@ TESTS = Path(__file__).parent.parent
 def test_no_world_breaks_a_promise(start: int) -> None:
     with without_pauses():
         failed = [outcome for outcome in map(examine, range(start, min(start + CHUNK, SEEDS))) if not outcome.is_clean]
-    assert not failed, "\n".join(f"SEED={outcome.seed} {outcome.message}" for outcome in failed)
+    assert not failed, _told(failed)
 
 
 def test_what_failed_once_does_not_fail_again() -> None:
-    failed = [outcome for outcome in map(examine, corpus()) if not outcome.is_clean]
-    assert not failed, "\n".join(f"SEED={outcome.seed} {outcome.message}" for outcome in failed)
+    outcomes = [examine(seed, cast=CASTS[name]) for seed, name in corpus()]
+    failed = [outcome for outcome in outcomes if not outcome.is_clean]
+    assert not failed, _told(failed)
+
+
+def _told(failed: list[Outcome]) -> str:
+    return "\n".join(f"make sim SEED={one.seed} CAST={one.cast}: {one.message}" for one in failed)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -74,7 +80,7 @@ def test_a_failure_is_shrunk_to_the_faults_it_needs() -> None:
     kill = hunt(mutant, range(MOST_SEEDS_PER_MUTANT))
     assert kill.seed is not None
     with mutant.plant():
-        assert shrink(kill.seed, kill.violated) == ()
+        assert shrink(kill.seed, kill.violated, mutant.cast) == ()
 
 
 def test_a_run_that_breaks_down_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

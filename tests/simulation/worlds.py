@@ -21,13 +21,12 @@ from rota.ports.store import Retention
 from simulation import faults
 from simulation.clocks import GENESIS
 from simulation.faults import ALL_FAULTS, Fault, FaultClass, Surroundings
-from simulation.models.behaviour import Ending, Step, payload_of
+from simulation.models.behaviour import TYPES, Ending, Step, payload_of
 from simulation.models.client import Act, Submission, Wish
 from simulation.models.scheduler import SchedulerHabits
 from simulation.models.worker import WorkerHabits
 
 QUEUES: Final = ("default", "bulk")
-TYPES: Final = ("mail", "report", "sync")
 #: Rules whose fire times a checker can reckon by itself: every so many seconds since 1970.
 RULES: Final = ("*/10 * * * * *", "*/15 * * * * *", "*/30 * * * * *", "@every 7s", "@every 13s", "* * * * *")
 #: The part of the busy time in which new jobs come in.

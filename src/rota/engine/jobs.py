@@ -116,11 +116,13 @@ class Jobs:
 
     async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
         """Run finished jobs again, and those that wait for their time at once."""
-        return await self._act(ids, by, "retry", lambda job: retry(job, self._parts.clock()), Deed.RETRIED)
+        now = await self._parts.store.time()
+        return await self._act(ids, by, "retry", lambda job: retry(job, now), Deed.RETRIED)
 
     async def run_now(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
         """Start jobs that wait for their time at once."""
-        return await self._act(ids, by, "run_now", lambda job: run_now(job, self._parts.clock()), Deed.STARTED)
+        now = await self._parts.store.time()
+        return await self._act(ids, by, "run_now", lambda job: run_now(job, now), Deed.STARTED)
 
     async def discard(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:
         """Delete dead and cancelled jobs for good."""

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from rota.core.errors import IllegalTransition, InvalidRequest, RotaError, ScheduleNotFound
+from rota.core.errors import IllegalTransition, InvalidRequest, ScheduleNotFound
 from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED
@@ -47,7 +47,7 @@ class Schedules:
     async def create(self, draft: Draft, by: Actor) -> Schedule:
         """Put a schedule up; its name must be free."""
         _check(draft)
-        now = self._parts.clock()
+        now = await self._parts.store.time()
         values = {field.name: getattr(draft, field.name) for field in fields(Draft)}
         schedule = Schedule(id=self._parts.fresh_id.schedule(), created_at=now, updated_at=now, **values)
         schedule = replace(schedule, next_fire_at=schedule.next_after(now))
@@ -75,7 +75,7 @@ class Schedules:
         _check(schedule)
         current = await self.one(schedule.id)
         if any(getattr(schedule, name) != getattr(current, name) for name in _TIMING):
-            schedule = replace(schedule, next_fire_at=schedule.next_after(self._parts.clock()))
+            schedule = replace(schedule, next_fire_at=schedule.next_after(await self._parts.store.time()))
         if not await self._parts.store.put_schedules([schedule], entry=_entry(by, action, schedule)):
             raise IllegalTransition(
                 f"schedule {schedule.name!r}: it was changed meanwhile, or the name is taken; read it and try again"
@@ -107,7 +107,8 @@ class Schedules:
     async def run_now(self, schedule_id: ScheduleId, by: Actor) -> JobId:
         """Make a job of a schedule's template at once, beside its fire times."""
         schedule = await self.one(schedule_id)
-        job = schedule.template.make(self._parts.fresh_id(), self._parts.clock(), schedule_id=schedule.id)
+        now = await self._parts.store.time()
+        job = schedule.template.make(self._parts.fresh_id(), now, schedule_id=schedule.id)
         answers = await self._jobs.submit([job])
         await self._parts.store.record([_entry(by, "run_now", schedule)])
         return answers[0].job_id
@@ -115,7 +116,7 @@ class Schedules:
     async def backfill(self, schedule_id: ScheduleId, start: datetime, end: datetime, by: Actor) -> Sequence[JobId]:
         """Make the jobs that a past stretch of time should have made and did not."""
         schedule = await self.one(schedule_id)
-        firing = backfill(schedule, start, end, self._parts.clock(), fresh_id=self._parts.fresh_id)
+        firing = backfill(schedule, start, end, await self._parts.store.time(), fresh_id=self._parts.fresh_id)
         made = await self._parts.store.fire([firing])
         await self._parts.store.record([_entry(by, "backfill", schedule, f"{start} to {end}: {len(made)} jobs")])
         await self._parts.broker.announce((schedule.template.queue, TIMETABLE))
@@ -154,33 +155,36 @@ class Schedules:
     async def fire(self, limit: int) -> int:
         """Make the jobs that schedules owe by now, each exactly once however many do this."""
         due = await self._parts.store.due_schedules(limit)
+        if not due:
+            return 0
+        # Asked after them: by the same clock they are due at this moment as well.
+        now = await self._parts.store.time()
         firings: list[tuple[Schedule, Firing]] = []
         for schedule in due:
             try:
-                firings.append((schedule, await self._planned(schedule)))
-            except RotaError as error:
-                # Its zone may have vanished from the tz data, say. The others must not wait for it.
+                firings.append((schedule, await self._planned(schedule, now)))
+            except InvalidRequest as error:
+                # Its zone may have vanished from the tz data, say. The others must not wait for it. (That the store is
+                # away is another matter, and no schedule's fault: the next pass looks again.)
                 await self._set_aside(schedule, error)
         if firings:
             made = set(await self._parts.store.fire([firing for _, firing in firings]))
-            await self._told(firings, made)
+            await self._told(firings, made, now)
         return len(due)
 
-    async def _planned(self, schedule: Schedule) -> Firing:
+    async def _planned(self, schedule: Schedule, now: datetime) -> Firing:
         previous_is_active = False
         if schedule.overlap is not Overlap.ALLOW and schedule.last_job_id is not None:
             previous = await self._parts.store.get([schedule.last_job_id])
             previous_is_active = bool(previous) and previous[0].state not in FINISHED
-        now = self._parts.clock()
         return plan(schedule, now, previous_is_active=previous_is_active, fresh_id=self._parts.fresh_id)
 
-    async def _set_aside(self, schedule: Schedule, error: RotaError) -> None:
+    async def _set_aside(self, schedule: Schedule, error: InvalidRequest) -> None:
         _log.error("schedule %r cannot be planned and is paused: %s", schedule.name, error)
         paused = replace(schedule, paused_at=self._parts.clock(), pause_reason=f"cannot be planned: {error}")
         await self._parts.store.put_schedules([paused])
 
-    async def _told(self, firings: Sequence[tuple[Schedule, Firing]], made: set[JobId]) -> None:
-        now = self._parts.clock()
+    async def _told(self, firings: Sequence[tuple[Schedule, Firing]], made: set[JobId], now: datetime) -> None:
         queues = {TIMETABLE}
         for schedule, firing in firings:
             jobs = [job for job in firing.jobs if job.id in made]

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rota.core.decision import Means, decide
@@ -15,7 +15,7 @@ from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
-from rota.core.outcome import Lost
+from rota.core.outcome import Failed, Lost, Snoozed
 from rota.core.settlement import Settlement
 from rota.engine.parts import Parts
 from rota.ports.broker import TIMETABLE
@@ -93,21 +93,29 @@ class Work:
         return job if job is not None and job.fence == report.fence else None
 
     async def _apply(self, jobs: dict[JobId, Job], reports: Iterable[Report]) -> set[JobId]:
-        settlements = [
-            self._decided(job, report)
+        held = [
+            (job, report)
             for report in reports
             if (job := jobs.get(report.job_id)) is not None and job.fence == report.fence and job.state is State.RUNNING
         ]
-        return await self.write_back([jobs[one.job_id] for one in settlements], settlements)
+        now = await self._time_for(held)
+        return await self.write_back([job for job, _ in held], [self._decided(job, one, now) for job, one in held])
 
-    def _decided(self, job: Job, report: Report) -> Settlement:
-        settlement = decide(job, report.outcome, self.means_for(job))
+    async def _time_for(self, held: Iterable[tuple[Job, Report]]) -> datetime:
+        """Ask the store for the time where something will be due by it: our own clock may be an hour off.
+
+        What simply ended needs no time, and no round trip for it.
+        """
+        is_needed = any(isinstance(one.outcome, Failed | Snoozed) or _has_heirs(job) for job, one in held)
+        return await self._parts.store.time() if is_needed else self._parts.clock()
+
+    def _decided(self, job: Job, report: Report, now: datetime) -> Settlement:
+        settlement = decide(job, report.outcome, self._means_for(job, now))
         return settlement if report.log_tail is None else replace(settlement, log_tail=report.log_tail)
 
-    def means_for(self, job: Job) -> Means:
+    def _means_for(self, job: Job, now: datetime) -> Means:
         """Bring what a decision about a job needs."""
-        has_heirs = job.on_success is not None or job.on_failure is not None
-        return Means(self._parts.clock(), self._parts.dice(), self._parts.fresh_id() if has_heirs else None)
+        return Means(now, self._parts.dice(), self._parts.fresh_id() if _has_heirs(job) else None)
 
     async def write_back(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> set[JobId]:
         """Settle, and tell whoever waits for what comes of it."""
@@ -140,10 +148,15 @@ class Work:
         jobs = await self._parts.store.lost(limit)
         if not jobs:
             return 0
+        now = await self._parts.store.time()
         # A worker may renew between our look and our word: then the job is not lost after all.
-        settlements = [replace(decide(job, Lost(), self.means_for(job)), if_lapsed=True) for job in jobs]
+        settlements = [replace(decide(job, Lost(), self._means_for(job, now)), if_lapsed=True) for job in jobs]
         applied = await self.write_back(jobs, settlements)
         taken = [job for job in jobs if job.id in applied]
         if taken:
             self._parts.telemetry.emit(LeasesExpired(taken))
         return len(jobs)
+
+
+def _has_heirs(job: Job) -> bool:
+    return job.on_success is not None or job.on_failure is not None

@@ -355,6 +355,10 @@ class Store(JobStore, ScheduleStore, StepStore, FleetStore, LedgerStore, Protoco
         """Finish what was begun and let go of the database."""
         ...
 
+    async def time(self) -> datetime:
+        """Tell the time by the store's own clock: what will be due is reckoned from it, on whichever host that is."""
+        ...
+
     async def watch(self, at_most: timedelta) -> bool:
         """Wait until another process may have changed something, at most for a while; say whether one may have."""
         ...

@@ -22,6 +22,7 @@ from typing import Final
 from rota.core.errors import RotaError
 from rota.engine import Engine
 from rota.ports.broker import TIMETABLE
+from rota.ports.clock import Dice
 from rota.ports.store import Retention
 from rota.scheduler.duties import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
 
@@ -36,8 +37,9 @@ _log = logging.getLogger("rota.scheduler")
 class Scheduler:
     """Does what time asks for, until it is cancelled."""
 
-    def __init__(self, engine: Engine, *, retention: Retention | None = None) -> None:
+    def __init__(self, engine: Engine, *, retention: Retention | None = None, dice: Dice = random.random) -> None:
         self._engine = engine
+        self._dice = dice
         self._timely: Sequence[Duty] = (Ticker(engine), Promoter(engine), Reaper(engine), Expirer(engine))
         self._pruner = Pruner(engine, retention or Retention())
 
@@ -52,7 +54,7 @@ class Scheduler:
         return sum([await duty.tick() for duty in self._timely])
 
     async def _keep_time(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(self._dice)
         with self._engine.broker.attend((TIMETABLE,)) as attendance:
             while True:
                 try:
@@ -71,10 +73,11 @@ class Scheduler:
         due = await self._engine.upkeep.due()
         if due is None:
             return LONGEST_SLEEP
-        return min(due - self._engine.clock(), LONGEST_SLEEP)
+        # By the clock that judges what is due: by a clock of ours that is ahead of it we would never sleep.
+        return min(due - await self._engine.store.time(), LONGEST_SLEEP)
 
     async def _prune(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(self._dice)
         while True:
             try:
                 is_full = await self._pruner.tick() >= BATCH
@@ -84,18 +87,19 @@ class Scheduler:
                 await asyncio.sleep(backoff.next())
                 continue
             # A breath between batches: retention must not be what everyone waits for.
-            await asyncio.sleep(0.01 if is_full else PRUNE_EVERY.total_seconds() * (0.75 + random.random() / 2))  # noqa: S311
+            await asyncio.sleep(0.01 if is_full else PRUNE_EVERY.total_seconds() * (0.75 + self._dice() / 2))
 
 
 class Backoff:
     """Waits longer each time, up to a limit, and a little at random."""
 
-    def __init__(self) -> None:
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
         self._seconds = SHORTEST_BACKOFF_SECONDS
 
     def next(self) -> float:
         """Say how long to wait now."""
-        seconds = self._seconds * (0.5 + random.random())  # noqa: S311 - spreads, protects nothing
+        seconds = self._seconds * (0.5 + self._dice())
         self._seconds = min(self._seconds * 2, LONGEST_BACKOFF_SECONDS)
         return seconds
 

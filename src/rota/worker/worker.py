@@ -77,7 +77,7 @@ class Worker:
                 is_cancelled = True
                 self.stop()
                 shift.drain.hurry()
-            except BaseException:  # noqa: BLE001 - raised below, by `result`
+            except Exception:  # noqa: BLE001 - raised below, by `result`
                 break
         whole.result()
         if is_cancelled:

@@ -109,6 +109,9 @@ class Reference(Fleet):
     async def close(self) -> None:
         return None
 
+    async def time(self) -> datetime:
+        return self.clock()
+
     async def watch(self, at_most: timedelta) -> bool:
         await asyncio.sleep(at_most.total_seconds())
         return False

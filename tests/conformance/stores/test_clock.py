@@ -16,6 +16,11 @@ from rota.core.schedule import plan
 from rota.ports.store import Retention, Store
 
 
+async def test_the_store_tells_its_time(store: Store, clock: ManualClock) -> None:
+    clock.move(HOUR)
+    assert await store.time() == BASE + HOUR
+
+
 async def test_a_job_is_created_by_the_stores_clock(store: Store, clock: ManualClock) -> None:
     clock.move(HOUR)
     job = new_job()

@@ -17,7 +17,9 @@ from rota.core.job import Job
 from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unknown
 from rota.core.settlement import JobError
 
-_SNOOZE: Final = timedelta(seconds=2)
+#: What kinds of jobs there are in a world.
+TYPES: Final = ("mail", "report", "sync")
+SNOOZE: Final = timedelta(seconds=2)
 _ERROR: Final = JobError("Scripted", "as the script says")
 
 
@@ -47,7 +49,7 @@ class Step:
             case Ending.SUCCEED:
                 return Succeeded('"done"')
             case Ending.SNOOZE:
-                return Snoozed(_SNOOZE)
+                return Snoozed(SNOOZE)
             case Ending.DOUBT:
                 return Unknown(_ERROR)
             case Ending.FAIL | Ending.CRASH:

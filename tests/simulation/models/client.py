@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from rota.core import decision
@@ -109,7 +110,10 @@ class ClientModel:
 
     async def _introduce(self) -> None:
         for schedule in self._schedules:
-            await self._stage.insist(lambda one=schedule: self._stage.store.put_schedules([one]), tries=8)  # type: ignore[misc]
+            await self._stage.insist(partial(self._put, schedule), tries=8)
+
+    async def _put(self, schedule: Schedule) -> None:
+        await self._stage.store.put_schedules([schedule])
 
     def _submitting(self, submission: Submission) -> Callable[[], Awaitable[None]]:
         async def submit() -> None:

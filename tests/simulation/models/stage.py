@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from random import Random
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId, compose
@@ -18,9 +18,6 @@ from simulation.history import History
 from simulation.hosts import Host
 
 T = TypeVar("T")
-
-#: How long a lead taken only to read the store's clock may last; nobody ever waits for it.
-_GLANCE: Final = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
@@ -57,14 +54,8 @@ class Stage:
         self.nemesis.slay(self.host, FaultClass.POISON, "handler")
 
     async def store_time(self) -> datetime:
-        """Read the store's clock.
-
-        The port has no verb for it, and our own clock may be an hour off. Everything that is turned into a `run_at` or
-        a plan must be reckoned with the store's time, so we take a lead that nobody contends for: the answer says when
-        it ends.
-        """
-        glance = f"clock of {self.host.boot}"
-        return (await self.store.lead(glance, self.host.boot, _GLANCE)).until - _GLANCE
+        """Read the store's clock: a `run_at` or a plan must be reckoned with it; ours may be an hour off."""
+        return await self.store.time()
 
     async def insist(self, act: Callable[[], Awaitable[T]], *, tries: int) -> T | None:
         """Do something, and again when no answer came; None if none ever did."""

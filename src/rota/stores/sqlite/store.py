@@ -123,6 +123,10 @@ class SqliteStore:
                 lookout.connection, is_lost=any(desk.has_lost_its_file for desk in (self._writer, *self._readers))
             )
 
+    async def time(self) -> datetime:
+        """Tell the time: this host's, see `wall_clock`."""
+        return self._clock()
+
     async def watch(self, at_most: timedelta) -> bool:
         """Wait until another process may have changed something, at most for a while; say whether one may have.
 

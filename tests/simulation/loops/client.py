@@ -1,0 +1,55 @@
+"""Clients and operators that ask the real engine, as the API and an app in process do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Final
+
+from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.schedule import Draft, Schedule
+from rota.core.submission import NewJob
+from rota.engine import Engine
+from rota.ports.faces import Actor
+from rota.ports.store import Inserted
+from simulation.models.client import Act, ClientModel, Notebook, Submission, Wish
+from simulation.models.stage import Stage
+
+Share = tuple[Notebook, tuple[Submission, ...], tuple[Act, ...], tuple[Schedule, ...]]
+
+OPERATOR: Final = Actor("operator", "simulation")
+
+
+class EngineClient(ClientModel):
+    """What it wants is the model's; how it is asked for is the engine's."""
+
+    def __init__(self, stage: Stage, share: Share, engine: Engine) -> None:
+        super().__init__(stage, *share)
+        self._engine = engine
+
+    async def _put(self, schedule: Schedule) -> None:
+        draft = Draft(**{field.name: getattr(schedule, field.name) for field in fields(Draft)})
+        await self._engine.schedules.put(draft, OPERATOR)
+
+    async def _insert(self, job: NewJob) -> Sequence[Inserted]:
+        return await self._engine.submit([job])
+
+    async def _cancel(self, job_id: JobId) -> None:
+        await self._engine.cancel([job_id], OPERATOR)
+
+    async def _decree(self, wish: Wish, job: Job) -> None:
+        act = self._engine.jobs.retry if wish is Wish.RETRY else self._engine.jobs.run_now
+        await act([job.id], OPERATOR)
+
+    async def _edit(self) -> None:
+        found = await self._engine.schedules.all()
+        if not found:
+            return
+        schedule = self._stage.dice.choice(found)
+        template = replace(schedule.template, priority=self._stage.dice.randint(1, 10))
+        try:
+            await self._engine.schedules.edit(replace(schedule, template=template), OPERATOR)
+        except InvalidRequest:
+            return  # it was changed meanwhile; this operator leaves it at that

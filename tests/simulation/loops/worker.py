@@ -1,0 +1,75 @@
+"""The real worker on the stage: started, told to stop, and at times hurried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.ports.faces import Report, WorkSource
+from rota.worker import Worker, WorkerOptions
+from simulation.loops.scripted import handlers_for
+from simulation.models.behaviour import TYPES
+from simulation.models.stage import Stage
+from simulation.models.worker import WorkerHabits
+
+#: Less than the shortest grace a world gives: a worker is configured to be gone before it is killed.
+DRAIN: Final = timedelta(seconds=3.5)
+
+
+class PointedSource:
+    """A source of work with failpoints where its answers come in."""
+
+    def __init__(self, stage: Stage, source: WorkSource) -> None:
+        self._stage = stage
+        self._source = source
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        """Lease jobs."""
+        jobs = await self._source.claim(wanted, wait=wait)
+        if jobs:
+            await self._stage.reach("worker.claimed")
+        return jobs
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        """Keep leases."""
+        return await self._source.renew(renewals)
+
+    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+        """Report outcomes."""
+        settled = await self._source.settle(reports)
+        await self._stage.reach("worker.settled")
+        return settled
+
+
+async def work(stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
+    """Run the real worker until it is asked to stop, and see it end."""
+    host, dice = stage.host, stage.dice.random
+    options = WorkerOptions(
+        name=host.name,
+        boot=host.boot,
+        queues=habits.queues,
+        concurrency=habits.slots,
+        lease=habits.lease,
+        beat=habits.lease / 3,
+        drain_timeout=DRAIN,
+        stop_grace=timedelta(seconds=0.5 + 2 * dice()),
+        own_loop=False,
+        host="simulated",
+    )
+    handlers = handlers_for(stage, habits.types or TYPES)
+    clock = asyncio.get_running_loop().time
+    worker = Worker(PointedSource(stage, source), handlers, options, dice=dice, clock=clock)
+    running = asyncio.create_task(worker.run(), name="worker")
+    stopping = asyncio.create_task(host.stopping.wait(), name="stopping")
+    await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    worker.stop()
+    if dice() < 1 / 4:
+        # Whoever asked loses patience and asks again.
+        await asyncio.wait({running}, timeout=dice() * DRAIN.total_seconds())
+        worker.stop()
+    await running
