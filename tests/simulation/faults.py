@@ -26,6 +26,8 @@ from simulation.loop import SimulatedLoop
 from simulation.network import Network, Service, Weather
 
 HOUR: Final = 3600.0
+#: About as long as a call takes when nothing is in its way.
+_A_MOMENT: Final = 0.012
 
 
 class FaultClass(StrEnum):
@@ -81,6 +83,7 @@ class Surroundings:
     #: When the quiet time begins.
     quiet_at: float
     lease: float
+    drain: float
 
     @property
     def everyone(self) -> list[str]:
@@ -173,7 +176,10 @@ def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
 def _terminate(dice: Random, around: Surroundings) -> Fault:
     # Some of them in the quiet time, where nothing else can be blamed.
     at = around.quiet_at * (0.2 + 0.95 * dice.random())
-    return Fault(FaultClass.TERMINATE, at, dice.uniform(0.1, 3), dice.choice(around.workers), amount=dice.uniform(4, 9))
+    grace = around.drain + dice.uniform(0.5, 5)
+    # Some of them at the worst moment: while the worker asks for work.
+    detail = dice.choice(("", "worker.claiming"))
+    return Fault(FaultClass.TERMINATE, at, dice.uniform(0.1, 3), dice.choice(around.workers), detail, grace)
 
 
 _DRAWN: Final[dict[FaultClass, Callable[[Random, Surroundings], Fault]]] = {
@@ -217,6 +223,8 @@ class Nemesis:
         self._dice = dice
         self._world = loop.world.context
         self._armed: dict[tuple[str, str], int] = {}
+        #: Who is to be asked to end, within which grace, when it comes by a place.
+        self._signals: dict[tuple[str, str], float] = {}
         self._slowest = 0.0
         self.is_quiet = False
         network.on_service_crash = self._lose_store
@@ -263,6 +271,9 @@ class Nemesis:
                 return _meddle(self._service.host, fault)
             case FaultClass.FAILPOINT:
                 self._armed[fault.target, fault.detail] = round(fault.amount)
+                return None
+            case FaultClass.TERMINATE if fault.detail:
+                self._signals[fault.target, fault.detail] = fault.amount
                 return None
             case FaultClass.TERMINATE if host is not None:
                 host.terminate(fault.amount)
@@ -318,7 +329,9 @@ class Nemesis:
     # Deaths that nobody planned the end of
 
     async def reach(self, host: Host, point: str) -> None:
-        """Come by a failpoint: a place where the process may die."""
+        """Come by a failpoint: a place where the process may die, or be asked to end a moment later."""
+        if self._signals and (grace := self._signals.pop((host.name, point), None)) is not None:
+            self._loop.call_later(_A_MOMENT * self._dice.random(), host.terminate, grace, context=self._world)
         if not self._armed:
             return
         left = self._armed.get((host.name, point), 0)

@@ -166,6 +166,8 @@ class Network:
             told = {"call": call.number, "copy": call.copies, "host": call.host.name, "verb": call.verb}
             got = plain.answered(call.verb, answer)
             self._history.note("apply", **told, clock=service.host.clock.micros(), ask=call.ask, got=got)
+        if call.copies > 1:
+            return  # The caller has one connection, and hears on it what the first copy came to.
         if self._is_likely(service.forgetfulness) and self.on_service_crash is not None:
             self.on_service_crash()
             return

@@ -49,6 +49,7 @@ def new_job(job: NewJob) -> dict[str, Plain]:
         "parent_id": job.parent_id,
         "schedule_id": job.schedule_id,
         "fire_time": micros(job.fire_time),
+        "submission": job.tags[0] if job.tags else None,
     }
 
 

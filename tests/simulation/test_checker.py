@@ -55,6 +55,7 @@ class Story:
             "parent_id": None,
             "schedule_id": None,
             "fire_time": None,
+            "submission": None,
         }
         asked |= more
         state = "pending" if asked["run_at"] is None else "scheduled"
@@ -73,6 +74,25 @@ class Story:
         self.apply("claim", ask, [given])
 
     def settle(self, event: str, target: str, job_id: int = 1, *, entry: list[str] | None = None, **more: Any) -> None:  # noqa: ANN401
+        """Settle as the handler would have it; told apart from it, a story says so by `tell_settlement`."""
+        came_to = {"succeed": "succeeded", "fail": "failed"}.get(event)
+        if came_to is not None:
+            self.end(came_to, job_id)
+        self.tell_settlement(event, target, job_id, entry=entry, **more)
+
+    def end(self, outcome: str, job_id: int = 1, *, deaf: bool = False) -> None:
+        fence = self.jobs[job_id]["fence"]
+        self.tell("end", host="w", boot="w.1", job=job_id, fence=fence, outcome=outcome, deaf=deaf)
+
+    def tell_settlement(
+        self,
+        event: str,
+        target: str,
+        job_id: int = 1,
+        *,
+        entry: list[str] | None = None,
+        **more: Any,  # noqa: ANN401 - parts of a settlement
+    ) -> None:
         job = self.jobs[job_id]
         told = {"id": job_id, "fence": job["fence"], "source": job["state"], "target": target, "event": event} | more
         self.apply("settle", {"settlements": [told], "entry": entry}, [job_id])
@@ -104,7 +124,7 @@ def test_a_plain_life_is_clean(story: Story) -> None:
     story.insert()
     story.claim()
     story.tell("start", host="w", boot="w.1", job=1, fence=1)
-    story.settle("fail", "retrying", run_at=4 * SECOND)
+    story.settle("fail", "retrying", run_at=5 * SECOND)
     story.apply("promote", 100, {"q": 1})
     story.jobs[1]["state"] = "pending"
     story.claim()
@@ -138,6 +158,30 @@ def test_another_body_under_one_key_breaks_i2_if_it_is_taken_for_the_same(story:
     story.claim()
     story.settle("succeed", "completed")
     assert story.judge() == ["I2"]
+
+
+def test_a_second_job_of_one_submission_breaks_i2(story: Story) -> None:
+    story.insert(1, submission="submission-1")
+    story.insert(2, submission="submission-1")
+    for job_id in (1, 2):
+        story.claim(job_id)
+        story.settle("succeed", "completed", job_id)
+    assert story.judge() == ["I2"]
+
+
+def test_a_submission_may_be_repeated_once_its_first_job_is_over(story: Story) -> None:
+    for job_id in (1, 2):
+        story.insert(job_id, submission="submission-1")
+        story.claim(job_id)
+        story.settle("succeed", "completed", job_id)
+    assert story.judge() == []
+
+
+def test_a_success_that_no_handler_came_to_breaks_i3(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.tell_settlement("succeed", "completed")
+    assert story.judge() == ["I3"]
 
 
 def test_a_fence_that_does_not_grow_breaks_i3(story: Story) -> None:
@@ -185,6 +229,7 @@ def test_an_end_that_changes_breaks_i6(story: Story) -> None:
 def test_a_retry_that_nobody_asked_for_breaks_i6(story: Story) -> None:
     story.insert()
     story.claim()
+    story.end("failed")
     story.settle("exhaust", "dead", reason="permanent")
     story.settle("retry", "pending", run_at=SECOND, renew=True)
     story.jobs[1]["attempts"] = 0
@@ -207,6 +252,34 @@ def test_a_start_after_a_cancel_was_acknowledged_breaks_i7(story: Story) -> None
     story.jobs[1]["state"] = "cancelled"
     story.tell("start", host="w", boot="w.1", job=1, fence=1)
     assert story.judge(ledger=[entry]) == ["I7"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "deaf", "violated"), [(3, False, ["I7"]), (0, False, []), (3, True, [])], ids=["late", "soon", "deaf"]
+)
+def test_a_handler_that_works_on_after_a_cancel_breaks_i7(
+    story: Story,
+    seconds: int,
+    deaf: bool,  # noqa: FBT001 - a parameter of the test
+    violated: list[str],
+) -> None:
+    story.insert()
+    story.claim()
+    story.seconds += 100
+    entry = ["operator", "job.cancel", "1"]
+    story.apply("ask_cancel", {"leases": [[1, 1]], "entry": entry}, [1])
+    story.apply("renew", [[1, 1]], [[1, 1, 300 * SECOND, True]])
+    story.seconds += seconds
+    story.end("succeeded", deaf=deaf)
+    story.tell_settlement("succeed", "completed")
+    assert story.judge(ledger=[entry]) == violated
+
+
+def test_a_job_of_a_fire_time_that_was_made_apart_breaks_i8(story: Story) -> None:
+    story.insert(schedule_id=1, fire_time=7 * SECOND)
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I8"]
 
 
 def test_a_fire_time_of_which_nothing_became_breaks_i8(story: Story) -> None:
@@ -273,6 +346,39 @@ def test_a_process_that_stays_longer_than_its_grace_breaks_i12(story: Story) -> 
     story.seconds += 10
     story.tell("exit", host="w", boot="w.1")
     assert story.judge() == ["I12"]
+
+
+def test_a_handler_that_begins_after_the_word_to_end_breaks_i12(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.seconds += 100
+    story.tell("sigterm", host="w", boot="w.1", grace=5 * SECOND)
+    story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I12"]
+
+
+@pytest.mark.parametrize("reason", ["exhausted", "permanent"])
+def test_an_attempt_that_was_interrupted_and_counts_as_failed_breaks_i12(story: Story, reason: str) -> None:
+    story.insert(max_attempts=1)
+    story.claim()
+    story.end("released")
+    story.tell_settlement("exhaust", "dead", reason=reason)
+    assert story.judge() == ["I12"]
+
+
+@pytest.mark.parametrize(("seconds", "violated"), [(100, ["G4"]), (5, [])], ids=["long after", "in its aftermath"])
+def test_a_lease_lost_long_after_the_last_fault_breaks_g4(story: Story, seconds: int, violated: list[str]) -> None:
+    story.insert()
+    for phase in ("begin", "end"):
+        story.tell("fault", fault="pause", phase=phase, target="w", detail="")
+    story.seconds += seconds
+    story.claim()
+    story.seconds += 30
+    story.settle("expire", "pending", crash=True, if_lapsed=True)
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == violated
 
 
 def test_a_lease_lost_without_a_fault_breaks_g4(story: Story) -> None:

@@ -41,6 +41,8 @@ class World:
     #: When the quiet time begins at the latest. It lasts a fifth of the whole, or longer.
     quiet_at: float
     lease: timedelta
+    #: Within which workers mean to be gone once they are asked to end; a grace is longer.
+    drain: timedelta
     #: How long everyone waits for an answer of the store; sometimes longer than a lease lasts.
     patience_seconds: float
     workers: tuple[WorkerHabits, ...]
@@ -54,7 +56,8 @@ class World:
     @property
     def surroundings(self) -> Surroundings:
         """What the nemesis may know."""
-        return _surroundings(len(self.workers), len(self.schedulers), len(self.clients), self.quiet_at, self.lease)
+        hosts = len(self.workers), len(self.schedulers), len(self.clients)
+        return _surroundings(*hosts, self.quiet_at, self.lease, self.drain)
 
 
 def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
@@ -65,17 +68,19 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
     submissions = _submissions(Random(f"{seed}:submissions"), dice.randint(10, 40), quiet_at * COMING, lease)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
     acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
-    workers = tuple(_worker(dice, number, lease) for number in range(dice.choice((1, 2, 2, 3, 3, 4, 5))))
+    drain = timedelta(seconds=Random(f"{seed}:drain").choice((3.5, 6, 2 * lease.total_seconds() + 4)))
+    workers = tuple(_worker(dice, number, lease, drain) for number in range(dice.choice((1, 2, 2, 3, 3, 4, 5))))
     schedulers = _schedulers(dice, submissions, has_schedules=bool(schedules))
     clients = _shares(dice, dice.choice((1, 2, 2, 3)), submissions, acts)
     # In one world of twelve nothing goes wrong, only processes come and go: there, not one lease may be lost.
     is_calm = dice.random() < 1 / 12
     allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
-    around = _surroundings(len(workers), len(schedulers), len(clients), quiet_at, lease)
+    around = _surroundings(len(workers), len(schedulers), len(clients), quiet_at, lease, drain)
     return World(
         seed=seed,
         quiet_at=quiet_at,
         lease=lease,
+        drain=drain,
         patience_seconds=dice.choice((2.0, 4.0, 10.0)),
         workers=workers,
         schedulers=schedulers,
@@ -86,20 +91,23 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
     )
 
 
-def _surroundings(workers: int, schedulers: int, clients: int, quiet_at: float, lease: timedelta) -> Surroundings:
+def _surroundings(
+    workers: int, schedulers: int, clients: int, quiet_at: float, lease: timedelta, drain: timedelta
+) -> Surroundings:
     return Surroundings(
         workers=[f"worker-{number}" for number in range(workers)],
         schedulers=[f"scheduler-{number}" for number in range(schedulers)],
         clients=[f"client-{number}" for number in range(clients)],
         quiet_at=quiet_at,
         lease=lease.total_seconds(),
+        drain=drain.total_seconds(),
     )
 
 
 # Those who serve
 
 
-def _worker(dice: Random, number: int, lease: timedelta) -> WorkerHabits:
+def _worker(dice: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerHabits:
     # The first one takes everything, so that nothing has to wait for ever; the others choose.
     is_picky = number > 0 and dice.random() < 0.4
     return WorkerHabits(
@@ -107,6 +115,7 @@ def _worker(dice: Random, number: int, lease: timedelta) -> WorkerHabits:
         queues=(dice.choice(QUEUES),) if is_picky else QUEUES,
         types=tuple(dice.sample(TYPES, 2)) if is_picky and dice.random() < 0.5 else None,
         lease=lease,
+        drain=drain,
         poll_seconds=dice.uniform(1.0, 3.0),
         is_stubborn=dice.random() < 0.5,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from rota.core.decision import cancel, expire, retry, run_now
-from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, QueueFull, StoreUnavailable
+from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, QueueFull, StoreUnavailable, Unavailable
 from rota.core.identity import JobId, to_text
 from rota.core.job import Job
 from rota.core.ledger import Entry
@@ -25,7 +26,9 @@ from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Receipt
 from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSubmitted
 
 #: How often to look again when a job moves while we decide about it.
-ROUNDS = 10
+ROUNDS: Final = 10
+#: How many submissions without an answer to remember, in case they come again.
+DOUBTED: Final = 10_000
 
 Decision = Callable[[Job], Settlement | None]
 
@@ -36,6 +39,7 @@ class Jobs:
     def __init__(self, parts: Parts, work: Work) -> None:
         self._parts = parts
         self._work = work
+        self._doubted: OrderedDict[JobId, NewJob] = OrderedDict()
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
         """Store jobs; they are on stable storage when this returns."""
@@ -43,6 +47,7 @@ class Jobs:
             check(job)
         begun = time.perf_counter()
         answers = list(await self._insert(jobs))
+        await self._recognise(jobs, answers)
         await self._take_other_ids(jobs, answers)
         made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         if made:
@@ -55,7 +60,36 @@ class Jobs:
         return answers
 
     async def _insert(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
-        return await self._parts.store.insert(jobs, bound=self._parts.queue_bound)
+        try:
+            answers = await self._parts.store.insert(jobs, bound=self._parts.queue_bound)
+        except Unavailable:
+            self._doubt(jobs)
+            raise
+        return answers
+
+    def _doubt(self, jobs: Sequence[NewJob]) -> None:
+        """Remember what may have been stored although no answer came."""
+        self._doubted.update((job.id, job) for job in jobs)
+        while len(self._doubted) > DOUBTED:
+            self._doubted.popitem(last=False)
+
+    async def _recognise(self, jobs: Sequence[NewJob], answers: list[Inserted]) -> None:
+        """Answer a submission that is repeated because no answer came with the job that its first time made.
+
+        Without this it would meet its own id, take it for another's, and make a second job.
+        """
+        met = {
+            place: jobs[place].id
+            for place, answer in enumerate(answers)
+            if answer.receipt is Receipt.ID_TAKEN and self._doubted.get(jobs[place].id) == jobs[place]
+        }
+        if met:
+            found = {job.id: job for job in await self._parts.store.get(list(met.values()))}
+            for place, job_id in met.items():
+                if job_id in found:
+                    answers[place] = Inserted(job_id, Receipt.REPLAYED, found[job_id].state)
+        for job in jobs if self._doubted else ():
+            self._doubted.pop(job.id, None)
 
     async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted]) -> None:
         """Submit again, under new ids, what met another process's job of the same id."""

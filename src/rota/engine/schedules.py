@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -25,7 +26,7 @@ from rota.core.schedule import (
     zone_of,
 )
 from rota.core.submission import check
-from rota.engine.jobs import Jobs
+from rota.engine.jobs import ROUNDS, Jobs
 from rota.engine.parts import Parts
 from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Actor
@@ -57,7 +58,16 @@ class Schedules:
         return await self.one(schedule.id)
 
     async def put(self, draft: Draft, by: Actor) -> Schedule:
-        """Have a schedule of this name be as the draft says: create it, edit it, or leave it if it is so already."""
+        """Have a schedule of this name be as the draft says: create it, edit it, or leave it if it is so already.
+
+        Several processes may want the same at the same moment: an app on two hosts that starts.
+        """
+        for _ in range(ROUNDS - 1):
+            with suppress(IllegalTransition):
+                return await self._put(draft, by)
+        return await self._put(draft, by)
+
+    async def _put(self, draft: Draft, by: Actor) -> Schedule:
         found = await self._parts.store.schedules(names=[draft.name])
         if not found:
             return await self.create(draft, by)

@@ -94,6 +94,11 @@ class Court:
         self.schedules: dict[int, dict[str, Any]] = {}
         self.entries: list[list[str]] = []
         self.acknowledged: dict[int, int] = {}
+        #: What each attempt came to, by job and fence; and when the store first told its worker to stop it.
+        self.ends: dict[tuple[int, int], str] = {}
+        self.told_to_stop: dict[tuple[int, int], int] = {}
+        #: The job that each submission made last.
+        self.submissions: dict[str, Twin] = {}
         #: The latest moment the store's clock has shown, and when the nemesis last meddled with it.
         self.clock = 0
         self.clock_meddled_at = -1

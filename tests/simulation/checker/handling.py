@@ -1,8 +1,7 @@
-"""What handlers and processes did: I4 (starts), I7 (no start after a cancel), I12 (SIGTERM), G4."""
+"""What handlers and processes did: I4 (starts), I7 (cancels that are obeyed), I12 (SIGTERM), G4."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +12,10 @@ from simulation.checker.verdict import Record
 _AFTERMATH_MICROS: Final = 20_000_000
 _LONG_AFTERMATH_MICROS: Final = 35_000_000
 _GRACE_ROUNDING_MICROS: Final = 1_000
+#: How long the word to stop may take to get to a handler when nothing is in its way.
+_OBEYING_MICROS: Final = 1_000_000
+#: Ends that are not the handler's own.
+_INTERRUPTED: Final = frozenset({"released", "stopped", "aborted"})
 
 
 @dataclass(slots=True)
@@ -55,13 +58,17 @@ def on_fault(court: Court, watch: Watch, record: Record) -> None:
         watch.under_way[kind] = max(watch.under_way.get(kind, 0) + step, 0)
 
 
-def on_start(court: Court, record: Record) -> None:
+def on_start(court: Court, watch: Watch, record: Record) -> None:
     """Judge the beginning of a handler."""
     twin = court.jobs.get(record["job"])
     if twin is None:
         return
     twin.trail.append(record["number"])
     twin.starts += 1
+    sigterm = watch.sigterms.get(record["boot"])
+    if sigterm is not None and record["at"] > sigterm["at"] + _GRACE_ROUNDING_MICROS and watch.is_calm(sigterm["at"]):
+        late = (record["at"] - sigterm["at"]) / 1e6
+        court.blame("I12", f"begun {late:.3f} s after {record['boot']} was asked to end", record, twin)
     if twin.delivery == "at_most_once" and twin.starts > 1:
         court.blame("I4", f"started {twin.starts} times", record, twin)
     # When the store's clock leaps, leases end that nobody could know to be over.
@@ -72,6 +79,19 @@ def on_start(court: Court, record: Record) -> None:
     else:
         words = f"started under fence {record['fence']}; it was {twin.state} under {twin.fence}"
         court.blame("I3", words, record, twin)
+
+
+def on_end(court: Court, watch: Watch, record: Record) -> None:
+    """Remember what an attempt came to, and whether it obeyed when its job was cancelled."""
+    place = (record["job"], record["fence"])
+    court.ends[place] = record["outcome"]
+    told_at = court.told_to_stop.get(place)
+    if told_at is None or record["deaf"] or record["outcome"] in _INTERRUPTED or not watch.is_calm(told_at):
+        return
+    late = record["at"] - told_at
+    twin = court.jobs.get(record["job"])
+    if late > _OBEYING_MICROS and twin is not None:
+        court.blame("I7", f"worked on for {late / 1e6:.3f} s after its worker was told to stop it", record, twin)
 
 
 def on_exit(court: Court, watch: Watch, record: Record) -> None:
@@ -87,11 +107,10 @@ def on_exit(court: Court, watch: Watch, record: Record) -> None:
             court.blame("I12", f"{record['boot']} ended and left it to its lease", record, twin)
 
 
-def judge_calm(court: Court, records: Sequence[Record]) -> None:
-    """Where nothing went wrong, no lease may have been lost."""
-    for record in records:
-        if record["kind"] != "apply" or record["verb"] != "settle":
-            continue
-        for told in record["ask"]["settlements"]:
-            if told.get("crash") and told["id"] in record["got"]:
-                court.blame("G4", "a lease was lost though nothing went wrong", record, court.jobs[told["id"]])
+def judge_lost(court: Court, watch: Watch, record: Record) -> None:
+    """While nothing goes wrong, and nothing has since it was given, no lease may be lost."""
+    for told in record["ask"]["settlements"]:
+        if told.get("crash") and told["id"] in record["got"]:
+            twin = court.jobs[told["id"]]
+            if not watch.has_faults or watch.is_calm(twin.claimed_at):
+                court.blame("G4", "a lease was lost though nothing went wrong", record, twin)

@@ -29,7 +29,7 @@ def check(records: Sequence[Record], dump: dict[str, Any]) -> Verdict:
         hear = _HEARD.get(record["kind"])
         if hear is not None:
             hear(hearing, record)
-    hearing.close(records)
+    hearing.close()
     return hearing.court.verdict
 
 
@@ -48,6 +48,8 @@ class Hearing:
         replay = _APPLIED.get(record["verb"])
         if replay is not None:
             replay(self.court, record)
+        if record["verb"] == "settle":
+            handling.judge_lost(self.court, self._watch, record)
 
     def hear_invoke(self, record: Record) -> None:
         """Remember what was asked; an answer does not repeat it."""
@@ -62,7 +64,11 @@ class Hearing:
 
     def hear_start(self, record: Record) -> None:
         """Judge the beginning of a handler."""
-        handling.on_start(self.court, record)
+        handling.on_start(self.court, self._watch, record)
+
+    def hear_end(self, record: Record) -> None:
+        """Judge the end of a handler."""
+        handling.on_end(self.court, self._watch, record)
 
     def hear_fault(self, record: Record) -> None:
         """Keep account of the nemesis."""
@@ -80,10 +86,8 @@ class Hearing:
         """Remember when it was over."""
         self._end = record
 
-    def close(self, records: Sequence[Record]) -> None:
+    def close(self) -> None:
         """Judge what only shows at the end."""
-        if not self._watch.has_faults:
-            handling.judge_calm(self.court, records)
         firing.judge_schedules(self.court, self._end)
         remains.judge_remains(self.court)
 
@@ -93,6 +97,7 @@ _HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
     "invoke": Hearing.hear_invoke,
     "ok": Hearing.hear_ok,
     "start": Hearing.hear_start,
+    "end": Hearing.hear_end,
     "fault": Hearing.hear_fault,
     "sigterm": Hearing.hear_sigterm,
     "exit": Hearing.hear_exit,

@@ -122,6 +122,8 @@ def on_renew(court: Court, record: Record) -> None:
             court.blame("I3", f"renewed under fence {fence}; it is {twin.state} under {twin.fence}", record, twin)
             continue
         twin.lease_until, cancel = answers[job_id, fence]
+        if cancel:
+            court.told_to_stop.setdefault((job_id, fence), record["at"])
         if cancel != twin.is_cancelled:
             said = "told to stop without a cancel" if cancel else "not told of a cancel"
             court.blame("I7", f"its worker was {said}", record, twin)

@@ -27,6 +27,14 @@ MOVES: Final = {
     ("dead", "retry"): "pending",
     ("cancelled", "retry"): "pending",
 }
+#: What a handler must have come to for this to be written, and who complains otherwise.
+_YIELDED: Final = {
+    "succeed": ("succeeded", "I3"),
+    "snooze": ("snoozed", "I12"),
+    "fail": ("failed", "I12"),
+    "exhausted": ("failed", "I12"),
+    "permanent": ("failed", "I12"),
+}
 #: After so many lost leases a job is not tried again.
 MOST_CRASHES: Final = 3
 
@@ -117,6 +125,20 @@ def _judge(court: Court, record: Record, twin: Twin, told: dict[str, Any]) -> No
         court.blame("I5", f"sent back after crash {twin.crashes + 1}", record, twin)
     if event == "exhaust" and told.get("reason") == "exhausted":
         _judge_end(court, record, twin)
+    if twin.state == "running" and record["ask"]["entry"] is None and not told.get("crash"):
+        _judge_outcome(court, record, twin, told)
+
+
+def _judge_outcome(court: Court, record: Record, twin: Twin, told: dict[str, Any]) -> None:
+    """What is written about an attempt is what it came to: nobody completes another's job or burns its attempt."""
+    what = told.get("reason") if told["event"] == "exhaust" else told["event"]
+    if what not in _YIELDED:
+        return
+    wanted, invariant = _YIELDED[what]
+    came_to = court.ends.get((twin.id, told["fence"]), "nothing")
+    if came_to != wanted:
+        words = f"settled as {what} under fence {told['fence']}, where the handler came to {came_to}"
+        court.blame(invariant, words, record, twin)
 
 
 def _judge_end(court: Court, record: Record, twin: Twin) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulation.checker.court import Court, Key
+from simulation.checker.court import Court, Key, Twin
 from simulation.checker.verdict import Record
 
 
@@ -14,9 +14,23 @@ def on_insert(court: Court, record: Record) -> None:
         if told["key"] is not None and receipt != "id_taken":
             _judge_key(court, record, told, job_id, receipt)
         if receipt == "created":
-            court.create(told, record, state)
+            _judge_submission(court, record, told["submission"], court.create(told, record, state))
+            if told["fire_time"] is not None:
+                court.blame(
+                    "I8", f"job {job_id} of fire time {told['fire_time']} was made apart from its firing", record
+                )
         elif job_id in court.jobs:
             court.jobs[job_id].trail.append(record["number"])
+
+
+def _judge_submission(court: Court, record: Record, submission: str | None, twin: Twin) -> None:
+    """Who repeats a submission because no answer came gets no second job, key or no key, while there is the first."""
+    if submission is None:
+        return
+    first = court.submissions.get(submission)
+    if first is not None and court.jobs.get(first.id) is first and not first.is_finished:
+        court.blame("I2", f"{submission} made a second job, {twin.id}", record, first)
+    court.submissions[submission] = twin
 
 
 def _judge_key(court: Court, record: Record, told: dict[str, Any], job_id: int, receipt: str) -> None:

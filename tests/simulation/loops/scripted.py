@@ -7,7 +7,7 @@ do not listen. One of them takes the whole process down with it.
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Final, cast
 
 from rota.core.job import Job
 from rota.worker import Cancelled, GiveUp, Handler, Handlers, RetryLater, current
@@ -17,6 +17,17 @@ from simulation.models.stage import Stage
 
 class Scripted(Exception):
     """A handler failed, as its script says."""
+
+
+#: How the end of a handler is called in the history: by what the worker is to make of it.
+_CAME_TO: Final[dict[type[BaseException], str]] = {
+    Scripted: "failed",
+    GiveUp: "failed",
+    RetryLater: "snoozed",
+    Cancelled: "stopped",
+    asyncio.CancelledError: "released",
+    GeneratorExit: "aborted",
+}
 
 
 class Performer:
@@ -31,14 +42,16 @@ class Performer:
         job = cast("Job", current()._facts)
         self._note("start", job)
         await self._stage.reach("worker.started")
+        step = step_of(job)
+        outcome = "succeeded"
         try:
-            result = await self._act(step_of(job))
+            return await self._act(step)
         except BaseException as raised:
-            self._note("end", job, outcome=type(raised).__name__.lower())
+            outcome = _CAME_TO[type(raised)]
             raise
-        self._note("end", job, outcome="succeeded")
-        await self._stage.reach("worker.ended")
-        return result
+        finally:
+            self._note("end", job, outcome=outcome, deaf=step.is_deaf)
+            await self._stage.reach("worker.ended")
 
     async def _act(self, step: Step) -> str:
         await self._work(step)
@@ -66,7 +79,7 @@ class Performer:
                 if not step.is_deaf:
                     raise
 
-    def _note(self, kind: str, job: Job, **more: str) -> None:
+    def _note(self, kind: str, job: Job, **more: object) -> None:
         host = self._stage.host
         self._stage.history.note(kind, host=host.name, boot=host.boot, job=job.id, fence=job.fence, **more)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
 
 from rota.core.identity import JobId
 from rota.core.job import Job
@@ -17,9 +16,6 @@ from simulation.models.behaviour import TYPES
 from simulation.models.stage import Stage
 from simulation.models.worker import WorkerHabits
 
-#: Less than the shortest grace a world gives: a worker is configured to be gone before it is killed.
-DRAIN: Final = timedelta(seconds=3.5)
-
 
 class PointedSource:
     """A source of work with failpoints where its answers come in."""
@@ -30,6 +26,7 @@ class PointedSource:
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
         """Lease jobs."""
+        await self._stage.reach("worker.claiming")
         jobs = await self._source.claim(wanted, wait=wait)
         if jobs:
             await self._stage.reach("worker.claimed")
@@ -56,7 +53,7 @@ async def work(stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
         concurrency=habits.slots,
         lease=habits.lease,
         beat=habits.lease / 3,
-        drain_timeout=DRAIN,
+        drain_timeout=habits.drain,
         stop_grace=timedelta(seconds=0.5 + 2 * dice()),
         own_loop=False,
         host="simulated",
@@ -70,6 +67,6 @@ async def work(stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
     worker.stop()
     if dice() < 1 / 4:
         # Whoever asked loses patience and asks again.
-        await asyncio.wait({running}, timeout=dice() * DRAIN.total_seconds())
+        await asyncio.wait({running}, timeout=dice() * habits.drain.total_seconds())
         worker.stop()
     await running

@@ -44,6 +44,8 @@ class WorkerHabits:
     queues: tuple[str, ...]
     types: tuple[str, ...] | None
     lease: timedelta
+    #: Within which it means to be gone once it is asked to end. (The model goes by the grace it is given.)
+    drain: timedelta
     poll_seconds: float
     #: Goes on with a job whose lease is lost, and settles it in vain.
     is_stubborn: bool
@@ -117,6 +119,7 @@ class WorkerModel:
         worker = WorkerId(stage.host.name, stage.host.boot)
         wanted = Claim(worker, limit, habits.queues, habits.types, habits.lease, claim_id)
         sent_at = stage.now()
+        await stage.reach("worker.claiming")
         jobs = await stage.insist(lambda: self._source.claim(wanted), tries=3)
         await stage.reach("worker.claimed")
         for job in jobs or ():
@@ -133,7 +136,8 @@ class WorkerModel:
         if self._stage.now() < held.sure_until and not self._stage.host.stopping.is_set():
             self._note("start", held)
             outcome = await self._perform(held)
-            self._note("end", held, outcome="aborted" if outcome is None else type(outcome).__name__.lower())
+            came_to = "aborted" if outcome is None else type(outcome).__name__.lower()
+            self._note("end", held, outcome=came_to, deaf=step_of(held.job).is_deaf)
             await self._stage.reach("worker.ended")
         if outcome is None:
             self._forget(held)
@@ -154,7 +158,7 @@ class WorkerModel:
             return step.outcome()
         return held.wish
 
-    def _note(self, kind: str, held: Held, **more: str) -> None:
+    def _note(self, kind: str, held: Held, **more: object) -> None:
         host = self._stage.host
         self._stage.history.note(kind, host=host.name, boot=host.boot, job=held.job.id, fence=held.job.fence, **more)
 

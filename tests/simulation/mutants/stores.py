@@ -1,8 +1,6 @@
-"""Bugs, planted one at a time, to see whether the judge is awake.
+"""Bugs in the store, in a decision, or in a model; found by the models.
 
-Each mutant is a context manager that changes the store, a decision or a model in one wrong way, and names the invariant
-that has to notice. Most are bugs that somebody has shipped (RELIABILITY.md, section 6, has the threads). They work
-through the port wherever they can, so that they do not depend on how the store is made.
+They work through the port wherever they can, so that they do not depend on how the store is made.
 """
 
 # ruff: noqa: ANN401 - what is wrapped here has many signatures, and the wrong one has the right one's
@@ -10,11 +8,11 @@ through the port wherever they can, so that they do not depend on how the store 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 from unittest.mock import patch
 
 from rota.core import decision
@@ -28,53 +26,12 @@ from rota.core.settlement import JobError, Settlement
 from rota.core.submission import Delivery, IdempotencyKey, NewJob
 from rota.ports.store import Census, Inserted, JobQuery, Receipt, Retention
 from rota.stores.sqlite import SqliteStore
-from simulation.casts import MODELS, Cast
 from simulation.models import scheduler as scheduler_model
 from simulation.models import source as source_model
 from simulation.models import worker as worker_model
 from simulation.models.worker import Held, WorkerModel
+from simulation.mutants.planting import Planting, instead, mutant
 from simulation.scenario import raw_connection
-
-Planting = Iterator[None]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A planted bug, the invariant that must notice it first, and the cast that it is planted in."""
-
-    plant: Callable[[], AbstractContextManager[None]]
-    invariant: str
-    cast: Cast = MODELS
-
-    @property
-    def name(self) -> str:
-        """What the bug is called."""
-        return str(getattr(self.plant, "__name__", self.plant))
-
-
-MUTANTS: Final[list[Mutant]] = []
-
-
-def mutant(invariant: str) -> Callable[[Callable[[], Planting]], Callable[[], Planting]]:
-    """Enter a bug into the list."""
-
-    def enter(plant: Callable[[], Planting]) -> Callable[[], Planting]:
-        MUTANTS.append(Mutant(contextmanager(plant), invariant))
-        return plant
-
-    return enter
-
-
-@contextmanager
-def _instead(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
-    """Put something wrong in the place of something right; the wrong one is given the right one first."""
-    right = getattr(owner, name)
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        return wrong(right, *arguments, **options)
-
-    with patch.object(owner, name, call):
-        yield
 
 
 async def _rewritten(
@@ -103,7 +60,7 @@ def unfenced_settle() -> Planting:
 
         return await right(store, await _rewritten(store, settlements, is_wrong), **options)
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -133,9 +90,9 @@ def reaper_revives_completed() -> Planting:
         return await right(store, await _rewritten(store, blind, is_wrong), **options)
 
     with (
-        _instead(SqliteStore, "claim", claim),
-        _instead(SqliteStore, "lost", lost),
-        _instead(SqliteStore, "settle", settle),
+        instead(SqliteStore, "claim", claim),
+        instead(SqliteStore, "lost", lost),
+        instead(SqliteStore, "settle", settle),
     ):
         yield
 
@@ -157,7 +114,7 @@ def cancel_overwrites_any_end() -> Planting:
 
         return await right(store, await _rewritten(store, settlements, is_wrong), **options)
 
-    with _instead(SqliteStore, "get", get), _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "get", get), instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -168,7 +125,7 @@ def operators_leave_no_trace() -> Planting:
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
         return await right(store, settlements, **(options | {"entry": None}))
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -184,7 +141,7 @@ def stale_renewals_accepted() -> Planting:
             Renewed(one.job_id, one.fence, until, cancel=False) for one in renewals if one.job_id not in kept
         ]
 
-    with _instead(SqliteStore, "renew", renew):
+    with instead(SqliteStore, "renew", renew):
         yield
 
 
@@ -195,7 +152,7 @@ def live_lease_taken() -> Planting:
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
         return await right(store, [replace(one, if_lapsed=False) for one in settlements], **options)
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -206,7 +163,7 @@ def repeated_claim_takes_more() -> Planting:
     async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
         return await right(store, replace(wanted, claim_id=None), **options)
 
-    with _instead(SqliteStore, "claim", claim):
+    with instead(SqliteStore, "claim", claim):
         yield
 
 
@@ -224,7 +181,7 @@ def claimed_by_two() -> Planting:
         shared.update(job.id for job in again)
         return again
 
-    with _instead(SqliteStore, "claim", claim):
+    with instead(SqliteStore, "claim", claim):
         yield
 
 
@@ -252,7 +209,7 @@ def at_most_once_sent_back() -> Planting:
         settlement: Settlement = right(replace(job, delivery=Delivery.AT_LEAST_ONCE), error, means)
         return settlement
 
-    with _instead(decision, "_lost", lost):
+    with instead(decision, "_lost", lost):
         yield
 
 
@@ -264,7 +221,7 @@ def at_most_once_retried() -> Planting:
         settlement: Settlement = right(replace(job, delivery=Delivery.AT_LEAST_ONCE), now)
         return settlement
 
-    with _instead(decision, "retry", retry):
+    with instead(decision, "retry", retry):
         yield
 
 
@@ -278,7 +235,7 @@ def lost_attempts_uncounted() -> Planting:
             return settlement
         return replace(job.settled(Event.EXPIRE, error=error), refund=True, crash=True)
 
-    with _instead(decision, "_lost", lost):
+    with instead(decision, "_lost", lost):
         yield
 
 
@@ -297,7 +254,7 @@ def given_up_early() -> Planting:
         settlement: Settlement = right(replace(job, attempts=job.attempts + 1), error, means, permanent=permanent)
         return settlement
 
-    with _instead(decision, "_failed", failed):
+    with instead(decision, "_failed", failed):
         yield
 
 
@@ -308,7 +265,7 @@ def attempt_not_refunded() -> Planting:
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
         return await right(store, [replace(one, refund=False) for one in settlements], **options)
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -323,7 +280,7 @@ def released_and_gone() -> Planting:
                 raw_connection().run("DELETE FROM job WHERE id = ? AND idempotency_key IS NULL", (one.job_id,))
         return applied
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -334,7 +291,7 @@ def sigterm_drops_everything() -> Planting:
     async def drain(right: Any, worker: WorkerModel, *arguments: Any) -> None:
         del right, worker, arguments
 
-    with _instead(WorkerModel, "_drain", drain):
+    with instead(WorkerModel, "_drain", drain):
         yield
 
 
@@ -346,7 +303,7 @@ def leases_not_renewed() -> Planting:
         del right, worker
         await asyncio.Event().wait()
 
-    with _instead(WorkerModel, "_beat", beat):
+    with instead(WorkerModel, "_beat", beat):
         yield
 
 
@@ -360,7 +317,7 @@ def idempotency_ignored() -> Planting:
     async def insert(right: Any, store: SqliteStore, jobs: Sequence[NewJob], **options: Any) -> Any:
         return await right(store, [replace(job, idempotency=None) for job in jobs], **options)
 
-    with _instead(SqliteStore, "insert", insert):
+    with instead(SqliteStore, "insert", insert):
         yield
 
 
@@ -374,7 +331,7 @@ def body_not_compared() -> Planting:
     async def insert(right: Any, store: SqliteStore, jobs: Sequence[NewJob], **options: Any) -> Any:
         return await right(store, [replace(job, idempotency=blurred(job.idempotency)) for job in jobs], **options)
 
-    with _instead(SqliteStore, "insert", insert):
+    with instead(SqliteStore, "insert", insert):
         yield
 
 
@@ -389,7 +346,7 @@ def acknowledged_and_not_stored() -> Planting:
                 raw_connection().run("DELETE FROM job WHERE id = ? AND idempotency_key IS NULL", (answer.job_id,))
         return answers
 
-    with _instead(SqliteStore, "insert", insert):
+    with instead(SqliteStore, "insert", insert):
         yield
 
 
@@ -401,7 +358,7 @@ def retrying_never_due() -> Planting:
         raw_connection().run("UPDATE job SET run_at = run_at + 1e15 WHERE state = 'retrying' AND run_at < 1.9e15")
         return await right(store, limit, **options)
 
-    with _instead(SqliteStore, "promote", promote):
+    with instead(SqliteStore, "promote", promote):
         yield
 
 
@@ -423,9 +380,9 @@ def cancel_forgotten_on_retry() -> Planting:
         return await right(store, settlements, **options)
 
     with ExitStack() as stack:
-        stack.enter_context(_instead(source_model, "decide", decide))
-        stack.enter_context(_instead(scheduler_model, "decide", decide))
-        stack.enter_context(_instead(SqliteStore, "settle", settle))
+        stack.enter_context(instead(source_model, "decide", decide))
+        stack.enter_context(instead(scheduler_model, "decide", decide))
+        stack.enter_context(instead(SqliteStore, "settle", settle))
         yield
 
 
@@ -436,7 +393,7 @@ def cancel_not_passed_on() -> Planting:
     async def renew(right: Any, store: SqliteStore, renewals: Sequence[Renewal], **options: Any) -> list[Renewed]:
         return [replace(answer, cancel=False) for answer in await right(store, renewals, **options)]
 
-    with _instead(SqliteStore, "renew", renew):
+    with instead(SqliteStore, "renew", renew):
         yield
 
 
@@ -449,7 +406,7 @@ def cancelled_job_comes_back() -> Planting:
         raw_connection().run(f"{revived} WHERE state = 'cancelled' AND reason = 'cancel_requested'")
         return await right(store, limit, **options)
 
-    with _instead(SqliteStore, "promote", promote):
+    with instead(SqliteStore, "promote", promote):
         yield
 
 
@@ -466,7 +423,7 @@ def fired_twice() -> Planting:
         answers = await store.insert(again) if again else []
         return made + [answer.job_id for answer in answers if answer.receipt is Receipt.CREATED]
 
-    with _instead(SqliteStore, "fire", fire):
+    with instead(SqliteStore, "fire", fire):
         yield
 
 
@@ -482,7 +439,7 @@ def fire_time_skipped() -> Planting:
 
         return await right(store, [shortened(firing) for firing in firings], **options)
 
-    with _instead(SqliteStore, "fire", fire):
+    with instead(SqliteStore, "fire", fire):
         yield
 
 
@@ -499,7 +456,7 @@ def started_early() -> Planting:
     async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
         return await right(store, wanted, **(options | {"now": store._clock() + timedelta(seconds=10)}))
 
-    with _instead(SqliteStore, "promote", promote), _instead(SqliteStore, "claim", claim):
+    with instead(SqliteStore, "promote", promote), instead(SqliteStore, "claim", claim):
         yield
 
 
@@ -511,7 +468,7 @@ def expired_jobs_given() -> Planting:
         raw_connection().run("UPDATE job SET expires_at = NULL WHERE state = 'pending'")
         return await right(store, wanted, **options)
 
-    with _instead(SqliteStore, "claim", claim):
+    with instead(SqliteStore, "claim", claim):
         yield
 
 
@@ -527,7 +484,7 @@ def latest_first() -> Planting:
         connection.run("UPDATE job SET turn = -turn WHERE turn > 0 AND state = 'running'")
         return jobs
 
-    with _instead(SqliteStore, "claim", claim):
+    with instead(SqliteStore, "claim", claim):
         yield
 
 
@@ -545,7 +502,7 @@ def follow_up_made_twice() -> Planting:
             await store.insert([replace(job, id=JobId(job.id + 1)) for job in again])
         return applied
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -556,7 +513,7 @@ def follow_up_forgotten() -> Planting:
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
         return await right(store, [replace(one, follow_up=None) for one in settlements], **options)
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -568,7 +525,7 @@ def waiting_jobs_not_released() -> Planting:
         raw_connection().run("UPDATE dependency SET met = 1")
         return await right(store, settlements, **options)
 
-    with _instead(SqliteStore, "settle", settle):
+    with instead(SqliteStore, "settle", settle):
         yield
 
 
@@ -579,7 +536,7 @@ def waits_ignored() -> Planting:
     async def insert(right: Any, store: SqliteStore, jobs: Sequence[NewJob], **options: Any) -> Any:
         return await right(store, [replace(job, after=()) for job in jobs], **options)
 
-    with _instead(SqliteStore, "insert", insert):
+    with instead(SqliteStore, "insert", insert):
         yield
 
 
@@ -597,7 +554,7 @@ def living_job_pruned() -> Planting:
             connection.run(f"{counted} ON CONFLICT (state) DO UPDATE SET count = count + 1")
         return pruned + len(victims)
 
-    with _instead(SqliteStore, "prune", prune):
+    with instead(SqliteStore, "prune", prune):
         yield
 
 
@@ -610,7 +567,7 @@ def pruned_jobs_uncounted() -> Planting:
         raw_connection().run("DELETE FROM pruned")
         return pruned
 
-    with _instead(SqliteStore, "prune", prune):
+    with instead(SqliteStore, "prune", prune):
         yield
 
 
@@ -622,5 +579,5 @@ def census_counts_badly() -> Planting:
         counted: Census = await right(store)
         return replace(counted, finished={state: max(count - 1, 0) for state, count in counted.finished.items()})
 
-    with _instead(SqliteStore, "census", census):
+    with instead(SqliteStore, "census", census):
         yield

@@ -1,0 +1,13 @@
+"""Bugs, planted one at a time, to see whether the judge is awake.
+
+Each mutant is a context manager that changes something in one wrong way, and names the invariant that has to notice.
+Most are bugs that somebody has shipped (RELIABILITY.md, section 6, has the threads; some of them were ours). Those in
+`stores` are found by the models, those in `loops` are planted in Rota's own loops and found by them.
+"""
+
+from __future__ import annotations
+
+from simulation.mutants import loops, stores
+from simulation.mutants.planting import MUTANTS, Mutant
+
+__all__ = ["MUTANTS", "Mutant", "loops", "stores"]

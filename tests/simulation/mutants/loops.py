@@ -1,0 +1,326 @@
+"""Bugs in Rota's own loops: the worker, the engine, the scheduler."""
+
+# ruff: noqa: ANN401 - what is wrapped here has many signatures, and the wrong one has the right one's
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from math import inf
+from typing import Any
+from unittest.mock import patch
+
+from rota.core.errors import InvalidRequest, Unavailable
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.outcome import Failed, Outcome, Released
+from rota.core.schedule import Firing, Schedule
+from rota.core.settlement import JobError, Settlement
+from rota.core.submission import NewJob
+from rota.engine.jobs import Jobs
+from rota.engine.schedules import Schedules
+from rota.engine.work import Work
+from rota.ports.faces import Report
+from rota.ports.store import Inserted
+from rota.scheduler.duties import Expirer, Promoter, Reaper
+from rota.scheduler.scheduler import Backoff
+from rota.worker import run as run_module
+from rota.worker.crew import Crew
+from rota.worker.drain import Drain
+from rota.worker.fetcher import Fetcher
+from rota.worker.heartbeat import LoopHeart
+from rota.worker.run import Run
+from rota.worker.shift import Shift
+from rota.worker.stopper import Stopper
+from rota.worker.verdict import Stop
+from simulation.casts import LOOPS
+from simulation.mutants.planting import Planting, instead, mutant
+
+# The worker
+
+
+@mutant("I3", LOOPS)
+def begun_after_the_lease_lapsed() -> Planting:
+    """Nobody asks whether the lease can still be good when the handler begins."""
+
+    def extend(right: Any, run: Run, sent: float, lease: float) -> None:
+        right(run, sent, lease)
+        run.start_before = inf
+
+    with instead(Run, "extend", extend):
+        yield
+
+
+@mutant("I3", LOOPS)
+def lease_counted_from_the_answer() -> Planting:
+    """The lease is counted from when the claim was answered, not from when it was sent."""
+
+    def take_on(right: Any, crew: Crew, jobs: Sequence[Job], sent: float) -> None:
+        del sent
+        right(crew, jobs, asyncio.get_running_loop().time())
+
+    with instead(Crew, "take_on", take_on):
+        yield
+
+
+@mutant("G4", LOOPS)
+def nothing_renewed() -> Planting:
+    """The heart stands still: whatever takes longer than a lease is begun again and again."""
+
+    async def beat(right: Any, heart: LoopHeart) -> bool:
+        del right, heart
+        return True
+
+    with instead(LoopHeart, "beat", beat):
+        yield
+
+
+@mutant("G4", LOOPS)
+def heart_stops_with_the_first_signal() -> Planting:
+    """A worker that drains renews no leases, though its handlers run on."""
+
+    async def close(right: Any, shift: Shift, announcing: Any) -> None:
+        shift._tasks["heart"].cancel()
+        shift._tasks["watchdog"].cancel()
+        await right(shift, announcing)
+
+    with instead(Shift, "close", close):
+        yield
+
+
+@mutant("I12", LOOPS)
+def drain_burns_an_attempt() -> Planting:
+    """What is interrupted by a deploy has failed."""
+
+    def outcome(right: Any, why: Stop, *rest: Any) -> Outcome | None:
+        if why is Stop.DRAIN:
+            return Failed(JobError("Interrupted", "the worker was stopped"))
+        given: Outcome | None = right(why, *rest)
+        return given
+
+    with instead(run_module, "outcome_of_stop", outcome):
+        yield
+
+
+@mutant("I4", LOOPS)
+def interrupted_taken_for_unbegun() -> Planting:
+    """A job whose handler was interrupted is handed back as if it had never begun."""
+
+    def outcome(right: Any, why: Stop, *rest: Any) -> Outcome | None:
+        given: Outcome | None = right(why, *rest)
+        return Released(started=False) if isinstance(given, Released) else given
+
+    with instead(run_module, "outcome_of_stop", outcome):
+        yield
+
+
+@mutant("I12", LOOPS)
+def nothing_handed_back() -> Planting:
+    """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
+
+    async def finish(right: Any, drain: Drain) -> None:
+        del right
+        await drain._wait_for_runs(drain._reserve)
+        drain._settler.close()
+
+    with instead(Drain, "finish", finish):
+        yield
+
+
+@mutant("I12", LOOPS)
+def claims_while_draining() -> Planting:
+    """The fetcher does not hear that the worker is to end, and is given the time that is meant for handlers."""
+
+    async def close(right: Any, shift: Shift, announcing: Any) -> None:
+        try:
+            await asyncio.wait([shift._tasks["fetcher"]], timeout=2)
+        except asyncio.CancelledError:
+            announcing.close()
+            raise
+        await right(shift, announcing)
+
+    with instead(Shift, "close", close):
+        yield
+
+
+@mutant("I12", LOOPS)
+def overstays_its_grace() -> Planting:
+    """The deadline is for handlers only; writing back and waiting for the deaf ones comes on top."""
+
+    def seconds_left(right: Any, drain: Drain) -> float:
+        left: float = right(drain)
+        return left + 6
+
+    with instead(Drain, "seconds_left", seconds_left):
+        yield
+
+
+@mutant("I7", LOOPS)
+def cancel_not_obeyed() -> Planting:
+    """The word that a job is to stop arrives, and nobody passes it on to the handler."""
+
+    def stop(right: Any, stopper: Stopper, run: Run, why: Stop) -> None:
+        if why is not Stop.CANCEL:
+            right(stopper, run, why)
+
+    with instead(Stopper, "stop", stop):
+        yield
+
+
+@mutant("I12", LOOPS)
+def open_question_forgotten() -> Planting:
+    """What the last claim brought while the worker was told to end is not handed back."""
+
+    async def close(right: Any, fetcher: Fetcher) -> None:
+        del right, fetcher
+
+    with instead(Fetcher, "close", close):
+        yield
+
+
+# The engine
+
+
+@mutant("I3", LOOPS)
+def refused_report_decided_anew_without_its_fence() -> Planting:
+    """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
+
+    async def apply(right: Any, work: Work, jobs: dict[JobId, Job], reports: Sequence[Report]) -> Any:
+        current = [
+            replace(report, fence=jobs[report.job_id].fence) if report.job_id in jobs else report for report in reports
+        ]
+        return await right(work, jobs, current)
+
+    with instead(Work, "_apply", apply):
+        yield
+
+
+@mutant("I3", LOOPS)
+def reaper_takes_live_leases() -> Planting:
+    """The reaper does not mind that a worker has renewed since it looked."""
+
+    async def write_back(right: Any, work: Work, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Any:
+        return await right(work, jobs, [replace(one, if_lapsed=False) for one in settlements])
+
+    with instead(Work, "write_back", write_back):
+        yield
+
+
+@mutant("I1", LOOPS)
+def retries_reckoned_by_the_hosts_clock() -> Planting:
+    """When a failed job is due again is reckoned by a clock that may be an hour off. (This one was ours.)"""
+
+    async def time_for(right: Any, work: Work, held: Any) -> datetime:
+        del right, held
+        return work._parts.clock()
+
+    with instead(Work, "_time_for", time_for):
+        yield
+
+
+@mutant("I2", LOOPS)
+def repeated_submission_not_recognised() -> Planting:
+    """A submission that is repeated meets its own id, takes it for another's, and makes a second job. (Ours.)"""
+
+    async def recognise(right: Any, jobs: Jobs, asked: Sequence[NewJob], answers: list[Inserted]) -> None:
+        del right, jobs, asked, answers
+
+    with instead(Jobs, "_recognise", recognise):
+        yield
+
+
+@mutant("I6", LOOPS)
+def operators_deeds_not_entered() -> Planting:
+    """What operators do is written like everything else, without an entry in the ledger."""
+
+    async def write(right: Any, jobs: Jobs, found: Sequence[Job], settlements: Sequence[Settlement], *by: Any) -> Any:
+        del right, by
+        return tuple(await jobs._work.write_back(found, settlements))
+
+    with instead(Jobs, "_write", write):
+        yield
+
+
+# The scheduler
+
+
+@mutant("I8", LOOPS)
+def fire_times_planned_by_the_hosts_clock() -> Planting:
+    """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
+
+    async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
+        del now
+        firing: Firing = await right(schedules, schedule, schedules._parts.clock())
+        return firing
+
+    with instead(Schedules, "_planned", planned):
+        yield
+
+
+@mutant("I8", LOOPS)
+def outage_sets_a_schedule_aside() -> Planting:
+    """A schedule that could not be planned because the store was away is paused. (This one was ours.)"""
+
+    async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
+        try:
+            firing: Firing = await right(schedules, schedule, now)
+        except Unavailable as error:
+            raise InvalidRequest(str(error)) from error
+        return firing
+
+    with instead(Schedules, "_planned", planned):
+        yield
+
+
+@mutant("I8", LOOPS)
+def fired_apart_from_its_plan() -> Planting:
+    """The jobs of a fire time are submitted, and then the fire time is written down: two schedulers make two."""
+
+    async def told(right: Any, schedules: Schedules, firings: Any, made: set[JobId], now: datetime) -> None:
+        unmade = [job for _, firing in firings for job in firing.jobs if job.id not in made]
+        if unmade:
+            await schedules._parts.store.insert(unmade)
+        await right(schedules, firings, made, now)
+
+    with instead(Schedules, "_told", told):
+        yield
+
+
+@mutant("I1", LOOPS)
+def promoter_skips() -> Planting:
+    """Nobody makes pending what is due."""
+    with patch.object(Promoter, "tick", _nothing_done):
+        yield
+
+
+@mutant("I1", LOOPS)
+def reaper_skips() -> Planting:
+    """Nobody takes jobs from workers that are gone."""
+    with patch.object(Reaper, "tick", _nothing_done):
+        yield
+
+
+@mutant("I1", LOOPS)
+def expirer_skips() -> Planting:
+    """Nobody ends what is too late to start."""
+    with patch.object(Expirer, "tick", _nothing_done):
+        yield
+
+
+async def _nothing_done(duty: object) -> int:
+    del duty
+    return 0
+
+
+@mutant("I8", LOOPS)
+def scheduler_loses_heart() -> Planting:
+    """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
+
+    def wait(right: Any, backoff: Backoff) -> float:
+        seconds: float = right(backoff)
+        return seconds * 10_000
+
+    with instead(Backoff, "next", wait):
+        yield
