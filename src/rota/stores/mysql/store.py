@@ -95,6 +95,11 @@ class MysqlStore:
         for pool in (self._writers, self._readers):
             await pool.close()
 
+    async def time(self) -> datetime:
+        """Tell the time: the server's, one for all who share it."""
+        now: int = await self._read(self._now)
+        return from_micros(now)
+
     async def watch(self, at_most: timedelta) -> bool:
         """Wait until another process may have made work, at most for a while; say whether one may have.
 
