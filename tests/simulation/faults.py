@@ -26,8 +26,8 @@ from simulation.loop import SimulatedLoop
 from simulation.network import Network, Service, Weather
 
 HOUR: Final = 3600.0
-#: About as long as a call takes when nothing is in its way.
-_A_MOMENT: Final = 0.012
+#: Where the store has given a worker jobs, and its answer is still on its way.
+_GIVEN: Final = "given"
 
 
 class FaultClass(StrEnum):
@@ -176,9 +176,9 @@ def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
 def _terminate(dice: Random, around: Surroundings) -> Fault:
     # Some of them in the quiet time, where nothing else can be blamed.
     at = around.quiet_at * (0.2 + 0.95 * dice.random())
-    grace = around.drain + dice.uniform(0.5, 5)
-    # Some of them at the worst moment: while the worker asks for work.
-    detail = dice.choice(("", "worker.claiming"))
+    grace = around.drain + dice.uniform(0.5, 3)
+    # Some of them at a bad moment: when the worker is being given jobs and does not know it yet, or has begun one.
+    detail = dice.choice(("", _GIVEN, "worker.started"))
     return Fault(FaultClass.TERMINATE, at, dice.uniform(0.1, 3), dice.choice(around.workers), detail, grace)
 
 
@@ -228,6 +228,7 @@ class Nemesis:
         self._slowest = 0.0
         self.is_quiet = False
         network.on_service_crash = self._lose_store
+        network.on_given = lambda worker: self._signal(worker, _GIVEN)
         for host in hosts:
             host.on_exit = self._restart_later
 
@@ -329,9 +330,8 @@ class Nemesis:
     # Deaths that nobody planned the end of
 
     async def reach(self, host: Host, point: str) -> None:
-        """Come by a failpoint: a place where the process may die, or be asked to end a moment later."""
-        if self._signals and (grace := self._signals.pop((host.name, point), None)) is not None:
-            self._loop.call_later(_A_MOMENT * self._dice.random(), host.terminate, grace, context=self._world)
+        """Come by a failpoint: a place where the process may die, or be asked to end."""
+        self._signal(host.name, point)
         if not self._armed:
             return
         left = self._armed.get((host.name, point), 0)
@@ -341,6 +341,11 @@ class Nemesis:
         if left == 1:
             self.slay(host, FaultClass.FAILPOINT, point)
             await asyncio.Event().wait()  # never: the process is dead
+
+    def _signal(self, name: str, point: str) -> None:
+        """Ask a process to end, if it was to be asked here."""
+        if self._signals and (grace := self._signals.pop((name, point), None)) is not None:
+            self._loop.call_soon(self._hosts[name].terminate, grace, context=self._world)
 
     def slay(self, host: Host, kind: FaultClass, detail: str) -> None:
         """Let a process die of itself, to be started again after a while."""

@@ -102,6 +102,8 @@ class Network:
         self._waiting: dict[str, deque[Call]] = {}
         #: Told of each crash of the service between commit and reply.
         self.on_service_crash: Callable[[], None] | None = None
+        #: Told of each worker that was given jobs, before it can know.
+        self.on_given: Callable[[str], None] | None = None
 
     # Links
 
@@ -166,6 +168,8 @@ class Network:
             told = {"call": call.number, "copy": call.copies, "host": call.host.name, "verb": call.verb}
             got = plain.answered(call.verb, answer)
             self._history.note("apply", **told, clock=service.host.clock.micros(), ask=call.ask, got=got)
+        if answer and call.verb == "claim" and self.on_given is not None:
+            self.on_given(call.ask["worker"])
         if call.copies > 1:
             return  # The caller has one connection, and hears on it what the first copy came to.
         if self._is_likely(service.forgetfulness) and self.on_service_crash is not None:

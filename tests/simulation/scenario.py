@@ -135,7 +135,8 @@ class Theatre:
         # Where all is done early there is nothing left to break, and the quiet time may as well begin.
         await self._until_idle(world.quiet_at)
         self._nemesis.heal()
-        await asyncio.sleep(max(self.loop.time() / 4, 2.5 * world.lease.total_seconds()))
+        # Long enough for every straggler to arrive and every forgotten lease to run out.
+        await asyncio.sleep(2.5 * world.lease.total_seconds())
         await self._until_idle(world.quiet_at + LONGEST_QUIET_SECONDS)
         await asyncio.sleep(world.lease.total_seconds())
         self.history.note("end_of_run", clock=self._store_host.clock.micros())

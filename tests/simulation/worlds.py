@@ -68,12 +68,12 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
     submissions = _submissions(Random(f"{seed}:submissions"), dice.randint(10, 40), quiet_at * COMING, lease)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
     acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
-    drain = timedelta(seconds=Random(f"{seed}:drain").choice((3.5, 6, 2 * lease.total_seconds() + 4)))
+    drain = timedelta(seconds=Random(f"{seed}:drain").choice((2.5, 2 * lease.total_seconds() + 4)))
     workers = tuple(_worker(dice, number, lease, drain) for number in range(dice.choice((1, 2, 2, 3, 3, 4, 5))))
     schedulers = _schedulers(dice, submissions, has_schedules=bool(schedules))
     clients = _shares(dice, dice.choice((1, 2, 2, 3)), submissions, acts)
-    # In one world of twelve nothing goes wrong, only processes come and go: there, not one lease may be lost.
-    is_calm = dice.random() < 1 / 12
+    # In one world of eight nothing goes wrong, only processes come and go: there, not one lease may be lost.
+    is_calm = dice.random() < 1 / 8
     allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
     around = _surroundings(len(workers), len(schedulers), len(clients), quiet_at, lease, drain)
     return World(

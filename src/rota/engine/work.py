@@ -44,6 +44,9 @@ class Work:
                 if jobs or left <= 0:
                     return jobs
                 ids = await attendance.wait(wanted.limit, timedelta(seconds=left))
+                if ids is None and loop.time() >= give_up_at:
+                    # Nobody rang, so nothing came; and whoever asks again is given a fresh look.
+                    return ()
                 wanted = replace(wanted, ids=None if ids is None else tuple(ids))
 
     async def _claim_once(self, wanted: Claim) -> Sequence[Job]:

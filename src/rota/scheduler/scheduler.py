@@ -1,9 +1,9 @@
 """The scheduler's loops.
 
 Two of them. The time-keeper asks the store for the next moment at which anything is due, sleeps until then, and does
-all duties that depend on time; it is woken when something with an earlier time is written, by this process or another.
-It never sleeps longer than `LONGEST_SLEEP`, so that a forgotten announcement or a stepped clock costs little. The
-pruner has its own slow pace, and goes on at once while there is a full batch to delete.
+all duties that depend on time; it is woken when something with an earlier time is written, by this process or another,
+and asks again. It never sleeps longer than `LONGEST_SLEEP_SECONDS`, so that a forgotten announcement or a stepped clock
+costs little. The pruner has its own slow pace, and goes on at once while there is a full batch to delete.
 
 If a pass fails (the store is away), the loop waits, longer each time up to a limit, and goes on. If the process dies
 between two passes, or within one, nothing is lost: every pass is a transaction of the store, and the next scheduler
@@ -17,6 +17,7 @@ import logging
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from math import inf
 from typing import Final
 
 from rota.core.errors import RotaError
@@ -26,8 +27,8 @@ from rota.ports.clock import Dice
 from rota.ports.store import Retention
 from rota.scheduler.duties import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
 
-LONGEST_SLEEP: Final = timedelta(seconds=5)
-SHORTEST_SLEEP: Final = timedelta(milliseconds=5)
+LONGEST_SLEEP_SECONDS: Final = 5.0
+SHORTEST_SLEEP_SECONDS: Final = 0.005
 PRUNE_EVERY: Final = timedelta(seconds=30)
 SHORTEST_BACKOFF_SECONDS: Final = 0.05
 LONGEST_BACKOFF_SECONDS: Final = 5.0
@@ -55,26 +56,32 @@ class Scheduler:
 
     async def _keep_time(self) -> None:
         backoff = Backoff(self._dice)
+        loop = asyncio.get_running_loop()
+        due_at = loop.time()
         with self._engine.broker.attend((TIMETABLE,)) as attendance:
             while True:
                 try:
-                    did = await self.tick()
+                    # Woken before anything is due: a look at the timetable is enough, and much cheaper.
+                    is_due = loop.time() >= due_at
+                    did = await self.tick() if is_due else 0
                     pause = await self._until_due()
+                    due_at = loop.time() + pause
                     backoff.reset()
                 except RotaError as error:
                     _log.warning("a pass failed and will be repeated: %s", error)
                     await asyncio.sleep(backoff.next())
                     continue
-                if pause > timedelta(0) or not did:
+                if pause > 0 or (is_due and not did):
                     # Something due that no duty could move must not make us spin.
-                    await attendance.wait(0, max(pause, SHORTEST_SLEEP))
+                    seconds = max(min(pause, LONGEST_SLEEP_SECONDS), SHORTEST_SLEEP_SECONDS)
+                    await attendance.wait(0, timedelta(seconds=seconds))
 
-    async def _until_due(self) -> timedelta:
+    async def _until_due(self) -> float:
         due = await self._engine.upkeep.due()
         if due is None:
-            return LONGEST_SLEEP
+            return inf
         # By the clock that judges what is due: by a clock of ours that is ahead of it we would never sleep.
-        return min(due - await self._engine.store.time(), LONGEST_SLEEP)
+        return (due - await self._engine.store.time()).total_seconds()
 
     async def _prune(self) -> None:
         backoff = Backoff(self._dice)

@@ -26,7 +26,6 @@ class PointedSource:
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
         """Lease jobs."""
-        await self._stage.reach("worker.claiming")
         jobs = await self._source.claim(wanted, wait=wait)
         if jobs:
             await self._stage.reach("worker.claimed")

@@ -119,7 +119,6 @@ class WorkerModel:
         worker = WorkerId(stage.host.name, stage.host.boot)
         wanted = Claim(worker, limit, habits.queues, habits.types, habits.lease, claim_id)
         sent_at = stage.now()
-        await stage.reach("worker.claiming")
         jobs = await stage.insist(lambda: self._source.claim(wanted), tries=3)
         await stage.reach("worker.claimed")
         for job in jobs or ():

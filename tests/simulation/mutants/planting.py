@@ -22,6 +22,8 @@ class Mutant:
     plant: Callable[[], AbstractContextManager[None]]
     invariant: str
     cast: Cast
+    #: Where the hunt begins: below this seed it was not found when it was last looked for.
+    first: int = 0
 
     @property
     def name(self) -> str:
@@ -32,11 +34,13 @@ class Mutant:
 MUTANTS: Final[list[Mutant]] = []
 
 
-def mutant(invariant: str, cast: Cast = MODELS) -> Callable[[Callable[[], Planting]], Callable[[], Planting]]:
+def mutant(
+    invariant: str, cast: Cast = MODELS, *, first: int = 0
+) -> Callable[[Callable[[], Planting]], Callable[[], Planting]]:
     """Enter a bug into the list."""
 
     def enter(plant: Callable[[], Planting]) -> Callable[[], Planting]:
-        MUTANTS.append(Mutant(contextmanager(plant), invariant, cast))
+        MUTANTS.append(Mutant(contextmanager(plant), invariant, cast, first))
         return plant
 
     return enter
