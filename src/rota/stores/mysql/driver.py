@@ -186,6 +186,9 @@ async def connect(location: Location, origin: str, *, autocommit: bool) -> Conne
     try:
         for sql in (*_SESSION, f"SET NAMES utf8mb4 COLLATE {connection.collation}"):
             await connection.run(sql)
+        if connection.is_mariadb:
+            # Or it makes a subquery of a long list, and scans the table that the list should have led through.
+            await connection.run("SET SESSION in_predicate_conversion_threshold = 0")
     except BaseException:
         connection.abandon()
         raise

@@ -130,8 +130,22 @@ async def _take(connection: Connection, lane: tuple[str, str], limit: int, now: 
     """Take up to so many jobs of a lane that nobody else is taking."""
     parameters = {"queue": lane[0], "type": lane[1], "now": now, "limit": limit}
     rows = await connection.rows(statement("take_pending"), parameters)
-    await leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in rows])
+    if rows:
+        await _leave_ready(connection, lane, rows)
     return rows
+
+
+async def _leave_ready(connection: Connection, lane: tuple[str, str], rows: Sequence[Row]) -> None:
+    """Let jobs that we took stand in line no longer.
+
+    If nobody took any between them, they are one stretch of the line, which goes at a third of the cost.
+    """
+    stretch = {"queue": lane[0], "type": lane[1], "first": rows[0][0], "last": rows[-1][0]}
+    ((count,),) = await connection.rows(statement("count_ready"), stretch)
+    if count != len(rows):
+        await leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in rows])
+    elif await connection.run(statement("leave_ready_range"), stretch) != count:
+        raise Again("a job came into the stretch at this moment")
 
 
 async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[str, str]]:

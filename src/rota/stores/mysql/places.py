@@ -6,6 +6,7 @@ Whoever moves a job keeps it locked: by its row in `ready` (then it is pending a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from rota.stores.mysql.driver import Connection, lists
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
+#: Tables whose keys begin with words, and how the statements call those.
+_PARTED: Final = {"ready": ("queue", "type"), "finished": ("state",)}
 _STATES: Final = {state.value: state for state in State}
 
 
@@ -89,8 +92,20 @@ async def shift(connection: Connection, before: Sequence[Standing], after: Seque
 
 async def leave(connection: Connection, table: str, keys: Sequence[Any]) -> None:
     """Delete the rows of jobs from a place."""
-    for some in lists(keys):
-        await connection.run(statement(f"leave_{table}"), {"keys": some})
+    for parameters in _parted(table, keys):
+        await connection.run(statement(f"leave_{table}"), parameters)
+
+
+def _parted(table: str, keys: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Cut keys into lists for statements: those that begin with the same words together, the words by their names."""
+    names = _PARTED.get(table, ())
+    parts: dict[Row, list[Any]] = {}
+    for key in keys:
+        words, rest = (key[: len(names)], key[len(names) :]) if names else ((), key)
+        parts.setdefault(words, []).append(rest)
+    for words, rests in parts.items():
+        for some in lists(rests):
+            yield {**dict(zip(names, words, strict=True)), "keys": json.dumps(some)}
 
 
 async def lock(connection: Connection, ids: Sequence[JobId], how: str = "lock_jobs") -> dict[JobId, Standing]:
@@ -105,6 +120,6 @@ async def lock(connection: Connection, ids: Sequence[JobId], how: str = "lock_jo
 async def own(connection: Connection, pending: Sequence[Standing]) -> set[JobId]:
     """Of pending jobs whose rows we keep locked, give those that nobody is claiming, and keep claimers from them."""
     owned: set[JobId] = set()
-    for some in lists([standing.ready_key for standing in pending]):
-        owned.update(job_id for (job_id,) in await connection.rows(statement("own_ready"), {"keys": some}))
+    for parameters in _parted("ready", [standing.ready_key for standing in pending]):
+        owned.update(job_id for (job_id,) in await connection.rows(statement("own_ready"), parameters))
     return owned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -83,7 +84,7 @@ async def _delete(connection: Connection, ids: Sequence[JobId], states: set[Stat
         deleted += [locked[job_id] for (job_id,) in rows]
     for some in lists([one.id for one in deleted]):
         for belonging in _BELONGINGS:
-            await connection.run(statement(belonging), {"ids": some})
+            await connection.run(statement(belonging), {"keys": json.dumps(some)})
     await shift(connection, deleted, ())
     for state, count in sorted(Counter(one.state.value for one in deleted).items()):
         await connection.run(statement("count_pruned"), {"state": state, "count": count})
@@ -95,8 +96,8 @@ async def _forget(connection: Connection, retention: Retention, limit: int, now:
     await connection.run(statement("forget_claims"), claims)
     await connection.run(statement("forget_bells"), {"before": now - span_to_micros(BELL_MEMORY)})
     keys = await connection.rows(statement("forgettable_keys"), {"before": now, "limit": limit})
-    for some in lists(sorted(keys)):
-        await connection.run(statement("forget_keys"), {"keys": some, "before": now})
+    if keys:
+        await connection.many(statement("forget_keys"), [(*key, now) for key in sorted(keys)])
     if retention.history is None:
         return
     parameters = {"before": now - span_to_micros(retention.history), "limit": limit}

@@ -1,3 +1,2 @@
--- Forget keys. By primary key.
-DELETE idempotency FROM idempotency FORCE INDEX (PRIMARY)
-WHERE (scope, `key`) IN %(keys)s AND expires_at <= %(before)s
+-- Forget a key. By primary key. It is asked again whether it has been kept for its time.
+DELETE FROM idempotency WHERE scope = %s AND `key` = %s AND expires_at <= %s

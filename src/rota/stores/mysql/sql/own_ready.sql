@@ -1,2 +1,7 @@
--- Of some pending jobs, give those that nobody has claimed, and keep them so until we are done. By primary key.
-SELECT id FROM ready FORCE INDEX (PRIMARY) WHERE (queue, type, turn, id) IN %(keys)s FOR UPDATE
+-- Of some pending jobs of a lane, give those that nobody has claimed, and keep them so until we are done. By primary key.
+-- By keys in a list that is a table: led by a list of pairs, a small table would be scanned.
+SELECT ready.id
+FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (turn BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS sought
+    STRAIGHT_JOIN ready FORCE INDEX (PRIMARY)
+    ON ready.queue = %(queue)s AND ready.type = %(type)s AND ready.turn = sought.turn AND ready.id = sought.id
+FOR UPDATE

@@ -1,0 +1,32 @@
+"""Connections of our own driver to databases on the shared server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.location import location_of
+from servers.databases import empty_database, fresh_database
+
+
+@pytest.fixture
+async def fresh_url() -> AsyncIterator[str]:
+    """Give a database without tables."""
+    async with fresh_database() as url:
+        yield url
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    """Give a database without rows."""
+    async with empty_database() as url:
+        yield url
+
+
+@pytest.fixture
+async def fresh(fresh_url: str) -> AsyncIterator[Connection]:
+    connection = await connect(location_of(fresh_url), "test", autocommit=True)
+    yield connection
+    await connection.close()

@@ -1,0 +1,170 @@
+"""Plans: the queries that run all the time go by the key made for them, on 100,000 jobs.
+
+A plan that falls back to a scan passes every other test and ruins every production.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.location import location_of
+from rota.stores.mysql.migrations import migrate
+from rota.stores.mysql.statements import statement
+from servers.databases import fresh_database
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROWS = 100_000
+STATES = "elt(1 + seq MOD 5, 'pending', 'scheduled', 'pending', 'completed', 'retrying')"
+#: The jobs, and then the places where they stand.
+CROWD = (
+    """INSERT INTO job (
+        id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+        attempts, finished_at, expires_at
+    )
+    SELECT seq, concat('type-', seq MOD 7), 'default', 5, {state}, seq, seq, seq, seq, 3, 'at_least_once', 'null', 1, 1,
+        if({state} = 'completed', seq, NULL), if(seq MOD 10 = 0, seq, NULL)
+    FROM seq_1_to_{rows}""",
+    """INSERT INTO ready
+    SELECT queue, type, turn, id, run_at, expires_at FROM job WHERE state = 'pending' AND id MOD 5 = 0""",
+    """INSERT INTO lease (id, fence, worker, boot, lease_until, started_at, updated_at)
+    SELECT id, 2, 'w', 'b', id, id, id FROM job WHERE state = 'pending' AND id MOD 5 = 2""",
+    "INSERT INTO scheduled SELECT run_at, id, state, queue, type FROM job WHERE state IN ('scheduled', 'retrying')",
+    "INSERT INTO finished SELECT state, finished_at, id, type, NULL FROM job WHERE finished_at IS NOT NULL",
+    "INSERT INTO expiry SELECT expires_at, id FROM job WHERE expires_at IS NOT NULL AND finished_at IS NULL",
+    "INSERT INTO dependency (parent, child, need) SELECT id, id + 1, 'success' FROM job",
+    "INSERT INTO tag SELECT concat('t', id MOD 9), id FROM job",
+    "INSERT INTO claim SELECT concat('c', id), id, '[]' FROM job",
+    "INSERT INTO idempotency SELECT 's', concat('k', id), 'r', id, id FROM job",
+    "INSERT INTO occurrence SELECT id MOD 10, id, 'made', id, id FROM job",
+)
+
+IDS = tuple(range(500, 1000))
+PAIRS = tuple((number, number + 1) for number in IDS)
+#: The key that serves each statement, by the table that it reads first.
+SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "next_type": ("ready", "PRIMARY", {"queue": "default", "floor": ""}),
+    "pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
+    "take_pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
+    "leave_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
+    "count_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "first": 500, "last": 1000}),
+    "leave_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "first": 500, "last": 1000}),
+    "own_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
+    "due_jobs": ("scheduled", "PRIMARY", {"now": ROWS, "limit": 10}),
+    "lost": ("lease", "lease_end", {"now": ROWS, "limit": 10}),
+    "expired": ("expiry", "PRIMARY", {"now": ROWS, "limit": 10}),
+    "finished_before": ("finished", "PRIMARY", {"state": "completed", "before": ROWS, "limit": 10, "now": 0}),
+    "due_schedules": ("schedule", "schedule_due", {"now": 0, "limit": 10}),
+    "forget_claims": ("claim", "claim_at", {"before": 10, "limit": 10}),
+    "forgettable_keys": ("idempotency", "idempotency_expiry", {"before": 10, "limit": 10}),
+    "forget_occurrences": ("occurrence", "occurrence_at", {"before": 10, "limit": 10}),
+    "drop_tags": ("tag", "tag_job", {"keys": json.dumps(IDS)}),
+    "drop_keys": ("idempotency", "idempotency_job", {"keys": json.dumps(IDS)}),
+    "drop_waits": ("dependency", "dependency_child", {"keys": json.dumps(IDS)}),
+    "drop_dependencies": ("dependency", "PRIMARY", {"keys": json.dumps(IDS)}),
+    "waiters": ("dependency", "PRIMARY", {"ids": IDS}),
+    "meet": ("dependency", "PRIMARY", {"waits": PAIRS}),
+    "claim": ("job", "PRIMARY", {"ids": IDS, "worker": "w", "boot": "b", "lease_until": 1, "now": 1}),
+    "get": ("job", "PRIMARY", {"ids": IDS}),
+    "states": ("job", "PRIMARY", {"ids": IDS}),
+    "lock_jobs": ("job", "PRIMARY", {"ids": IDS}),
+    "lock_free_jobs": ("job", "PRIMARY", {"ids": IDS}),
+    "lock_leases": ("lease", "PRIMARY", {"ids": IDS}),
+    "hold_leases": ("lease", "PRIMARY", {"ids": IDS}),
+    "leave_lease": ("lease", "PRIMARY", {"keys": json.dumps(IDS)}),
+    "leave_scheduled": ("scheduled", "PRIMARY", {"keys": json.dumps(PAIRS)}),
+    "leave_expiry": ("expiry", "PRIMARY", {"keys": json.dumps(PAIRS)}),
+    "leave_finished": ("finished", "PRIMARY", {"state": "completed", "keys": json.dumps(PAIRS)}),
+    "leave_held": ("held", "PRIMARY", {"keys": json.dumps(IDS)}),
+    "renew": ("lease", "PRIMARY", {"ids": IDS, "lease_until": 1}),
+    "complete": ("job", "PRIMARY", {"ids": IDS, "result": "1", "now": 1}),
+    "drop_jobs": ("job", "PRIMARY", {"keys": json.dumps(IDS)}),
+}
+#: The most rows of its first table that a statement may expect to read.
+MOST_ROWS = 2 * len(IDS)
+UNBOUNDED = {"next_type", "pending", "take_pending", "due_jobs", "lost", "expired", "finished_before"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def crowded() -> AsyncIterator[Connection]:
+    async for connection in filled(ROWS):
+        yield connection
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def few() -> AsyncIterator[Connection]:
+    async for connection in filled(10):
+        yield connection
+
+
+async def filled(rows: int) -> AsyncIterator[Connection]:
+    async with fresh_database() as url:
+        connection = await connect(location_of(url), "test", autocommit=True)
+        await migrate(connection, 0)
+        for part in CROWD:
+            await connection.run(part.replace("{rows}", str(rows)).replace("{state}", STATES))
+        tables = ", ".join(f"`{name}`" for (name,) in await connection.rows("SHOW TABLES"))
+        await connection.rows(f"ANALYZE TABLE {tables}")
+        yield connection
+        await connection.close()
+
+
+async def plan(connection: Connection, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    names = ("id", "select", "table", "type", "possible", "key", "length", "ref", "rows", "extra")
+    rows = await connection.rows(f"EXPLAIN {statement(name)}", parameters)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_the_query_is_served_by_its_key(crowded: Connection, name: str) -> None:
+    table, key, parameters = SERVED[name]
+    steps = await plan(crowded, name, parameters)
+    first = next(step for step in steps if step["table"] == table)
+    assert first["key"] == key, steps
+    assert first["type"] in {"range", "ref", "eq_ref", "const"}, steps
+    assert name in UNBOUNDED or int(first["rows"]) <= MOST_ROWS, steps
+    assert all(step["type"] != "ALL" for step in steps if "json_table" not in str(step["extra"])), steps
+
+
+@pytest.mark.parametrize("name", sorted(UNBOUNDED | {"due_schedules"}))
+async def test_the_order_comes_from_the_key(crowded: Connection, name: str) -> None:
+    """Sorting would mean that every claim reads the whole backlog."""
+    steps = await plan(crowded, name, SERVED[name][2])
+    assert not any("filesort" in str(step["extra"]) or "temporary" in str(step["extra"]) for step in steps), steps
+
+
+#: Whoever runs these has rows locked, and others have rows locked beside them.
+BESIDE_OTHERS = [
+    "take_pending", "leave_ready", "own_ready", "lock_jobs", "lock_free_jobs", "lock_leases", "hold_leases",
+    "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished", "leave_held", "renew", "complete", "waiters",
+    "meet", "drop_jobs", "drop_tags",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDE_OTHERS)
+async def test_a_small_table_is_not_scanned_either(few: Connection, name: str) -> None:
+    """A scan looks cheaper there, and would wait for rows that others have locked."""
+    table, key, parameters = SERVED[name]
+    steps = await plan(few, name, parameters)
+    first = next(step for step in steps if step["table"] == table)
+    assert (first["key"], first["type"] in {"range", "ref", "eq_ref"}) == (key, True), steps
+
+
+async def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: Connection) -> None:
+    steps = await plan(crowded, "due", {})
+    keys = {step["table"]: (step["key"], step["type"]) for step in steps}
+    assert keys["scheduled"][0] == keys["expiry"][0] == "PRIMARY"
+    assert keys["lease"][0] in {"lease_end", "PRIMARY"}
+    assert keys["schedule"][0] == "schedule_due"
+    assert not any("filesort" in str(step["extra"]) for step in steps), steps
+
+
+async def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: Connection) -> None:
+    steps = await plan(crowded, "census_lanes", {})
+    assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"], steps
