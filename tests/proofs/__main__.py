@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journeys.stage import Stage, staged
-from proofs import measured, recurring, stopped, terminated
+from proofs import measured, nasty, recurring, stopped, terminated
 
 
 def main() -> None:
@@ -25,6 +25,7 @@ def main() -> None:
         "stopped-store": lambda stage: stopped.prove(stage, trials=options.trials, in_process=True),
         "recurring": lambda stage: recurring.prove(stage, seconds=options.seconds),
         "terminated": lambda stage: terminated.prove(stage, times=options.times),
+        "nasty": lambda stage: nasty.prove(stage, seconds=60),
         "lateness": lambda stage: measured.lateness(stage, seconds=60),
         "idle": lambda stage: measured.idle(stage, seconds=60),
         "throughput": lambda stage: measured.throughput(stage, jobs=50_000),

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId
+from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
+from rota.core.outcome import Lost
 from rota.core.settlement import Reason
+from rota.ports.faces import Report
 from rota.worker import handler_of
 from worker import child_handlers as children
 from worker.staging import OPERATOR, Stage, eventually
@@ -185,3 +189,39 @@ def test_a_function_no_other_process_can_find_is_refused() -> None:
 
     with pytest.raises(InvalidRequest, match="another process"):
         handler_of(local, executor="process")
+
+
+async def lost(stage: Stage, job_id: JobId, times: int) -> None:
+    """Have a job's worker die under it, so many times."""
+    for number in range(times):
+        (job,) = await stage.engine.claim(Claim(WorkerId("ben", f"boot-{number}"), 1, types=("whoami",)))
+        assert job.id == job_id
+        await stage.engine.settle([Report(job.id, job.fence, Lost())])
+
+
+async def test_a_job_that_may_have_taken_its_worker_down_twice_runs_in_a_process_of_its_own(stage: Stage) -> None:
+    """One bad job took every innocent one beside it to the dead letters: three crashes counted for all of them."""
+    suspect = await stage.submit("whoami")
+    await lost(stage, suspect, 2)
+    async with stage.worker(handler_of(children.whoami), **SETTINGS):
+        ended, other = await stage.end_of(suspect), await stage.end_of(await stage.submit("whoami"))
+    assert json.loads(ended.result or "[]")[2] != os.getpid()
+    assert json.loads(other.result or "[]")[2] == os.getpid()
+
+
+async def test_a_job_on_its_last_attempt_runs_alone_after_one_crash(stage: Stage) -> None:
+    suspect = await stage.submit("whoami", max_attempts=2)
+    await lost(stage, suspect, 1)
+    async with stage.worker(handler_of(children.whoami), **SETTINGS):
+        ended = await stage.end_of(suspect)
+    assert json.loads(ended.result or "[]")[2] != os.getpid()
+
+
+async def test_a_suspect_that_no_other_process_could_find_runs_where_it_always_did(stage: Stage) -> None:
+    def whoami() -> int:
+        return os.getpid()
+
+    suspect = await stage.submit("whoami")
+    await lost(stage, suspect, 2)
+    async with stage.worker(whoami, **SETTINGS):
+        assert (await stage.end_of(suspect)).result == str(os.getpid())

@@ -10,7 +10,7 @@ from typing import Final
 from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.instant import span_to_micros, to_micros
 from rota.core.lifecycle import MOVES, Event, State, move
-from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, MAX_CRASHES, Backoff
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template, no_meta
 from rota.core.value import value
@@ -76,6 +76,11 @@ class Job:
     def is_spent(self) -> bool:
         """Whether no further attempt is allowed."""
         return self.attempts >= self.max_attempts
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether its worker died under it before, and once more would be the end of it."""
+        return self.crashes > 0 and (self.is_spent or self.crashes + 1 >= MAX_CRASHES)
 
     @property
     def may_have_started(self) -> bool:

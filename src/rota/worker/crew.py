@@ -13,7 +13,7 @@ from rota.core.settlement import JobError
 from rota.ports.faces import Report
 from rota.worker import handlers as known
 from rota.worker.floor import BLOCKED_SECONDS, Floor
-from rota.worker.handlers import Handlers
+from rota.worker.handlers import Handlers, isolated
 from rota.worker.holding import Holding
 from rota.worker.options import WorkerOptions
 from rota.worker.run import Executor, Run
@@ -91,6 +91,9 @@ class Crew:
             self._holding.outbox.append(Report(job.id, job.fence, Failed(told)))
             self._holding.ring()
             return None
+        if job.is_suspect:
+            # It, or a neighbour of its, takes workers down. Alone, it can only blame itself, and harms nobody.
+            handler = isolated(handler)
         run = Run(job, handler, self._executors[handler.executor])
         run.extend(sent, self._lease)
         return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -71,6 +71,17 @@ def handler_of(
         decode=Calling(function).decode,
         reference=reference,
     )
+
+
+def isolated(handler: Handler) -> Handler:
+    """Give the same handler in a process of its own, if another process can find it."""
+    if handler.executor == "process":
+        return handler
+    try:
+        reference = handler.reference or reference_to(handler.function)
+    except InvalidRequest:
+        return handler
+    return replace(handler, executor="process", reference=reference)
 
 
 class Handlers:

@@ -1,0 +1,89 @@
+"""Handlers that do what handlers must not do, beside one that behaves: each ends as it should and harms nobody else."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from journeys.stage import Stage
+from proofs.cast import server, submit, worker
+
+APP = """
+import os, re, time
+from rota import Rota
+
+app = Rota()
+
+@app.task
+async def blocks_the_loop(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+@app.task
+def holds_the_gil() -> str:
+    re.match(r"(a+)+$", "a" * 29 + "b")
+    return "held"
+
+@app.task
+def leaves() -> None:
+    os._exit(7)
+
+@app.task
+def gives_an_object() -> object:
+    return object()
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+@app.task
+def raises_unspeakable() -> None:
+    raise Unspeakable
+
+@app.task
+async def behaves(number: int) -> int:
+    return number + 1
+"""
+
+
+def prove(stage: Stage, *, seconds: float) -> str:
+    (stage.folder / "nasty.py").write_text(APP, encoding="utf-8")
+    server(stage)
+    # One that blocks its own loop keeps its lease; a second worker keeps the rest going, as in production.
+    worker(stage, "one", "--app", "nasty:app")
+    worker(stage, "two", "--app", "nasty:app")
+    asked = {
+        "blocks_the_loop": [seconds],
+        "holds_the_gil": [],
+        "gives_an_object": [],
+        "raises_unspeakable": [],
+        "leaves": [],
+    }
+    begun = time.monotonic()
+    ids = {name: submit(stage, 1, type=name, payload={"args": given, "kwargs": {}})[0] for name, given in asked.items()}
+    good = submit(stage, 200, type="behaves", payload={"args": [1], "kwargs": {}})
+    ended = {name: _end(stage, one, seconds) for name, one in ids.items()}
+    taken = time.monotonic() - begun
+    harmed = [job for one in good if (job := _end(stage, one, seconds))["result"] != 2]
+    assert not harmed, harmed[:3]
+    told = {name: (job["status"], job["attempts"], job.get("reason")) for name, job in ended.items()}
+    assert told["blocks_the_loop"][:1] == ("completed",), told
+    assert told["holds_the_gil"][:1] == ("completed",), told
+    assert (told["leaves"][0], told["leaves"][2], ended["leaves"]["crashes"]) == ("dead", "poison", 3), told
+    assert (told["gives_an_object"][0], told["gives_an_object"][2]) == ("dead", "permanent"), told
+    assert (told["raises_unspeakable"][0], told["raises_unspeakable"][2]) == ("dead", "exhausted"), told
+    errors = {name: job["error"]["message"][:60] for name, job in ended.items() if job["error"]}
+    return f"{told} in {taken:.0f} s, 200 of 200 others completed; {errors}"
+
+
+def _end(stage: Stage, job_id: str, seconds: float) -> dict[str, Any]:
+    # Workers that were taken down are started anew, as any supervisor does.
+    def look() -> dict[str, Any]:
+        for number, process in enumerate(stage.started[1:3], start=1):
+            if process.poll() is not None:
+                name = f"again-{len(stage.started)}"
+                stage.started.insert(number, worker(stage, name, "--app", "nasty:app"))
+                del stage.started[number + 1]
+        return stage.job(job_id)
+
+    return stage.until(look, lambda job: job["status"] in {"completed", "dead"}, seconds=seconds + 60)
