@@ -19,6 +19,8 @@ _GO_STYLE: Final = re.compile(r"(?:.*@)?(?:tcp|unix)\([^()]*\)/.*", re.DOTALL)
 
 async def open_store(url: str) -> Store:
     """Open the store that a URL or a path names, brought to the form this release needs."""
+    if _is_postgres(url):
+        return await _open_postgres(url)
     if _is_mysql(url):
         return await _open_mysql(url)
     return await SqliteStore.open(_path_of(url))
@@ -26,6 +28,8 @@ async def open_store(url: str) -> Store:
 
 def migrations_of(url: str) -> list[tuple[str, bool]]:
     """Give this release's migrations and whether the store has seen them; changes nothing."""
+    if _is_postgres(url):
+        return asyncio.run(_postgres_status(url))
     if _is_mysql(url):
         return asyncio.run(_mysql_status(url))
     path = _path_of(url)
@@ -37,6 +41,26 @@ def migrations_of(url: str) -> list[tuple[str, bool]]:
         finally:
             connection.close()
     return [(migration.name, migration.number in seen) for migration in all_migrations()]
+
+
+def _is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+async def _open_postgres(url: str) -> Store:
+    try:
+        from rota.stores.postgres import PostgresStore  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        _refuse_without("asyncpg", "postgres", error)
+    return await PostgresStore.open(url)
+
+
+async def _postgres_status(url: str) -> list[tuple[str, bool]]:
+    try:
+        from rota.stores.postgres.migrations import status  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        _refuse_without("asyncpg", "postgres", error)
+    return await status(url)
 
 
 def _is_mysql(url: str) -> bool:
@@ -76,7 +100,7 @@ def _path_of(url: str) -> Path:
         # Three slashes and a relative path, four and an absolute one, as everywhere.
         return Path(rest.removeprefix("/"))
     raise InvalidRequest(
-        f"store: {scheme!r} is not a kind of store we know; use a file such as rota.db, sqlite:///rota.db, or"
-        " mysql://user:password@host/database",
+        f"store: {scheme!r} is not a kind of store we know; use a file such as rota.db, sqlite:///rota.db,"
+        " postgresql://user:password@host/database, or mysql://user:password@host/database",
         field="store",
     )

@@ -1,6 +1,7 @@
 """The SQL of a store: one query, one file, loaded once.
 
-A file may name `{job_columns}` or `{schedule_columns}`; nothing else is ever put into SQL but bound parameters.
+A file may name `{job_columns}`, `{schedule_columns}` or `{clock}`, files themselves; nothing else is ever put into SQL
+but bound parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from importlib.resources import files
 from typing import Final
 
 _ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
-_PLACES: Final = ("job_columns", "schedule_columns")
+_PLACES: Final = ("job_columns", "schedule_columns", "clock")
 
 
 def statements_of(package: str) -> Callable[[str], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +12,10 @@ from typing import Final, Protocol
 from conformance.model.reference import Reference
 from rota.ports.store import Store
 from rota.stores.mysql import MysqlStore
+from rota.stores.postgres import PostgresStore
 from rota.stores.sqlite import SqliteStore
 from servers.databases import empty_database
+from servers.postgres import migrated_database, shared_server
 
 ReadClock = Callable[[], datetime]
 
@@ -69,6 +71,29 @@ class SqliteFile:
         return await SqliteStore.open(place, clock=clock)
 
 
+class HastyPostgresStore(PostgresStore):
+    """On a server that does not wait for the disk: it says so when it is checked, and here that is no finding."""
+
+    async def check(self) -> Sequence[str]:
+        return [finding for finding in await super().check() if not finding.startswith("setting ")]
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """PostgreSQL: a server of our own, shared by all tests of this process, and a database for each."""
+
+    name: str = "postgres"
+    is_shared: bool = True
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        del folder
+        async with migrated_database(shared_server()) as dsn:
+            yield dsn
+
+    async def open(self, place: str, clock: ReadClock) -> Store:
+        return await HastyPostgresStore.open(place, clock=clock)
+
+
 @dataclass(frozen=True, slots=True)
 class Mariadb:
     """MariaDB: a server of our own, a database of its own for each test, other processes beside us."""
@@ -101,7 +126,7 @@ class ReferenceModel:
 
 
 MODEL: Final = ReferenceModel()
-STORES: Final[tuple[Adapter, ...]] = (SqliteMemory(), SqliteFile(), Mariadb())
+STORES: Final[tuple[Adapter, ...]] = (SqliteMemory(), SqliteFile(), Postgres(), Mariadb())
 SHARED: Final[tuple[Adapter, ...]] = tuple(adapter for adapter in STORES if adapter.is_shared)
 BY_NAME: Final = {adapter.name: adapter for adapter in STORES}
 

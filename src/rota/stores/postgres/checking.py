@@ -1,0 +1,24 @@
+"""Looking for damage, and for settings that would let a crash lose what was acknowledged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rota.stores.postgres.database import Session
+
+#: What each question's rows mean. A question gives one text per finding.
+_QUESTIONS: Final = {
+    "settings": "setting {} lets a crash of the host lose acknowledged jobs; turn it on",
+    "indexes": "index {} is not valid; run REINDEX INDEX CONCURRENTLY {}",
+    "doubles": "job {} stands in job and in job_done; it has ended, so delete it from job",
+    "stranded": "job {} is blocked, but nothing it waits for is left; cancel it or retry it",
+}
+
+
+async def findings(session: Session) -> list[str]:
+    """Give one sentence for each finding."""
+    return [
+        sentence.format(finding, finding)
+        for question, sentence in _QUESTIONS.items()
+        for finding in await session.values(f"check_{question}")
+    ]

@@ -1,0 +1,118 @@
+"""Connections: how one is made, and what the server is told about how we want it to work.
+
+Our statements go by keys and partial indexes, whatever the statistics of a table that fills and empties all day may say
+at the moment, so plans are made once and without the ways that would read a whole table. A pooler such as pgbouncer in
+transaction mode takes no such settings and lends us another session for every transaction: then nothing is prepared,
+nothing is left in a session, and the settings are made anew in each transaction. We notice a pooler by its refusing, or
+by its forgetting, what we say when connecting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+
+if TYPE_CHECKING:
+    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+CONNECT_SECONDS: Final = 5.0
+#: A connection whose other end has vanished without a word is noticed after this long.
+COMMAND_SECONDS: Final = 15.0
+
+_MARK: Final = "rota.direct"
+#: jit off with pinned plans: they do not know the limit, take a claim for a big query, and would compile it each time.
+_PLANS: Final[Mapping[str, str]] = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+_SESSION: Final[Mapping[str, str]] = {
+    "application_name": "rota",
+    "default_transaction_isolation": "read committed",
+    # Should this process freeze or its host vanish, what it held is given back soon.
+    "idle_in_transaction_session_timeout": "30s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+    _MARK: "yes",
+}
+
+
+class Connector:
+    """Makes connections to one database, and knows whether a pooler stands between."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        # Of several hosts, the one that takes writes; followed when it changes. Said in the address, that counts.
+        names = parse_qs(urlsplit(dsn).query)
+        self._attributes = None if "target_session_attrs" in names else "read-write"
+        self._knows = False
+        self._is_pooled = False
+        self._makes_sync = False
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether sessions are not our own. Known after the first connection."""
+        return self._is_pooled
+
+    @property
+    def preamble(self) -> str:
+        """What begins a transaction."""
+        parts = ["BEGIN ISOLATION LEVEL READ COMMITTED"]
+        if self._is_pooled:
+            parts += [f"SET LOCAL {name} = '{value}'" for name, value in _PLANS.items() if name != "plan_cache_mode"]
+            if self._makes_sync:
+                parts.append("SET LOCAL synchronous_commit = 'on'")
+        return "; ".join(parts)
+
+    async def __call__(self, *, pinned: bool = True) -> Connection:
+        """Make a connection; `pinned` for statements whose plan must not change."""
+        if self._is_pooled:
+            return await self._connect({})
+        settings = {**_SESSION, **(_PLANS if pinned else {"jit": "off"})}
+        if self._makes_sync:
+            settings["synchronous_commit"] = "on"
+        try:
+            connection = await self._connect(settings)
+        except asyncpg.exceptions.ProtocolViolationError as error:
+            if "startup parameter" not in str(error):
+                raise
+            self._is_pooled = True
+            connection = await self._connect({})
+        if not self._knows:
+            connection = await self._get_to_know(connection, pinned=pinned)
+        return connection
+
+    async def _get_to_know(self, connection: Connection, *, pinned: bool) -> Connection:
+        """Learn from the first connection how the server is set up."""
+        async with connection.transaction():
+            # Nothing prepared yet: this may be a session that others share.
+            values = await connection.fetchrow(
+                "SELECT current_setting($1, true), current_setting('synchronous_commit')", _MARK
+            )
+        mark, synchronous_commit = values or (None, "")
+        self._knows = True
+        self._is_pooled = mark != "yes"
+        # An acknowledged job must survive a crash, whatever this database is tuned for.
+        self._makes_sync = synchronous_commit == "off"
+        if self._is_pooled or self._makes_sync:
+            await connection.close()
+            return await self(pinned=pinned)
+        return connection
+
+    async def _connect(self, settings: Mapping[str, str]) -> Connection:
+        options: dict[str, Any] = {"server_settings": dict(settings)} if settings else {"statement_cache_size": 0}
+        return await asyncpg.connect(
+            self._dsn,
+            timeout=CONNECT_SECONDS,
+            command_timeout=COMMAND_SECONDS,
+            target_session_attrs=self._attributes,
+            **options,
+        )

@@ -1,0 +1,63 @@
+"""Processes, queues' settings and the lead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.instant import span_to_micros
+from rota.core.lane import Queue
+from rota.stores.postgres.database import Session
+from rota.stores.rows import leadership_of, member_of, member_row, queue_of, queue_row
+
+#: The order of beat.sql.
+_MEMBER: Final = (
+    "boot", "role", "name", "host", "pid", "version", "address", "queues", "types", "slots", "busy", "is_draining",
+    "started_at", "now",
+)  # fmt: skip
+#: The order of create_queue.sql and replace_queue.sql.
+_QUEUE: Final = (
+    "name", "paused_at", "pause_reason", "resume_at", "max_depth", "max_running", "rate_limit", "version",
+)  # fmt: skip
+
+
+async def beat(session: Session, members: Sequence[Member], now: int) -> None:
+    """Record that processes are alive."""
+    for member in sorted(members, key=lambda one: one.boot):
+        row = {**member_row(member, now), "is_draining": member.is_draining}
+        await session.run("beat", *(row[column] for column in _MEMBER))
+
+
+async def members(session: Session, role: Role | None, since: int) -> list[Member]:
+    """Give the processes on record."""
+    return [member_of(row) for row in await session.rows("members", None if role is None else role.value, since)]
+
+
+async def leave(session: Session, boots: Sequence[str]) -> None:
+    """Forget processes that said goodbye."""
+    await session.run("leave", boots)
+
+
+async def lead(session: Session, name: str, holder: str, lasting: timedelta, now: int) -> Leadership:
+    """Take or keep the lead if nobody else holds it, and say who leads."""
+    await session.run("lead", name, holder, now + span_to_micros(lasting), now)
+    return leadership_of((await session.rows("leader", name))[0])
+
+
+async def resign(session: Session, name: str, holder: str) -> None:
+    """Give the lead up at once."""
+    await session.run("resign", name, holder)
+
+
+async def put_queue(session: Session, queue: Queue, now: int) -> bool:  # noqa: ARG001 - as all that is recorded
+    """Write a queue's settings if their version still holds."""
+    verb = "create_queue" if queue.version == 0 else "replace_queue"
+    row = queue_row(queue)
+    return bool(await session.run(verb, *(row[column] for column in _QUEUE)))
+
+
+async def queues(session: Session) -> list[Queue]:
+    """Give the queues that have settings."""
+    return [queue_of(row) for row in await session.rows("queues")]

@@ -1,0 +1,171 @@
+"""Hearing of what other processes do, over LISTEN and NOTIFY. A hint, never relied upon.
+
+Whoever has written rings: one notice goes out, and all that is written while it is on its way shares the next one. It
+is sent after the commit and not with it, since commits that notify wait for each other. Each store listens on one
+connection, made when somebody first watches.
+
+A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
+sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
+now and then. Whenever listening begins anew, something may have been missed, and everybody is woken once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from rota.core.errors import RotaError
+from rota.stores.postgres.connecting import Connection
+from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.faults import AWAY
+
+CHANNEL: Final = "rota"
+#: How often to wake up when nothing can be heard.
+POLL_SECONDS: Final = 0.5
+#: How long a first watch may take longer than it was meant to, until listening has begun.
+BEGIN_SECONDS: Final = 1.0
+#: How often to make sure that we still hear, and how long to wait for our own voice.
+PROBE_SECONDS: Final = 15.0
+ECHO_SECONDS: Final = 3.0
+#: How long to wait before listening is tried again.
+DEAF_SECONDS: Final = 5.0
+
+
+async def notify(session: Session, text: str) -> None:
+    """Send a notice."""
+    await session.rows("notify", text)
+
+
+class Bell:
+    """Tells the others that something has changed."""
+
+    def __init__(self, database: Database, mark: str) -> None:
+        self._database = database
+        self._mark = mark
+        self._is_rung = False
+        self._sending: asyncio.Task[None] | None = None
+
+    def ring(self) -> None:
+        """Have a notice sent soon."""
+        self._is_rung = True
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+
+    async def close(self) -> None:
+        """Send what is to be sent."""
+        if self._sending is not None:
+            await asyncio.wait([self._sending])
+
+    async def _send(self) -> None:
+        try:
+            while self._is_rung:
+                self._is_rung = False
+                # Nobody relies on it, and whoever listens will notice that we are gone.
+                with suppress(RotaError):
+                    await self._database.alone(notify, self._mark)
+        finally:
+            self._sending = None
+
+
+class Ear:
+    """Listens for the bells of others."""
+
+    def __init__(self, database: Database, mark: str) -> None:
+        self._database = database
+        self._mark = mark
+        self._probe = f"{mark}?"
+        self._count = 0
+        self._told = 0
+        self._change = asyncio.Event()
+        self._echo = asyncio.Event()
+        self._is_hearing = False
+        self._ready = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+
+    async def wait(self, at_most: timedelta) -> bool:
+        """Wait until something may have changed since the last time, at most for a while."""
+        is_hearing = await self._begin()
+        seen = self._told
+        try:
+            async with asyncio.timeout(at_most.total_seconds()):
+                if not is_hearing:
+                    await asyncio.sleep(POLL_SECONDS)
+                    return True
+                while self._count == seen:
+                    self._change.clear()
+                    await self._change.wait()
+        except TimeoutError:
+            return False
+        self._told = self._count
+        return True
+
+    async def _begin(self) -> bool:
+        """Begin to listen, and say whether anything can be heard."""
+        if self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(self._listen_always())
+            # The first time only: later, whoever watches while the server is away need not wait for it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEGIN_SECONDS):
+                    await self._ready.wait()
+        return self._is_hearing
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            self._listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listening
+
+    async def _listen_always(self) -> None:
+        while True:
+            with suppress(RotaError, *AWAY):
+                connection = await self._database.connector(pinned=False)
+                try:
+                    await self._listen(connection)
+                finally:
+                    connection.terminate()
+            self._is_hearing = False
+            self._wake()
+            self._ready.set()
+            await asyncio.sleep(DEAF_SECONDS)
+
+    async def _listen(self, connection: Connection) -> None:
+        if self._database.connector.is_pooled:
+            return
+        await connection.add_listener(CHANNEL, self._hear)
+        connection.add_termination_listener(self._break_off)
+        while await self._hears_itself() and not connection.is_closed():
+            if not self._is_hearing:
+                self._is_hearing = True
+                # What was written before we listened was not heard.
+                self._wake()
+                self._ready.set()
+            self._echo.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self._echo.wait()
+
+    async def _hears_itself(self) -> bool:
+        self._echo.clear()
+        await self._database.alone(notify, self._probe)
+        try:
+            async with asyncio.timeout(ECHO_SECONDS):
+                await self._echo.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _hear(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:  # noqa: ANN401 - asyncpg's
+        if payload == self._probe:
+            self._echo.set()
+        elif payload != self._mark:
+            self._wake()
+
+    def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
+        self._echo.set()
+
+    def _wake(self) -> None:
+        self._count += 1
+        self._change.set()

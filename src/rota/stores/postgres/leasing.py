@@ -1,0 +1,146 @@
+"""Handing out work: claims, renewals, and the wish that a running job should stop.
+
+A claim looks at each lane (queue and type) by itself, so that a million jobs of a type that this worker does not know
+cost it nothing. With several lanes it first asks, holding nothing, how the most urgent jobs are spread over them, and
+then takes from each lane its share: so no row is held that is not taken, and nobody else goes hungry meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from asyncpg.exceptions import UniqueViolationError
+
+from rota.core.identity import JobId
+from rota.core.instant import from_micros, span_to_micros
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.stores.postgres.database import Session
+from rota.stores.postgres.lanes import Lane
+from rota.stores.rounds import rounds
+from rota.stores.rows import Row, job_of
+from rota.stores.texts import writable
+
+
+class RepeatedError(Exception):
+    """A claim of this name came before, and nothing was leased."""
+
+
+async def claim(
+    session: Session, wanted: Claim, lanes: Sequence[Lane], shares: Sequence[int], now: int | None
+) -> list[Row]:
+    """Lease the most urgent jobs of some lanes, from each its share."""
+    return await _lease(
+        session,
+        "claim",
+        wanted,
+        now,
+        [lane.queue for lane in lanes],
+        [lane.type for lane in lanes],
+        [lane.floor for lane in lanes],
+        list(shares),
+    )
+
+
+async def claim_handed_over(session: Session, wanted: Claim, now: int | None) -> list[Row]:
+    """Lease those jobs that a broker handed over and that may be claimed."""
+    types = None if wanted.types is None else list(wanted.types)
+    return await _lease(
+        session, "claim_handed_over", wanted, now, sorted(wanted.ids or ()), list(wanted.queues), types, wanted.limit
+    )
+
+
+async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *chosen: object) -> list[Row]:
+    lease = span_to_micros(wanted.lease)
+    try:
+        rows = await session.rows(name, now, *chosen, wanted.worker.name, wanted.worker.boot, lease, wanted.claim_id)
+    except UniqueViolationError as error:
+        raise RepeatedError from error
+    # An update gives its rows in no order. The turn comes last in each.
+    return sorted(rows, key=lambda row: (row[-1], row[0])) if len(rows) > 1 else list(rows)
+
+
+def jobs_of(rows: Sequence[Row]) -> list[Job]:
+    """Read what a claim gave."""
+    return [job_of(row[:-1]) for row in rows]
+
+
+async def shares_of(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[int]:
+    """Say how many of the most urgent jobs stand in which lane."""
+    rows = await session.rows(
+        "shares",
+        now,
+        [lane.queue for lane in lanes],
+        [lane.type for lane in lanes],
+        [lane.floor for lane in lanes],
+        wanted.limit,
+    )
+    counts = {(queue, type_): count for queue, type_, count in rows}
+    return [counts.get((lane.queue, lane.type), 0) for lane in lanes]
+
+
+async def recall(session: Session, claim_id: str) -> list[Job] | None:
+    """Give the jobs of an earlier claim that still run under the fences it gave; None if there was none."""
+    leases = await session.values("recall_claim", claim_id)
+    if not leases:
+        return None
+    fences: dict[JobId, int] = dict(json.loads(leases[0]))
+    jobs = {job.id: job for job in map(job_of, await session.rows("get", list(fences)))}
+    ordered = (jobs[job_id] for job_id in fences if job_id in jobs)
+    return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
+
+
+def is_quiet(renewal: Renewal) -> bool:
+    """Whether a renewal has nothing to show."""
+    return renewal.progress is None and renewal.log_tail is None
+
+
+async def renew(session: Session, renewals: Sequence[Renewal], now: int | None) -> list[Renewed | None]:
+    """Extend the leases that still hold; None stands for one that does not."""
+    answers: list[Renewed | None] = [None] * len(renewals)
+    for places in rounds(renewals, key=lambda renewal: renewal.job_id):
+        held = await _renew_different(session, [renewals[place] for place in places], now)
+        for place in places:
+            answers[place] = held.get(renewals[place].job_id)
+    return answers
+
+
+async def _renew_different(session: Session, renewals: Sequence[Renewal], now: int | None) -> dict[JobId, Renewed]:
+    ordered = sorted(renewals, key=lambda renewal: renewal.job_id)
+    rows = await session.rows(
+        "renew",
+        now,
+        [one.job_id for one in ordered],
+        [one.fence for one in ordered],
+        [span_to_micros(one.lease) for one in ordered],
+    )
+    fences = {one.job_id: one.fence for one in renewals}
+    held = {job_id: Renewed(job_id, fences[job_id], from_micros(until), cancel) for job_id, until, cancel in rows}
+    notes = [one for one in ordered if one.job_id in held and not is_quiet(one)]
+    if notes:
+        await session.run(
+            "note_attempts",
+            [one.job_id for one in notes],
+            [writable(one.progress) for one in notes],
+            [writable(one.log_tail) for one in notes],
+        )
+    return held
+
+
+async def ask_cancel(session: Session, leases: Sequence[tuple[JobId, int]], now: int) -> list[JobId]:
+    """Mark running jobs as to be cancelled, and give those that were."""
+    wanted = sorted(leases)
+    rows = await session.rows("ask_cancel", now, [job_id for job_id, _ in wanted], [fence for _, fence in wanted])
+    marked = {(job_id, fence) for job_id, fence in rows}
+    return [lease[0] for lease in leases if lease in marked]
+
+
+async def lost(session: Session, limit: int, now: int) -> list[Job]:
+    """Give running jobs whose lease has run out."""
+    return [job_of(row) for row in await session.rows("lost", now, limit)]
+
+
+async def expired(session: Session, limit: int, now: int) -> list[Job]:
+    """Give waiting jobs that are too late to start."""
+    return [job_of(row) for row in await session.rows("expired", now, limit)]

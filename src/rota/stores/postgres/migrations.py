@@ -1,0 +1,77 @@
+"""Bringing a database to the form this release expects.
+
+Numbered files, forward only. All that is missing runs in one transaction, under a lock that makes whoever comes second
+wait and find it done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rota.stores.migrations import Migration, migrations_in
+from rota.stores.postgres.connecting import Connection, Connector
+from rota.stores.postgres.database import Database, Session
+
+#: Any number will do, as long as every process uses the same.
+_LOCK: Final = 0x726F7461
+#: A migration may have to wait for others, and may be long.
+_SECONDS: Final = 3600.0
+
+_REGISTER: Final = """
+CREATE TABLE IF NOT EXISTS migration (
+    number     integer PRIMARY KEY,
+    name       text    NOT NULL,
+    digest     text    NOT NULL,
+    applied_at bigint  NOT NULL
+)
+"""
+
+
+def all_migrations() -> list[Migration]:
+    """Give the migrations that this release brings, in order."""
+    return migrations_in(__package__)
+
+
+async def applied(session: Session) -> set[int]:
+    """Give the numbers of the migrations a database has seen; none for an empty one."""
+    connection = session.connection
+    if await connection.fetchval("SELECT to_regclass('migration')") is None:
+        return set()
+    return {row[0] for row in await connection.fetch("SELECT number FROM migration")}
+
+
+async def status(dsn: str) -> list[tuple[str, bool]]:
+    """Give this release's migrations and whether a database has seen them; changes nothing."""
+    database = Database(Connector(dsn))
+    try:
+        seen = await database.read(applied)
+    finally:
+        await database.close()
+    return [(migration.name, migration.number in seen) for migration in all_migrations()]
+
+
+async def migrate(session: Session) -> list[str]:
+    """Apply what is missing and give the names of what was applied. Within a transaction."""
+    connection = session.connection
+    if {migration.number for migration in all_migrations()} <= await applied(session):
+        return []
+    await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", timeout=_SECONDS)
+    await connection.execute(_REGISTER)
+    seen = await applied(session)
+    done = []
+    for migration in all_migrations():
+        if migration.number not in seen:
+            await _apply(connection, migration)
+            done.append(migration.name)
+    return done
+
+
+async def _apply(connection: Connection, migration: Migration) -> None:
+    await connection.execute(migration.text, timeout=_SECONDS)
+    await connection.execute(
+        "INSERT INTO migration (number, name, digest, applied_at)"
+        " VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+        migration.number,
+        migration.name,
+        migration.digest,
+    )

@@ -1,0 +1,31 @@
+-- Lease those of the jobs that a broker handed over that may be claimed. By primary key. Otherwise as claim.sql.
+WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
+chosen AS MATERIALIZED (
+    SELECT job.ctid AS place
+    FROM clock, unnest($2::bigint[]) AS wanted (id) JOIN job ON job.id = wanted.id
+    WHERE job.state = ANY(ARRAY['pending', 'queued']) AND job.run_at <= clock.now
+        AND (job.expires_at IS NULL OR job.expires_at > clock.now)
+        AND job.queue = ANY($3::text[]) AND ($4::text[] IS NULL OR job.type = ANY($4::text[]))
+        AND NOT EXISTS (
+            SELECT 1 FROM queue
+            WHERE queue.name = job.queue AND queue.paused_at IS NOT NULL
+                AND (queue.resume_at IS NULL OR queue.resume_at > clock.now)
+        )
+    ORDER BY job.turn, job.id
+    LIMIT $5::bigint
+    FOR UPDATE OF job SKIP LOCKED
+),
+leased AS (
+    UPDATE job
+    SET state = 'running', fence = fence + 1, attempts = attempts + 1, worker = $6::text, boot = $7::text,
+        started_at = clock.now, lease_until = clock.now + $8::bigint, updated_at = clock.now
+    FROM clock, chosen
+    WHERE job.ctid = chosen.place
+    RETURNING {job_columns}, turn
+),
+remembered AS (
+    INSERT INTO claim (claim_id, at, leases)
+    SELECT $9::text, min(started_at), json_agg(json_build_array(id, fence) ORDER BY turn, id)
+    FROM leased WHERE $9::text IS NOT NULL HAVING count(*) > 0
+)
+SELECT * FROM leased

@@ -1,0 +1,2 @@
+-- Tell all who listen that something has changed.
+SELECT pg_notify('rota', $1::text)

@@ -1,0 +1,2 @@
+-- Tell the server's time.
+SELECT {clock}

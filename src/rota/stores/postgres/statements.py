@@ -1,0 +1,9 @@
+"""The SQL of this store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rota.stores.statements import statements_of
+
+statement: Final = statements_of(__package__)

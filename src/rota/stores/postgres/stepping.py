@@ -1,0 +1,35 @@
+"""Guarded steps, written under a fence that holds."""
+
+from __future__ import annotations
+
+from rota.core.identity import JobId
+from rota.core.step import Step
+from rota.stores.postgres.database import Session
+from rota.stores.rows import Row, step_of
+from rota.stores.texts import readable, writable
+
+
+async def intend(session: Session, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
+    """Write down the intent to perform a step, and say whether it is new."""
+    if not await session.rows("holds", job_id, fence):
+        return None
+    is_new = bool(await session.run("intend_step", job_id, writable(key), fence, now))
+    return _step((await session.rows("step", job_id, writable(key)))[0]), is_new
+
+
+async def conclude(session: Session, job_id: JobId, fence: int, key: str, outcome: str, now: int) -> Step | None:
+    """Write down that a step's effect happened."""
+    if not await session.rows("holds", job_id, fence):
+        return None
+    await session.run("conclude_step", now, writable(outcome), job_id, writable(key))
+    found = await session.rows("step", job_id, writable(key))
+    return _step(found[0]) if found else None
+
+
+async def steps(session: Session, job_id: JobId) -> list[Step]:
+    """Give a job's steps in the order in which they began."""
+    return [_step(row) for row in await session.rows("steps", job_id)]
+
+
+def _step(row: Row) -> Step:
+    return step_of(readable(row))

@@ -1,0 +1,404 @@
+"""The store's face: every verb of the port, brought to the server in the way that suits it.
+
+Submissions, settlements and renewals wait for each other at desks, so that many callers cost few commits; what can be
+one statement is one. The rest are transactions of their own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, Self, TypeVar
+
+from rota.core.attempt import Attempt
+from rota.core.fleet import Leadership, Member, Role
+from rota.core.identity import LARGEST, JobId, ScheduleId
+from rota.core.instant import from_micros, to_micros
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.ledger import Entry, Token
+from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.settlement import Settlement
+from rota.core.step import Step
+from rota.core.submission import NewJob
+from rota.ports.clock import Clock
+from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
+from rota.stores.desk import MergingDesk
+from rota.stores.postgres import (
+    checking,
+    fleet,
+    leasing,
+    ledger,
+    reading,
+    scheduling,
+    settling,
+    stepping,
+    submitting,
+    upkeep,
+)
+from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.hearing import Bell, Ear
+from rota.stores.postgres.lanes import Lanes
+from rota.stores.postgres.migrations import migrate
+from rota.stores.rows import Row
+
+T = TypeVar("T")
+#: The last argument of a verb is the time.
+Timed = Callable[..., Awaitable[T]]
+
+#: The largest and the smallest count of microseconds that a moment of Python can be.
+_LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
+_EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
+
+
+class PostgresStore:
+    """All verbs of `rota.ports.store.Store` on PostgreSQL."""
+
+    def __init__(self, database: Database, clock: Clock | None) -> None:
+        self._database = database
+        self._clock = clock
+        self._lanes = Lanes()
+        mark = secrets.token_hex(8)
+        self._bell = Bell(database, mark)
+        self._ear = Ear(database, mark)
+        self._inserts: MergingDesk[NewJob, Inserted] = MergingDesk(self._insert_together)
+        self._settlements: MergingDesk[Settlement, bool] = MergingDesk(self._settle_together)
+        self._renewals: MergingDesk[Renewal, Renewed | None] = MergingDesk(self._renew_together)
+
+    @classmethod
+    async def open(cls, dsn: str, *, clock: Clock | None = None) -> Self:
+        """Open a database and bring it to the form this release expects.
+
+        Without a clock the server's own counts; tests bring one.
+        """
+        database = Database(Connector(dsn))
+        try:
+            await database.write(migrate)
+        except BaseException:
+            await database.close()
+            raise
+        return cls(database, clock)
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        for desk in (self._inserts, self._settlements, self._renewals):
+            await desk.close()
+        await self._bell.close()
+        await self._ear.close()
+        await self._database.close()
+
+    async def time(self) -> datetime:
+        """Tell the time: the server's, one for all who share it."""
+        if self._clock is not None:
+            return self._clock()
+        (now,) = await self._database.read(_ask_time)
+        return from_micros(now)
+
+    async def watch(self, at_most: timedelta) -> bool:
+        """Wait until another process may have changed something, at most for a while; say whether one may have."""
+        return await self._ear.wait(at_most)
+
+    async def check(self) -> Sequence[str]:
+        """Look for damage, and for settings that would let a crash lose what was acknowledged."""
+        return await self._database.read(checking.findings)
+
+    # Jobs
+
+    async def insert(
+        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+    ) -> Sequence[Inserted]:
+        """Store new jobs and answer each submission, in order."""
+        return await self._inserts.run(jobs, bound, self._given(now))
+
+    async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
+        """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
+        answers: Sequence[Inserted | None] = [None] * len(jobs)
+        if all(map(submitting.is_plain, jobs)):
+            answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
+        left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
+        rest = iter(await self._write(submitting.insert, left, bound, now=now) if left else ())
+        self._bell.ring()
+        return [next(rest) if answer is None else answer for answer in answers]
+
+    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        """Lease due jobs to a worker, most urgent first."""
+        try:
+            rows = await self._claim(wanted, self._given(now))
+        except leasing.RepeatedError:
+            rows = []
+        if rows or wanted.claim_id is None:
+            return leasing.jobs_of(rows)
+        return await self._database.peek(leasing.recall, wanted.claim_id) or []
+
+    async def _claim(self, wanted: Claim, now: int | None) -> Sequence[Row]:
+        if wanted.ids is not None:
+            return await self._database.alone(leasing.claim_handed_over, wanted, now)
+        lanes = self._lanes.named(wanted)
+        if lanes is None:
+            lanes = await self._database.peek(self._lanes.discovered, wanted)
+        if not lanes:
+            return []
+        if len(lanes) == 1:
+            return await self._database.alone(leasing.claim, wanted, lanes, [wanted.limit], now)
+        shares = await self._database.peek(leasing.shares_of, wanted, lanes, now)
+        busy = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
+        if not busy:
+            return []
+        rows = await self._database.alone(
+            leasing.claim, wanted, [lane for lane, _ in busy], [share for _, share in busy], now
+        )
+        for lane, _ in busy if not rows else ():
+            # Others were faster everywhere at once. What they left behind is further down, lane by lane.
+            rows = await self._database.alone(leasing.claim, wanted, [lane], [wanted.limit], now)
+            if rows:
+                break
+        return rows
+
+    async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
+        """Extend the leases whose fence still holds."""
+        answers = await self._renewals.run(renewals, self._given(now))
+        return [answer for answer in answers if answer is not None]
+
+    async def _renew_together(self, renewals: Sequence[Renewal], now: int | None) -> Sequence[Renewed | None]:
+        is_one_statement = all(map(leasing.is_quiet, renewals)) and _differ(one.job_id for one in renewals)
+        run = self._database.alone if is_one_statement else self._database.write
+        return await run(leasing.renew, renewals, now)
+
+    async def settle(
+        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Apply the settlements that still hold and return their ids."""
+        if entry is None:
+            applied = await self._settlements.run(settlements, self._given(now))
+        else:
+            applied = await self._write(_recorded, settling.settle, settlements, entry, now=self._given(now))
+            self._bell.ring()
+        return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
+
+    async def _settle_together(self, settlements: Sequence[Settlement], now: int | None) -> Sequence[bool]:
+        """Settle a batch. Plain successes are one statement; where others wait for such a job, it comes right after."""
+        if not all(map(settling.is_plain, settlements)) or not _differ(one.job_id for one in settlements):
+            applied = await self._write(settling.settle, settlements, now=now)
+            self._bell.ring()
+            return applied
+        applied = await self._database.alone(settling.complete, settlements, now)
+        left = [one for one, is_done in zip(settlements, applied, strict=True) if not is_done]
+        if not left:
+            return applied
+        rest = iter(await self._write(settling.settle, left, now=now))
+        self._bell.ring()
+        return [is_done or next(rest) for is_done in applied]
+
+    async def ask_cancel(
+        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Mark running jobs as to be cancelled."""
+        marked: list[JobId] = await self._write(_recorded, leasing.ask_cancel, leases, entry, now=self._given(now))
+        return marked
+
+    async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        """Make jobs whose time has come pending."""
+        queues = await self._write(upkeep.promote, limit, now=self._given(now))
+        if queues:
+            self._bell.ring()
+        return queues
+
+    async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give running jobs whose lease has run out."""
+        return await self._read_timed(leasing.lost, limit, now=self._given(now))
+
+    async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
+        """Give waiting jobs that are too late to start."""
+        return await self._read_timed(leasing.expired, limit, now=self._given(now))
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Give jobs by id."""
+        return await self._database.read(reading.get, ids)
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Give the jobs that a query asks for."""
+        return await self._database.read(reading.find, query)
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        """Give a job's attempts."""
+        return await self._database.read_at_once(reading.attempts, job_id)
+
+    async def census(self) -> Census:
+        """Count all jobs, at one moment."""
+        return await self._database.read_at_once(reading.census)
+
+    async def due(self) -> datetime | None:
+        """Say when upkeep is needed next."""
+        at = await self._database.read(upkeep.due)
+        return None if at is None else from_micros(at)
+
+    async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
+        """Delete finished jobs past their time."""
+        return await self._write(upkeep.prune, retention, limit, now=self._given(now))
+
+    async def discard(
+        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
+        """Delete dead and cancelled jobs."""
+        deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=self._given(now))
+        return deleted
+
+    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
+        """Give the causes that jobs have died of."""
+        return await self._database.read(reading.dead_groups, limit)
+
+    # Schedules
+
+    async def put_schedules(
+        self, schedules: Sequence[Schedule], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Create or replace schedules."""
+        written: list[ScheduleId] = await self._write(
+            _recorded, scheduling.put_schedules, schedules, entry, now=self._given(now)
+        )
+        self._bell.ring()
+        return written
+
+    async def schedules(
+        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
+    ) -> Sequence[Schedule]:
+        """Give schedules."""
+        return await self._database.read(scheduling.schedules, ids, names, after, limit)
+
+    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
+        """Give schedules whose fire time has come."""
+        return await self._read_timed(scheduling.due_schedules, limit, now=self._given(now))
+
+    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Write firings down."""
+        made = await self._write(scheduling.fire, firings, now=self._given(now))
+        self._bell.ring()
+        return made
+
+    async def drop_schedules(
+        self, ids: Sequence[ScheduleId], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[ScheduleId]:
+        """Delete schedules."""
+        dropped: list[ScheduleId] = await self._write(
+            _recorded, scheduling.drop_schedules, ids, entry, now=self._given(now)
+        )
+        return dropped
+
+    async def occurrences(
+        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
+    ) -> Sequence[Occurrence]:
+        """Give what became of a schedule's fire times."""
+        limit_at = _LATEST if before is None else to_micros(before)
+        return await self._database.read(scheduling.occurrences, schedule_id, limit_at, limit)
+
+    # Steps
+
+    async def intend(
+        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
+    ) -> tuple[Step, bool] | None:
+        """Write down the intent to perform a step."""
+        return await self._write(stepping.intend, job_id, fence, key, now=self._given(now))
+
+    async def conclude(
+        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    ) -> Step | None:
+        """Write down that a step's effect happened."""
+        return await self._write(stepping.conclude, job_id, fence, key, outcome, now=self._given(now))
+
+    async def steps(self, job_id: JobId) -> Sequence[Step]:
+        """Give a job's steps."""
+        return await self._database.read(stepping.steps, job_id)
+
+    # Processes, queues, the lead
+
+    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
+        """Record that processes are alive."""
+        await self._write(fleet.beat, members, now=self._given(now))
+
+    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
+        """Give the processes on record."""
+        since_micros = _EARLIEST if since is None else to_micros(since)
+        return await self._database.read(fleet.members, role, since_micros)
+
+    async def leave(self, boots: Iterable[str]) -> None:
+        """Forget processes that said goodbye."""
+        await self._database.alone(fleet.leave, list(boots))
+
+    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
+        """Take or keep the lead if nobody else holds it."""
+        return await self._write(fleet.lead, name, holder, lasting, now=self._given(now))
+
+    async def resign(self, name: str, holder: str) -> None:
+        """Give the lead up."""
+        await self._database.alone(fleet.resign, name, holder)
+
+    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write a queue's settings if their version still holds."""
+        written: bool = await self._write(_recorded, fleet.put_queue, queue, entry, now=self._given(now))
+        self._bell.ring()
+        return written
+
+    async def queues(self) -> Sequence[Queue]:
+        """Give the queues that have settings."""
+        return await self._database.read(fleet.queues)
+
+    # The ledger and tokens
+
+    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
+        """Append entries to the ledger."""
+        await self._write(ledger.record, entries, now=self._given(now))
+
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
+        """Give the ledger's entries."""
+        return await self._database.read(ledger.ledger, LARGEST if before is None else before, limit)
+
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
+        """Create or replace tokens."""
+        await self._write(_recorded, ledger.put_tokens, tokens, entry, now=self._given(None))
+
+    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
+        """Give tokens."""
+        return await self._database.read(ledger.tokens, ids)
+
+    def _given(self, now: datetime | None) -> int | None:
+        """Say which time a call brings; None leaves it to the server."""
+        if now is None and self._clock is not None:
+            now = self._clock()
+        return None if now is None else to_micros(now)
+
+    async def _write(self, verb: Timed[T], *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - as the verb's
+        return await self._database.write(partial(_timed, verb), *arguments, now=now)
+
+    async def _read_timed(self, verb: Timed[T], *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - as the verb's
+        return await self._database.read(partial(_timed, verb), *arguments, now=now)
+
+
+async def _ask_time(session: Session) -> list[int]:
+    return await session.values("now")
+
+
+async def _timed(verb: Timed[T], session: Session, *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - as the verb's
+    """Give a verb the time as its last argument: the one it was called with, or the server's when it runs."""
+    if now is None:
+        (now,) = await _ask_time(session)
+    return await verb(session, *arguments, now)
+
+
+async def _recorded(session: Session, verb: Timed[Any], subject: Any, entry: Entry | None, now: int) -> Any:  # noqa: ANN401
+    """Run a verb and, if it did anything, write in the same transaction who asked for it."""
+    answer = await verb(session, subject, now)
+    # By identity: an id may be 0, which is not nothing.
+    did_something = any(one is not False for one in answer) if isinstance(answer, list) else answer is not False
+    if entry is not None and did_something:
+        await ledger.record(session, [entry], now)
+    return answer
+
+
+def _differ(ids: Iterable[JobId]) -> bool:
+    """Whether no job comes twice."""
+    listed = list(ids)
+    return len(set(listed)) == len(listed)

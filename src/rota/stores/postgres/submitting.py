@@ -1,0 +1,260 @@
+"""Storing new jobs: their keys, tags and waits with them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rota.core.identity import LARGEST, JobId
+from rota.core.instant import from_micros, span_to_micros
+from rota.core.job import AGING_MICROS, first_state
+from rota.core.lifecycle import State
+from rota.core.retry import DEFAULT_BACKOFF
+from rota.core.submission import IdempotencyKey, NewJob
+from rota.ports.store import Inserted, Receipt
+from rota.stores.postgres.database import Session
+from rota.stores.postgres.faults import MovedError
+from rota.stores.postgres.releasing import link
+from rota.stores.rows import Row, micros
+
+_STATES: Final = {state.value: state for state in State}
+Key = tuple[str, str]
+#: How many more jobs may wait in each queue that has a bound.
+Room = dict[str, int]
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether a job brings nothing with it that needs a statement of its own."""
+    return not (job.idempotency or job.tags or job.after)
+
+
+async def insert_plain(
+    session: Session, jobs: Sequence[NewJob], bound: int | None, now: int | None
+) -> list[Inserted | None]:
+    """Store plain jobs with one statement; None stands for one that needs a closer look.
+
+    Its id is taken, or its queue has a bound that is not far off.
+    """
+    made = await _store(session, jobs, now, bound, sorted({job.queue for job in jobs}))
+    return [_created(job, made) for job in jobs]
+
+
+async def insert(session: Session, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
+    """Store new jobs and answer each, in order."""
+    room = await _room(session, jobs, bound)
+    answers = await _insert_together(session, jobs, now) if _is_ample(room, jobs, now) else None
+    if answers is None:
+        # A key went to a job whose id is not free, or there is not room for all. One by one, it is clear who may.
+        answers = [await _insert_one(session, job, room, now) for job in jobs]
+    made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+    await link(session, [(job.id, job.after) for job in made if job.after], now)
+    return await _with_states(session, answers) if any(job.after for job in jobs) else answers
+
+
+async def _room(session: Session, jobs: Sequence[NewJob], bound: int | None) -> Room:
+    """Say how much room there is in queues with a bound, and let nobody else in until we are done."""
+    queues = sorted({job.queue for job in jobs})
+    bounds: dict[str, int] = dict(await session.rows("queue_bounds", queues))
+    limits = {queue: bounds.get(queue, bound) for queue in queues}
+    bounded = {queue: limit for queue, limit in limits.items() if limit is not None}
+    if bounded:
+        await session.rows("pass_gate", list(bounded))
+    depths = {queue: (await session.values("queue_depth", queue, limit))[0] for queue, limit in bounded.items()}
+    return {queue: max(limit - depths[queue], 0) for queue, limit in bounded.items()}
+
+
+def _is_ample(room: Room, jobs: Sequence[NewJob], now: int) -> bool:
+    """Whether there is room for all of some jobs."""
+    wanted = Counter(job.queue for job in jobs if _first_state(job, now) is State.PENDING)
+    return all(room.get(queue, count) >= count for queue, count in wanted.items())
+
+
+def _first_state(job: NewJob, now: int) -> State:
+    moment = from_micros(now)
+    return first_state(job.run_at or moment, moment, blocked=bool(job.after))
+
+
+async def insert_made(session: Session, jobs: Sequence[NewJob], now: int) -> list[JobId]:
+    """Store jobs that the system itself makes, and say under which ids.
+
+    Nobody is there to be told that an id is taken, so the next free one is.
+    """
+    ids = [job.id for job in jobs]
+    left = list(range(len(jobs)))
+    while left:
+        made = await _store(session, [replace(jobs[place], id=ids[place]) for place in left], now)
+        left = [place for place in left if made.pop(ids[place], None) is None]
+        for place in left:
+            ids[place] = JobId(ids[place] + 1 if ids[place] < LARGEST else 1)
+    named = list(zip(jobs, ids, strict=True))
+    await _tag(session, named)
+    await link(session, [(number, job.after) for job, number in named if job.after], now)
+    return ids
+
+
+async def _insert_together(session: Session, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
+    """Store jobs set by set; None, and nothing done, if a key went to a job whose id is not free."""
+    has_keys = any(job.idempotency for job in jobs)
+    if has_keys:
+        await session.connection.execute("SAVEPOINT inserting")
+    winners = await _take_keys(session, jobs, now)
+    entitled = [job for job in jobs if job.idempotency is None or winners.get(_key(job.idempotency)) is job]
+    made = await _store(session, entitled, now)
+    if has_keys and not _have_ids_of_their_own(winners.values(), entitled, made):
+        await session.connection.execute("ROLLBACK TO SAVEPOINT inserting")
+        return None
+    created = {id(job): _created(job, made) for job in entitled}
+    answers = [created.get(id(job)) for job in jobs]
+    await _tag(session, [(job, job.id) for job, answer in zip(jobs, answers, strict=True) if answer is not None])
+    return await _answered(session, jobs, answers)
+
+
+def _have_ids_of_their_own(winners: Iterable[NewJob], entitled: Iterable[NewJob], made: Container[JobId]) -> bool:
+    """Whether every job that was given a key has been stored under its own id."""
+    counts = Counter(job.id for job in entitled)
+    return all(job.id in made and counts[job.id] == 1 for job in winners)
+
+
+async def _insert_one(session: Session, job: NewJob, room: Room, now: int) -> Inserted:
+    state = _first_state(job, now)
+    is_bounded = state is State.PENDING and job.queue in room
+    if is_bounded and not room[job.queue]:
+        return await _earlier(session, job, now) or Inserted(job.id, Receipt.QUEUE_FULL, state)
+    answers = await _insert_together(session, [job], now)
+    if answers is None:
+        return await _taken(session, job)
+    if is_bounded and answers[0].receipt is Receipt.CREATED:
+        room[job.queue] -= 1
+    return answers[0]
+
+
+async def _earlier(session: Session, job: NewJob, now: int) -> Inserted | None:
+    """Answer a submission whose key came before and still counts."""
+    if job.idempotency is None:
+        return None
+    await session.connection.execute("SAVEPOINT asking")
+    if await _take_keys(session, [job], now):
+        await session.connection.execute("ROLLBACK TO SAVEPOINT asking")
+        return None
+    return (await _answered(session, [job], [None]))[0]
+
+
+async def _store(
+    session: Session, jobs: Sequence[NewJob], now: int | None, bound: int | None = None, queues: Sequence[str] = ()
+) -> dict[JobId, str]:
+    """Store the rows whose id is free, and give their ids and states; none if `queues` may be near their bounds."""
+    if not jobs:
+        return {}
+    # In the order of their ids, so that two who store the same wait for each other and not in a ring.
+    columns = zip(*(_row(job) for job in sorted(jobs, key=lambda job: job.id)), strict=True)
+    return dict(await session.rows("insert", now, AGING_MICROS, *map(list, columns), bound, queues))
+
+
+def _row(job: NewJob) -> Row:
+    """Write what a job brings, in the order of insert.sql; what depends on the time is the server's to say."""
+    return (
+        job.id,
+        job.type,
+        job.queue,
+        job.priority,
+        micros(job.run_at),
+        job.max_attempts,
+        micros(job.expires_at),
+        None if job.timeout is None else span_to_micros(job.timeout),
+        job.delivery.value,
+        None if job.backoff is DEFAULT_BACKOFF else job.backoff.to_text(),
+        job.payload,
+        None if job.idempotency is None else job.idempotency.key,
+        job.concurrency_key,
+        json.dumps(job.tags, ensure_ascii=False) if job.tags else None,
+        json.dumps(dict(job.meta), ensure_ascii=False) if job.meta else None,
+        len({dependency.on for dependency in job.after}) if job.after else 0,
+        None if job.on_success is None else job.on_success.to_text(),
+        None if job.on_failure is None else job.on_failure.to_text(),
+        job.parent_id,
+        job.schedule_id,
+        micros(job.fire_time),
+    )
+
+
+async def _tag(session: Session, jobs: Sequence[tuple[NewJob, JobId]]) -> None:
+    tags = [(tag, number) for job, number in jobs for tag in job.tags]
+    if tags:
+        await session.run("put_tags", [tag for tag, _ in tags], [number for _, number in tags])
+
+
+def _key(key: IdempotencyKey) -> Key:
+    return key.scope, key.key
+
+
+async def _take_keys(session: Session, jobs: Sequence[NewJob], now: int) -> dict[Key, NewJob]:
+    """Take the keys that are free, each for the first job that brings it."""
+    bringers: dict[Key, NewJob] = {}
+    for job in jobs:
+        if job.idempotency is not None:
+            bringers.setdefault(_key(job.idempotency), job)
+    if not bringers:
+        return {}
+    # Sorted, so that two who take the same keys wait for each other and not in a ring.
+    chosen = [(job, job.idempotency) for _, job in sorted(bringers.items()) if job.idempotency is not None]
+    won = await session.rows(
+        "take_keys",
+        now,
+        [key.scope for _, key in chosen],
+        [key.key for _, key in chosen],
+        [key.request for _, key in chosen],
+        [job.id for job, _ in chosen],
+        [now + span_to_micros(key.keep) for _, key in chosen],
+    )
+    return {(scope, key): bringers[scope, key] for scope, key in won}
+
+
+def _created(job: NewJob, made: dict[JobId, str]) -> Inserted | None:
+    """Answer for a job that was stored; the first of several with one id is the one."""
+    state = made.pop(job.id, None)
+    return None if state is None else Inserted(job.id, Receipt.CREATED, _STATES[state])
+
+
+async def _answered(session: Session, jobs: Sequence[NewJob], answers: Sequence[Inserted | None]) -> list[Inserted]:
+    """Answer for the jobs that were not stored: their key came before, or their id is taken."""
+    left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
+    keys = sorted({_key(job.idempotency) for job in left if job.idempotency is not None})
+    found = await session.rows("find_keys", [scope for scope, _ in keys], [key for _, key in keys]) if keys else []
+    earlier = {(scope, key): (request, job_id) for scope, key, request, job_id in found}
+    if len(earlier) < len(keys):
+        raise MovedError("a key")
+    ids = [_stands_for(job, earlier) for job in left]
+    states: dict[JobId, str] = dict(await session.rows("states", sorted(set(ids)))) if ids else {}
+    if not states.keys() >= set(ids):
+        raise MovedError("a job")
+    rest = iter(
+        Inserted(job_id, _receipt(job, earlier), _STATES[states[job_id]]) for job, job_id in zip(left, ids, strict=True)
+    )
+    return [next(rest) if answer is None else answer for answer in answers]
+
+
+def _stands_for(job: NewJob, earlier: Mapping[Key, tuple[bytes, JobId]]) -> JobId:
+    return job.id if job.idempotency is None else earlier[_key(job.idempotency)][1]
+
+
+def _receipt(job: NewJob, earlier: Mapping[Key, tuple[bytes, JobId]]) -> Receipt:
+    if job.idempotency is None:
+        return Receipt.ID_TAKEN
+    request, _ = earlier[_key(job.idempotency)]
+    return Receipt.REPLAYED if request == job.idempotency.request else Receipt.KEY_REUSED
+
+
+async def _taken(session: Session, job: NewJob) -> Inserted:
+    rows = await session.rows("states", [job.id])
+    if not rows:
+        raise MovedError("a job")
+    return Inserted(job.id, Receipt.ID_TAKEN, _STATES[rows[0][1]])
+
+
+async def _with_states(session: Session, answers: Sequence[Inserted]) -> list[Inserted]:
+    """Say in which states jobs are, once all are tied to what they wait for."""
+    states: dict[JobId, str] = dict(await session.rows("states", sorted({answer.job_id for answer in answers})))
+    return [replace(answer, state=_STATES[states[answer.job_id]]) for answer in answers]

