@@ -28,6 +28,7 @@ lock: $(STAMP) ## renew the locked requirements
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml --group dev -o requirements-dev.txt
 
 run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080
+	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi
 	@echo "Rota is starting on http://127.0.0.1:$(PORT) with the demo app. In another terminal, try:"
 	@echo "  $(BIN)/rota submit --type send_email --payload '{\"to\":\"user@example.com\"}' --wait"
 	@echo "  $(BIN)/rota submit --type charge_card --payload '{\"amount\":10}'"

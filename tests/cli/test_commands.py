@@ -86,7 +86,7 @@ COLUMNS = (column("id"), column("name"), column("count"))
 FORMS = {
     "table": "ID  NAME      COUNT\na1  mail      3\nb2  \ufffd[31mred\n",
     "jsonl": '{"id": "a1", "name": "mail", "count": 3}\n{"id": "b2", "name": "\\u001b[31mred", "count": null}\n',
-    "csv": "id,name,count\r\na1,mail,3\r\nb2,\x1b[31mred,\r\n",
+    "csv": "id,name,count\r\na1,mail,3\r\nb2,\ufffd[31mred,\r\n",
     "ids": "a1\nb2\n",
 }
 

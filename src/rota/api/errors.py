@@ -99,7 +99,13 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(409, "stale_lease", str(error))
         case QueueFull():
             headers = {"Retry-After": RETRY_SECONDS}
-            return Refusal(429, "queue_full", str(error), fix="wait a little, or raise its bound", headers=headers)
+            return Refusal(
+                429,
+                "queue_full",
+                str(error),
+                fix="submit again later, or raise its bound (rota queues limit)",
+                headers=headers,
+            )
         case Unavailable():
             headers = {"Retry-After": RETRY_SECONDS}
             _log.warning("the store is unavailable: %s", error)

@@ -47,7 +47,7 @@ class Printer:
             case "csv":
                 writer = csv.writer(self._out)
                 writer.writerow([name for name, _ in columns])
-                writer.writerows([[_plain(read(record)) for _, read in columns] for record in records])
+                writer.writerows([[clean(_plain(read(record))) for _, read in columns] for record in records])
             case _:
                 self._table(list(records), columns, empty)
 

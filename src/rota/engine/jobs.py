@@ -243,7 +243,7 @@ class Jobs:
 
 def full(queue: str) -> QueueFull:
     """Say that a queue takes no more."""
-    return QueueFull(f"queue {queue!r} is full: as many jobs wait in it as may; submit again later, or raise its bound")
+    return QueueFull(f"queue {queue!r} is full: as many jobs wait in it as may")
 
 
 def unknown(job_id: JobId) -> JobNotFound:

@@ -35,8 +35,20 @@ def status(options: argparse.Namespace) -> int:
     """Show how the queues stand, or one job."""
     if options.id is not None:
         return get(options)
-    printer_of(options).record(server_of(options).get("/v1/stats"))
+    stats, printer = server_of(options).get("/v1/stats"), printer_of(options)
+    printer.record(stats if printer.form != "table" else _summary(stats))
     return Exit.OK
+
+
+def _summary(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Say how things stand, for people: the main figures, and the states in which there are jobs."""
+    shown = {name: stats[name] for name in ("queue_depth", "running", "dlq_size")}
+    shown["workers"] = f"{stats['workers']} with {stats['slots']} slots, {stats['busy']} busy"
+    shown["worker_utilization"] = f"{stats['worker_utilization']:.0%}"
+    shown["jobs"] = ", ".join(f"{count} {state}" for state, count in stats["states"].items() if count) or "none"
+    if pruned := sum(stats["pruned"].values()):
+        shown["pruned"] = pruned
+    return shown
 
 
 def list_jobs(options: argparse.Namespace) -> int:

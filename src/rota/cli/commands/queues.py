@@ -15,7 +15,7 @@ def list_queues(options: argparse.Namespace) -> int:
     columns = (
         column("name"),
         column("depth"),
-        column("running"),
+        ("running", lambda queue: queue["states"].get("running", 0)),
         column("max_depth"),
         column("paused_at"),
         column("reason", "pause_reason"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rota.cli.commands.jobs import await_end
 from rota.cli.commands.setup import json_of, printer_of, server_of
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.output import Progress, say
+from rota.cli.output import Progress, clean, say
 from rota.cli.server import Server
 
 #: As many as the server takes at once.
@@ -28,6 +28,8 @@ def submit(options: argparse.Namespace) -> int:
         return Exit.OK
     server = server_of(options)
     job = server.post("/tasks" if "cron" in body else "/v1/jobs", body)
+    for warning in job.get("warnings", ()):
+        say(f"warning: {clean(warning)}")
     if options.wait is not None and "cron" not in body:
         return await_end(options, server, job["id"], options.wait)
     printer = printer_of(options)
