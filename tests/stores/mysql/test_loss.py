@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, means, new_job, new_jobs
+from building import claim, ids_of, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.lifecycle import State
@@ -173,6 +173,30 @@ async def test_a_job_that_comes_into_the_stretch_of_a_claim_is_not_lost(
     assert not comes
     assert ids_of(got) == ids_of([early, between, late])
     assert await store.check() == []
+    await beside.close()
+
+
+async def test_a_key_that_is_taken_between_the_look_and_the_write_is_answered(
+    store: MysqlStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen a second time before the write, it was taken for one that has been kept long enough, and taken over."""
+    first, second = new_job(idempotency=key("k")), new_job(idempotency=key("k"))
+    beside = await MysqlStore.open(url)
+    rows_of = Connection.rows
+    comes = True
+
+    async def rows(self: Connection, sql: str, parameters: Any = None) -> Any:  # noqa: ANN401
+        nonlocal comes
+        found = await rows_of(self, sql, parameters)
+        if "FROM idempotency" in sql and comes:
+            comes = False
+            await beside.insert([first])
+        return found
+
+    monkeypatch.setattr(Connection, "rows", rows)
+    (answer,) = await store.insert([second])
+    assert not comes
+    assert (answer.job_id, answer.receipt) == (first.id, Receipt.REPLAYED)
     await beside.close()
 
 

@@ -71,7 +71,8 @@ async def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
 
 
 async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], room: Room, now: int) -> list[Inserted]:
-    kept = await _kept_keys(connection, jobs, now)
+    found = await _found_keys(connection, jobs)
+    kept = await _kept(connection, found, now)
     taken = await _states(connection, [job.id for job in jobs])
     answers: list[Inserted] = []
     made: list[NewJob] = []
@@ -95,7 +96,7 @@ async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], room
             if name is not None and job.idempotency is not None:
                 kept[name] = (job.idempotency.request, job.id, state)
     try:
-        await _put_keys(connection, made, now)
+        await _put_keys(connection, made, {(row[0], row[1]) for row in found}, now)
         await _store_all(connection, made, now)
     except Clash as error:
         raise Again("another process took the key or the id at this moment") from error
@@ -144,28 +145,31 @@ def _name(key: IdempotencyKey | None) -> _Name | None:
     return None if key is None else (key.scope, key.key)
 
 
-async def _kept_keys(
-    connection: Connection, jobs: Sequence[NewJob], now: int
-) -> dict[_Name, tuple[bytes, JobId, State]]:
-    """Give the keys of these jobs that came before and still count, and keep them as they are."""
+async def _found_keys(connection: Connection, jobs: Sequence[NewJob]) -> list[Row]:
+    """Give the keys of these jobs that came before, and keep them as they are."""
     names = sorted({name for name in (_name(job.idempotency) for job in jobs) if name is not None})
     found: list[Row] = []
     for some in lists(names):
         found += await connection.rows(statement("find_keys"), {"keys": some})
+    return found
+
+
+async def _kept(connection: Connection, found: Sequence[Row], now: int) -> dict[_Name, tuple[bytes, JobId, State]]:
+    """Of keys that came before, give those that still count."""
     states = await _states(connection, [row[3] for row in found])
     return {
         (scope, key): (request, job_id, states[job_id])
         for scope, key, request, job_id, expires_at in found
-        if expires_at > now or (job_id in states and states[job_id] not in FINISHED)
+        if job_id in states and (expires_at > now or states[job_id] not in FINISHED)
     }
 
 
-async def _put_keys(connection: Connection, jobs: Sequence[NewJob], now: int) -> None:
-    """Let the keys of new jobs stand for them: those that are free, and those that have been kept long enough."""
+async def _put_keys(connection: Connection, jobs: Sequence[NewJob], known: set[_Name], now: int) -> None:
+    """Let the keys of new jobs stand for them: those that are free, and those that have been kept long enough.
+
+    What was not there when we looked is refused if it is there now: somebody else was faster.
+    """
     keyed = {(job.idempotency.scope, job.idempotency.key): job for job in jobs if job.idempotency is not None}
-    known: set[_Name] = set()
-    for some in lists(sorted(keyed)):
-        known.update((row[0], row[1]) for row in await connection.rows(statement("find_keys"), {"keys": some}))
     fresh: list[Row] = []
     again: list[Row] = []
     for name, job in sorted(keyed.items()):
