@@ -47,6 +47,15 @@ class Step:
         return self.ended_at is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """An operator's word about a step in doubt: with an outcome its effect happened, without one it did not."""
+
+    job_id: JobId
+    key: str
+    outcome: str | None
+
+
 def advise(step: Step, *, is_new: bool, doubt: Doubt) -> Advice:
     """Say what to do about a step that an attempt is about to perform."""
     if is_new:

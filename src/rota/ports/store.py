@@ -25,7 +25,7 @@ from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import State
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
-from rota.core.step import Step
+from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.core.value import value
 
@@ -285,6 +285,20 @@ class StepStore(Protocol):
         """Write down that a step's effect happened. Only under a fence that holds; None otherwise.
 
         A step that is already done keeps its first outcome.
+        """
+        ...
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        """Forget the intent to perform a step whose effect surely did not happen, and say whether that was done.
+
+        Only under a fence that holds. A step that is done stays done.
+        """
+        ...
+
+    async def resolve(self, resolution: Resolution, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write down an operator's word about a step in doubt, and say whether it was.
+
+        Only while its job does not run: the attempt would decide by itself. A step that is done stays done.
         """
         ...
 

@@ -34,6 +34,7 @@ from rota.core.lifecycle import FINISHED, TIMED, Event, State
 from rota.core.outcome import Lost, Outcome, Released
 from rota.core.schedule import Firing, Schedule, backfill, plan
 from rota.core.settlement import Settlement
+from rota.core.step import Resolution
 from rota.core.submission import Dependency, Need, NewJob, Template
 from rota.ports.store import Census, DeadGroup, JobQuery, Retention, Store
 
@@ -291,12 +292,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("settle", settlements)
 
     @when(State.RUNNING)
-    @rule(pick=drafts.one_pick, name=st.sampled_from(["charge", "send"]), is_done=st.booleans())
-    def take_a_step(self, pick: drafts.Pick, name: str, *, is_done: bool) -> None:
+    @rule(
+        pick=drafts.one_pick,
+        name=st.sampled_from(["charge", "send"]),
+        then=st.sampled_from(["crash", "conclude", "withdraw"]),
+    )
+    def take_a_step(self, pick: drafts.Pick, name: str, then: str) -> None:
         (job,) = self.held([pick])
         self.both("intend", job.id, job.fence, name)
-        if is_done:
+        if then == "conclude":
             self.both("conclude", job.id, job.fence, name, str(self.ids()))
+        elif then == "withdraw":
+            self.both("withdraw", job.id, job.fence, name)
+
+    @rule(job=jobs, name=st.sampled_from(["charge", "send"]), happened=st.booleans())
+    def resolve_a_step(self, job: JobId, name: str, *, happened: bool) -> None:
+        self.both("resolve", Resolution(job, name, str(self.ids()) if happened else None), entry=ACT)
 
     # Operators
 

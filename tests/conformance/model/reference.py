@@ -17,7 +17,8 @@ from rota.core.fleet import Leadership, Member, Role
 from rota.core.identity import JobId
 from rota.core.lane import Queue
 from rota.core.ledger import Entry, Token
-from rota.core.step import Step
+from rota.core.lifecycle import State
+from rota.core.step import Resolution, Step
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -41,6 +42,26 @@ class Steps(Schedules):
         if not step.is_done:
             step = self.guarded[job_id, key] = replace(step, ended_at=self.at(now), outcome=outcome)
         return step
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        step = self.guarded.get((job_id, key))
+        if step is None or step.is_done or not self.holds(job_id, fence):
+            return False
+        del self.guarded[job_id, key]
+        return True
+
+    async def resolve(self, resolution: Resolution, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        place = (resolution.job_id, resolution.key)
+        step = self.guarded.get(place)
+        job = self.jobs.get(resolution.job_id)
+        if step is None or step.is_done or job is None or job.state is State.RUNNING:
+            return False
+        if resolution.outcome is None:
+            del self.guarded[place]
+        else:
+            self.guarded[place] = replace(step, ended_at=self.at(now), outcome=resolution.outcome)
+        self.write(entry, self.at(now))
+        return True
 
     async def steps(self, job_id: JobId) -> Sequence[Step]:
         return [step for step in self.guarded.values() if step.job_id == job_id]

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, BEN, at, claim, fresh_id, new_job, new_jobs
+from building import ADA, BASE, BEN, at, claim, entry, fresh_id, new_job, new_jobs
 from conformance.stores.driving import begin, complete, end
 from rota.core.job import Job
-from rota.core.outcome import Lost, Released
-from rota.core.step import Step
+from rota.core.outcome import Failed, Lost, Released
+from rota.core.settlement import JobError
+from rota.core.step import Resolution, Step
 from rota.ports.store import Store
 
 
@@ -141,3 +142,44 @@ async def _held(store: Store) -> Job:
     job = new_job(max_attempts=9)
     await store.insert([job], now=BASE)
     return await begin(store, job, BASE, ADA)
+
+
+async def test_an_intent_that_is_withdrawn_was_never_there(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    assert await store.withdraw(job.id, job.fence, "charge")
+    assert await store.steps(job.id) == []
+    assert await store.intend(job.id, job.fence, "charge", now=at(2)) == (Step(job.id, "charge", 1, at(2)), True)
+
+
+async def test_nobody_withdraws_what_is_done_or_under_a_stale_fence(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    assert not await store.withdraw(job.id, job.fence + 1, "charge")
+    assert not await store.withdraw(job.id, job.fence, "another")
+    done = await store.conclude(job.id, job.fence, "charge", "1", now=at(2))
+    assert not await store.withdraw(job.id, job.fence, "charge")
+    assert await store.steps(job.id) == [done]
+
+
+async def test_an_operator_says_what_became_of_a_step_in_doubt(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    await store.intend(job.id, job.fence, "send", now=at(2))
+    await end(store, job, Failed(JobError("E", "dead"), permanent=True), at(3))
+    assert await store.resolve(Resolution(job.id, "charge", '"paid"'), entry=entry("resolve"), now=at(4))
+    assert await store.resolve(Resolution(job.id, "send", None), entry=entry("resolve"), now=at(5))
+    assert await store.steps(job.id) == [Step(job.id, "charge", 1, at(1), ended_at=at(4), outcome='"paid"')]
+    assert [one.action for one in await store.ledger()] == ["resolve", "resolve"]
+
+
+async def test_an_operator_has_no_say_while_the_job_runs_nor_about_what_is_done(store: Store) -> None:
+    job = await _held(store)
+    await store.intend(job.id, job.fence, "charge", now=at(1))
+    assert not await store.resolve(Resolution(job.id, "charge", "1"), entry=entry(), now=at(2))
+    done = await store.conclude(job.id, job.fence, "charge", "2", now=at(3))
+    await end(store, job, Failed(JobError("E", "dead"), permanent=True), at(4))
+    assert not await store.resolve(Resolution(job.id, "charge", None), entry=entry(), now=at(5))
+    assert not await store.resolve(Resolution(job.id, "unknown", None), entry=entry(), now=at(5))
+    assert await store.steps(job.id) == [done]
+    assert await store.ledger() == []

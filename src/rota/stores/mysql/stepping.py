@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.core.identity import JobId
-from rota.core.step import Step
+from rota.core.step import Resolution, Step
 from rota.stores.mysql.driver import Connection
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import step_of
@@ -29,6 +29,23 @@ async def conclude(connection: Connection, job_id: JobId, fence: int, key: str, 
     await connection.run(statement("conclude_step"), parameters)
     found = await connection.rows(statement("step"), parameters)
     return step_of(found[0]) if found else None
+
+
+async def withdraw(connection: Connection, job_id: JobId, fence: int, key: str, now: int) -> bool:  # noqa: ARG001
+    """Forget the intent to perform a step."""
+    parameters = {"id": job_id, "key": key, "fence": fence}
+    if not await connection.rows(statement("holds"), parameters):
+        return False
+    return bool(await connection.run(statement("withdraw_step"), parameters))
+
+
+async def resolve(connection: Connection, told: Resolution, now: int) -> bool:
+    """Write down an operator's word about a step in doubt."""
+    parameters = {"id": told.job_id, "key": told.key, "outcome": told.outcome, "now": now}
+    if await connection.rows(statement("runs"), parameters):
+        return False
+    verb = "withdraw_step" if told.outcome is None else "conclude_step"
+    return bool(await connection.run(statement(verb), parameters))
 
 
 async def steps(connection: Connection, job_id: JobId) -> list[Step]:

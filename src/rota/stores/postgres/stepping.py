@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.core.identity import JobId
-from rota.core.step import Step
+from rota.core.step import Resolution, Step
 from rota.stores.postgres.database import Session
 from rota.stores.rows import Row, step_of
 from rota.stores.texts import readable, writable
@@ -24,6 +24,22 @@ async def conclude(session: Session, job_id: JobId, fence: int, key: str, outcom
     await session.run("conclude_step", now, writable(outcome), job_id, writable(key))
     found = await session.rows("step", job_id, writable(key))
     return _step(found[0]) if found else None
+
+
+async def withdraw(session: Session, job_id: JobId, fence: int, key: str, now: int) -> bool:  # noqa: ARG001 - untimed
+    """Forget the intent to perform a step."""
+    if not await session.rows("holds", job_id, fence):
+        return False
+    return bool(await session.run("withdraw_step", job_id, writable(key)))
+
+
+async def resolve(session: Session, told: Resolution, now: int) -> bool:
+    """Write down an operator's word about a step in doubt."""
+    if await session.rows("runs", told.job_id):
+        return False
+    if told.outcome is None:
+        return bool(await session.run("withdraw_step", told.job_id, writable(told.key)))
+    return bool(await session.run("conclude_step", now, writable(told.outcome), told.job_id, writable(told.key)))
 
 
 async def steps(session: Session, job_id: JobId) -> list[Step]:

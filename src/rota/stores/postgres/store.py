@@ -22,7 +22,7 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import Entry, Token
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
-from rota.core.step import Step
+from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
 from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
@@ -308,6 +308,15 @@ class PostgresStore:
     ) -> Step | None:
         """Write down that a step's effect happened."""
         return await self._write(stepping.conclude, job_id, fence, key, outcome, now=self._given(now))
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        """Forget the intent to perform a step."""
+        return await self._write(stepping.withdraw, job_id, fence, key, now=None)
+
+    async def resolve(self, resolution: Resolution, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write down an operator's word about a step in doubt."""
+        is_told: bool = await self._write(_recorded, stepping.resolve, resolution, entry, now=self._given(now))
+        return is_told
 
     async def steps(self, job_id: JobId) -> Sequence[Step]:
         """Give a job's steps."""

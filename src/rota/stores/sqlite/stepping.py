@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.core.identity import JobId
-from rota.core.step import Step
+from rota.core.step import Resolution, Step
 from rota.stores.rows import step_of
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
@@ -25,6 +25,22 @@ def conclude(connection: Connection, job_id: JobId, fence: int, key: str, outcom
     connection.run(statement("conclude_step"), (now, outcome, job_id, key))
     found = connection.rows(statement("step"), (job_id, key))
     return step_of(found[0]) if found else None
+
+
+def withdraw(connection: Connection, job_id: JobId, fence: int, key: str) -> bool:
+    """Forget the intent to perform a step."""
+    if not connection.rows(statement("holds"), (job_id, fence)):
+        return False
+    return bool(connection.run(statement("withdraw_step"), (job_id, key)))
+
+
+def resolve(connection: Connection, told: Resolution, now: int) -> bool:
+    """Write down an operator's word about a step in doubt."""
+    if connection.rows(statement("runs"), (told.job_id,)):
+        return False
+    if told.outcome is None:
+        return bool(connection.run(statement("withdraw_step"), (told.job_id, told.key)))
+    return bool(connection.run(statement("conclude_step"), (now, told.outcome, told.job_id, told.key)))
 
 
 def steps(connection: Connection, job_id: JobId) -> list[Step]:

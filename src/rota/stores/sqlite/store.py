@@ -25,7 +25,7 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import Entry, Token
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
-from rota.core.step import Step
+from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
 from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
@@ -294,6 +294,16 @@ class SqliteStore:
         """Write down that a step's effect happened."""
         step: Step | None = await self._write(stepping.conclude, job_id, fence, key, outcome, now=now)
         return step
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        """Forget the intent to perform a step."""
+        is_gone: bool = await self._writer.run(stepping.withdraw, job_id, fence, key)
+        return is_gone
+
+    async def resolve(self, resolution: Resolution, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+        """Write down an operator's word about a step in doubt."""
+        is_told: bool = await self._write(_recorded, stepping.resolve, resolution, entry, now=now)
+        return is_told
 
     async def steps(self, job_id: JobId) -> Sequence[Step]:
         """Give a job's steps."""
