@@ -250,7 +250,7 @@ class ScheduleStore(Protocol):
 
         A firing holds only while the schedule is as it was planned from. A fire time makes at most one job, ever: one
         that is already recorded makes none. The next fire time is moved in the same transaction. `cancels` are
-        cancelled, or asked to stop where they run.
+        cancelled, or asked to stop where they run, unless no job was made that could take their place.
         """
         ...
 

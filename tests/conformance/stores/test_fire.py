@@ -141,6 +141,19 @@ async def test_a_stale_firing_does_not_cancel_what_it_would_have_replaced(store:
     assert await state(store, previous) is State.PENDING
 
 
+async def test_a_fire_time_that_is_on_record_cancels_nothing(store: Store) -> None:
+    """An edit that was on its way while the schedule fired brought the fire time back; the job it had made was the
+    previous one then, and was cancelled for a successor that was never made."""
+    found = await put(store, schedule(overlap=Overlap.CANCEL_PREVIOUS))
+    (made,) = await store.fire([planned(found, at(61))], now=at(61))
+    await store.put_schedules([found], now=at(62))
+    (again,) = await store.schedules([found.id])
+    firing = plan(again, at(63), previous_is_active=True, fresh_id=fresh_id)
+    assert firing.cancels == (made,)
+    assert await store.fire([firing], now=at(63)) == []
+    assert await state(store, made) is State.PENDING
+
+
 async def test_a_stale_firing_does_not_hinder_those_around_it(store: Store) -> None:
     first, stale, last = [await put(store, schedule(name)) for name in ("a", "b", "c")]
     firings = [planned(found, at(61)) for found in (first, stale, last)]

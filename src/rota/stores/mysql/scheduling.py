@@ -77,7 +77,9 @@ async def _fire_one(connection: Connection, firing: Firing, now: int) -> list[Jo
                 "fire_time": to_micros(occurrence.fire_time),
             }
             await connection.run(statement("correct_occurrence"), corrected)
-    await withdraw(connection, firing.cancels, now)
+    if ids:
+        # Where nothing was made, nothing is replaced: the fire time is on record, and so is its job.
+        await withdraw(connection, firing.cancels, now)
     if not firing.is_backfill:
         await _advance(connection, firing, ids)
     return list(ids.values())

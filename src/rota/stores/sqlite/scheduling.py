@@ -64,7 +64,9 @@ def _fire_one(connection: Connection, firing: Firing, now: int) -> list[JobId]:
         ids[occurrence.job_id] = made
         if made != occurrence.job_id:
             connection.run(statement("correct_occurrence"), (made, firing.schedule_id, fire_time))
-    withdraw(connection, firing.cancels, now)
+    if ids:
+        # Where nothing was made, nothing is replaced: the fire time is on record, and so is its job.
+        withdraw(connection, firing.cancels, now)
     if not firing.is_backfill:
         _advance(connection, firing, ids)
     return list(ids.values())

@@ -1,0 +1,119 @@
+"""An engine on a real store in memory, with two clocks that can disagree, and ears for what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from building import ADA, ManualClock, claim
+from rota.brokers.in_store import InStoreBroker
+from rota.core.errors import StoreUnavailable
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lease import WorkerId
+from rota.core.outcome import Outcome
+from rota.core.submission import NewJob
+from rota.engine import Engine
+from rota.ports.faces import Actor, Report
+from rota.ports.store import Store
+from rota.stores.sqlite import SqliteStore
+from rota.telemetry.events import Event
+
+OLGA = Actor("olga", "127.0.0.1")
+E = TypeVar("E")
+
+
+class Line:
+    """The store at the end of a line that can be cut: before the next call of a verb, or before its answer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cuts: dict[str, bool] = {}
+        self._meddlers: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {}
+        self.calls: list[str] = []
+
+    def cut(self, verb: str, *, arrives: bool = False) -> None:
+        """Lose the next call of a verb, or only its answer."""
+        self._cuts[verb] = arrives
+
+    def before(self, verb: str, meddle: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Let somebody else be quicker than the next call of a verb."""
+        self._meddlers[verb] = meddle
+
+    def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        ask = getattr(self._store, verb)
+
+        async def call(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as the verb does
+            self.calls.append(verb)
+            meddle = self._meddlers.pop(verb, None)
+            if meddle is not None:
+                await meddle()
+            arrives = self._cuts.pop(verb, None)
+            if arrives is None:
+                return await ask(*arguments, **options)
+            if arrives:
+                await ask(*arguments, **options)
+            raise StoreUnavailable(f"{verb}: the line is cut")
+
+        return call
+
+
+@dataclass(slots=True)
+class Bench:
+    """An engine, and how tests speak to it."""
+
+    engine: Engine
+    #: The store itself, past the line.
+    store: Store
+    line: Line
+    #: The store's clock, and the one of the host that the engine runs on.
+    clock: ManualClock
+    host_clock: ManualClock
+    events: list[Event] = field(default_factory=list)
+
+    def told(self, kind: type[E]) -> list[E]:
+        """Give the events of a kind, and forget all events."""
+        told: list[E] = [event for event in self.events if isinstance(event, kind)]
+        self.events.clear()
+        return told
+
+    async def submit(self, *jobs: NewJob) -> None:
+        await self.engine.submit(jobs)
+
+    async def look(self, job: NewJob | Job | JobId) -> Job:
+        (found,) = await self.store.get([job if isinstance(job, int) else job.id])
+        return found
+
+    async def begin(self, *jobs: NewJob, worker: WorkerId = ADA) -> Sequence[Job]:
+        """Submit jobs and claim them through the engine."""
+        await self.submit(*jobs)
+        return await self.engine.claim(claim(worker, queues=tuple({job.queue for job in jobs})))
+
+    async def report(self, job: Job, outcome: Outcome, log_tail: str | None = None) -> Sequence[JobId]:
+        return await self.engine.settle([Report(job.id, job.fence, outcome, log_tail)])
+
+    async def rings_at(self, place: str, act: Coroutine[Any, Any, object]) -> bool:
+        """Say whether something rings for whoever listens in a place."""
+        with self.engine.broker.attend((place,)) as attendance:
+            await act
+            bell = cast("Any", attendance)
+            return bool(bell._rung.is_set())
+
+
+@asynccontextmanager
+async def bench_in_memory() -> AsyncIterator[Bench]:
+    clock, host_clock = ManualClock(), ManualClock()
+    store = await SqliteStore.open(":memory:", clock=clock)
+    line = Line(store)
+    seen = cast("Store", line)
+    broker = InStoreBroker(seen)
+    engine = Engine(seen, broker, clock=host_clock, dice=lambda: 0.5)
+    bench = Bench(engine, store, line, clock, host_clock)
+    engine.telemetry.listen(bench.events.append)
+    try:
+        yield bench
+    finally:
+        await broker.close()
+        await store.close()

@@ -1,0 +1,241 @@
+"""Schedules: putting them up, editing them, and making exactly the jobs they owe."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from building import BASE, HOUR, MINUTE, SECOND, at
+from engine.staging import OLGA, Bench
+from rota.core.errors import IllegalTransition, InvalidCron, InvalidRequest, ScheduleNotFound, StoreUnavailable
+from rota.core.identity import ScheduleId
+from rota.core.lifecycle import State
+from rota.core.schedule import CatchUp, Draft, Fate, Overlap, Schedule
+from rota.core.submission import Template
+from rota.engine.schedules import LONGEST_PREVIEW
+from rota.ports.broker import TIMETABLE
+from rota.ports.store import JobQuery
+from rota.telemetry.events import ScheduleChanged, ScheduleFired
+
+DRAFT = Draft(name="nightly", rule="@every 1m", template=Template("report"))
+
+
+async def put_up(bench: Bench, **fields: object) -> Schedule:
+    return await bench.engine.schedules.create(replace(DRAFT, **fields), OLGA)  # type: ignore[arg-type]
+
+
+async def jobs_of(bench: Bench) -> list[str]:
+    return [str(job.state) for job in await bench.store.find(JobQuery())]
+
+
+# Putting up
+
+
+async def test_a_new_schedule_is_due_at_its_first_time_by_the_stores_clock(bench: Bench) -> None:
+    bench.host_clock.move(HOUR)
+    made = await put_up(bench)
+    assert made.next_fire_at is not None
+    assert BASE < made.next_fire_at <= BASE + MINUTE
+
+
+async def test_a_new_schedule_is_told_entered_and_rung_for(bench: Bench) -> None:
+    assert await bench.rings_at(TIMETABLE, put_up(bench))
+    assert [(one.name, one.action) for one in bench.told(ScheduleChanged)] == [("nightly", "created")]
+    assert [(one.actor, one.action) for one in await bench.store.ledger()] == [("olga", "schedules.create")]
+
+
+async def test_a_name_belongs_to_one_schedule(bench: Bench) -> None:
+    await put_up(bench)
+    with pytest.raises(IllegalTransition, match="nightly"):
+        await put_up(bench)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"rule": "61 * * * *"}, "cron"),
+        ({"zone": "Mars/Olympus"}, "zone"),
+        ({"catch_up_limit": 0}, "catch_up_limit"),
+        ({"jitter": -SECOND}, "jitter"),
+        ({"grace": -SECOND}, "grace"),
+        ({"start_at": at(60), "end_at": at(60)}, "end_at"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_schedule_that_cannot_be_is_refused(bench: Bench, fields: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await put_up(bench, **fields)
+    assert isinstance(refused.value, InvalidCron) or refused.value.field == field
+    assert await bench.store.schedules() == []
+
+
+async def test_put_creates_then_leaves_then_edits(bench: Bench) -> None:
+    put = bench.engine.schedules.put
+    made = await put(DRAFT, OLGA)
+    assert await put(DRAFT, OLGA) == made
+    edited = await put(replace(DRAFT, rule="@every 2m"), OLGA)
+    assert (edited.id, edited.rule, edited.version) == (made.id, "@every 2m", made.version + 1)
+
+
+async def test_two_processes_that_put_up_the_same_schedule_both_have_it(bench: Bench) -> None:
+    """One of them failed: it had looked before the other wrote, and found the name taken."""
+    put = bench.engine.schedules.put
+    bench.line.before("put_schedules", lambda: put(DRAFT, OLGA))
+    made = await put(DRAFT, OLGA)
+    assert [found.id for found in await bench.store.schedules()] == [made.id]
+
+
+async def test_an_edit_of_what_was_changed_meanwhile_is_refused(bench: Bench) -> None:
+    made = await put_up(bench)
+    await bench.engine.schedules.edit(replace(made, jitter=SECOND), OLGA)
+    with pytest.raises(IllegalTransition, match="changed meanwhile"):
+        await bench.engine.schedules.edit(replace(made, grace=SECOND), OLGA)
+
+
+async def test_an_edit_that_leaves_the_times_leaves_what_is_owed(bench: Bench) -> None:
+    made = await put_up(bench)
+    bench.clock.move(HOUR)
+    edited = await bench.engine.schedules.edit(replace(made, jitter=SECOND), OLGA)
+    assert edited.next_fire_at == made.next_fire_at
+
+
+async def test_a_paused_schedule_fires_nothing_and_owes_nothing_when_it_goes_on(bench: Bench) -> None:
+    made = await put_up(bench)
+    await bench.engine.schedules.pause(made.id, "deploy", OLGA)
+    bench.clock.move(HOUR)
+    assert await bench.engine.schedules.fire(10) == 0
+    resumed = await bench.engine.schedules.resume(made.id, OLGA)
+    assert resumed.next_fire_at is not None
+    assert resumed.next_fire_at > BASE + HOUR
+    assert await jobs_of(bench) == []
+
+
+async def test_a_dropped_schedule_leaves_its_jobs(bench: Bench) -> None:
+    made = await put_up(bench)
+    await bench.engine.schedules.run_now(made.id, OLGA)
+    await bench.engine.schedules.drop(made.id, OLGA)
+    assert await jobs_of(bench) == ["pending"]
+    with pytest.raises(ScheduleNotFound):
+        await bench.engine.schedules.one(made.id)
+
+
+async def test_an_unknown_schedule_is_not_found_by_id_or_name(bench: Bench) -> None:
+    with pytest.raises(ScheduleNotFound):
+        await bench.engine.schedules.one(ScheduleId(7))
+    with pytest.raises(ScheduleNotFound):
+        await bench.engine.schedules.named("nobody")
+
+
+# Firing
+
+
+async def test_a_fire_time_makes_one_job_however_many_fire(bench: Bench) -> None:
+    await put_up(bench)
+    bench.clock.move(MINUTE)
+    await asyncio.gather(*(bench.engine.schedules.fire(10) for _ in range(5)))
+    assert await jobs_of(bench) == ["pending"]
+
+
+async def test_a_firing_is_told_with_its_jobs_and_how_late_it_is(bench: Bench) -> None:
+    made = await put_up(bench)
+    assert made.next_fire_at is not None
+    bench.clock.moment = made.next_fire_at + 3 * SECOND
+    assert await bench.engine.schedules.fire(10) == 1
+    (told,) = bench.told(ScheduleFired)
+    (job,) = await bench.store.find(JobQuery())
+    assert (list(told.jobs), told.late_seconds) == ([job.id], 3.0)
+
+
+async def test_what_another_one_fired_is_no_event(bench: Bench) -> None:
+    await put_up(bench)
+    bench.clock.move(MINUTE)
+    bench.line.before("fire", lambda: bench.engine.schedules.fire(10))
+    await bench.engine.schedules.fire(10)
+    assert len(bench.told(ScheduleFired)) == 1
+
+
+@pytest.mark.parametrize("host_is_off_by", [HOUR, -HOUR], ids=["ahead", "behind"])
+async def test_fire_times_are_reckoned_by_the_stores_clock(bench: Bench, host_is_off_by: timedelta) -> None:
+    """A scheduler whose clock was an hour ahead planned past fire times that had not come yet."""
+    made = await put_up(bench, catch_up=CatchUp.ALL)
+    bench.host_clock.move(host_is_off_by)
+    bench.clock.move(2 * MINUTE)
+    await bench.engine.schedules.fire(10)
+    assert len(await jobs_of(bench)) == 2
+    found = await bench.engine.schedules.one(made.id)
+    assert found.next_fire_at is not None
+    assert BASE + 2 * MINUTE < found.next_fire_at <= BASE + 3 * MINUTE
+
+
+async def test_a_pass_fires_no_more_schedules_than_its_limit(bench: Bench) -> None:
+    for name in "abc":
+        await put_up(bench, name=name)
+    bench.clock.move(MINUTE)
+    assert [await bench.engine.schedules.fire(2) for _ in range(3)] == [2, 1, 0]
+
+
+async def test_an_overlapping_fire_time_is_recorded_and_makes_no_job(bench: Bench) -> None:
+    made = await put_up(bench, overlap=Overlap.SKIP)
+    for _ in range(2):
+        bench.clock.move(MINUTE)
+        await bench.engine.schedules.fire(10)
+    assert [one.fate for one in await bench.engine.schedules.occurrences(made.id)] == [Fate.OVERLAPPED, Fate.FIRED]
+
+
+async def test_a_store_that_is_away_pauses_no_schedule(bench: Bench) -> None:
+    """Whatever went wrong while a schedule was planned paused it for good."""
+    made = await put_up(bench, overlap=Overlap.SKIP)
+    bench.clock.move(MINUTE)
+    await bench.engine.schedules.fire(10)
+    bench.clock.move(MINUTE)
+    bench.line.cut("get")
+    with pytest.raises(StoreUnavailable):
+        await bench.engine.schedules.fire(10)
+    assert (await bench.engine.schedules.one(made.id)).paused_at is None
+
+
+async def test_a_schedule_that_cannot_be_planned_is_set_aside_and_hinders_nobody(bench: Bench) -> None:
+    bad = await put_up(bench, name="bad")
+    await put_up(bench, name="good")
+    # As if the zone had vanished from the tz data since.
+    await bench.store.put_schedules([replace(bad, zone="Mars/Olympus")])
+    bench.clock.move(MINUTE)
+    await bench.engine.schedules.fire(10)
+    found = await bench.engine.schedules.named("bad")
+    assert found.paused_at is not None
+    assert "cannot be planned" in (found.pause_reason or "")
+    assert await jobs_of(bench) == ["pending"]
+
+
+# Beside the fire times
+
+
+async def test_run_now_makes_a_job_beside_the_fire_times(bench: Bench) -> None:
+    made = await put_up(bench)
+    job_id = await bench.engine.schedules.run_now(made.id, OLGA)
+    job = await bench.look(job_id)
+    assert (job.schedule_id, job.fire_time, job.state) == (made.id, None, State.PENDING)
+    assert await bench.engine.schedules.occurrences(made.id) == []
+
+
+async def test_a_backfill_makes_what_was_missed_and_nothing_twice(bench: Bench) -> None:
+    made = await put_up(bench)
+    bench.clock.move(10 * MINUTE)
+    backfill = bench.engine.schedules.backfill
+    assert len(await backfill(made.id, BASE, BASE + 5 * MINUTE, OLGA)) == 5
+    assert list(await backfill(made.id, BASE, BASE + 5 * MINUTE, OLGA)) == []
+    assert (await bench.store.ledger())[0].action == "schedules.backfill"
+
+
+async def test_a_preview_counts_from_a_moment_in_its_zone(bench: Bench) -> None:
+    (first, second) = bench.engine.schedules.preview("0 9 * * *", "Europe/Berlin", 2, BASE)
+    assert (first.isoformat(), second.isoformat()) == ("2026-03-02T09:00:00+01:00", "2026-03-03T09:00:00+01:00")
+
+
+@pytest.mark.parametrize("count", [0, LONGEST_PREVIEW + 1])
+async def test_a_preview_is_of_a_sensible_length(bench: Bench, count: int) -> None:
+    with pytest.raises(InvalidRequest, match="count"):
+        bench.engine.schedules.preview("* * * * *", "UTC", count)

@@ -1,0 +1,91 @@
+"""Upkeep in bounded passes, and ids that only grow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from building import HOUR, MINUTE, ManualClock, at, claim, new_job, new_jobs
+from engine.staging import Bench
+from rota.core.identity import SEQUENCE_BITS
+from rota.core.lifecycle import State
+from rota.core.outcome import Succeeded
+from rota.core.settlement import Reason
+from rota.engine.ids import IdMaker
+from rota.ports.store import Retention
+from rota.telemetry.events import JobsPromoted, JobsPruned, JobsSettled
+
+
+async def test_what_is_due_is_promoted_told_and_rung_for(bench: Bench) -> None:
+    await bench.submit(*new_jobs(2, queue="bulk", run_at=at(30)), new_job(queue="bulk", run_at=at(90)))
+    bench.clock.move(MINUTE)
+    assert await bench.rings_at("bulk", bench.engine.upkeep.promote(10))
+    (told,) = bench.told(JobsPromoted)
+    assert dict(told.queues) == {"bulk": 2}
+
+
+async def test_a_pass_promotes_no_more_than_its_limit(bench: Bench) -> None:
+    await bench.submit(*new_jobs(5, run_at=at(30)))
+    bench.clock.move(MINUTE)
+    assert [await bench.engine.upkeep.promote(2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_nothing_due_is_no_event(bench: Bench) -> None:
+    await bench.submit(new_job(run_at=at(30)))
+    bench.events.clear()
+    assert await bench.engine.upkeep.promote(10) == 0
+    assert await bench.engine.upkeep.prune(Retention(), 10) == 0
+    assert bench.events == []
+
+
+async def test_a_pass_prunes_no_more_than_its_limit_and_tells_how_many(bench: Bench) -> None:
+    for job in await bench.begin(*new_jobs(3)):
+        await bench.report(job, Succeeded())
+    bench.clock.move(HOUR)
+    retention = Retention(completed=MINUTE)
+    bench.events.clear()
+    assert [await bench.engine.upkeep.prune(retention, 2) for _ in range(3)] == [2, 1, 0]
+    assert [told.count for told in bench.told(JobsPruned)] == [2, 1]
+
+
+async def test_what_is_too_late_to_start_ends_and_is_told(bench: Bench) -> None:
+    job, other = new_job(expires_at=at(30)), new_job()
+    await bench.submit(job, other)
+    bench.clock.move(MINUTE)
+    bench.events.clear()
+    assert await bench.engine.jobs.expire(10) == 1
+    (told,) = bench.told(JobsSettled)
+    assert [one.job_id for one in told.settlements] == [job.id]
+    ended = await bench.look(job)
+    assert (ended.state, ended.reason) == (State.CANCELLED, Reason.EXPIRED)
+
+
+async def test_a_job_that_begins_while_it_is_found_too_late_runs(bench: Bench) -> None:
+    job = new_job(expires_at=at(30))
+    await bench.submit(job)
+    (held,) = await bench.engine.claim(claim())
+    bench.clock.move(MINUTE)
+    await bench.engine.jobs.expire(10)
+    assert (await bench.look(held)).state is State.RUNNING
+
+
+async def test_due_is_the_earliest_of_all_that_waits_for_its_time(bench: Bench) -> None:
+    assert await bench.engine.upkeep.due() is None
+    await bench.submit(new_job(run_at=at(90)), new_job(run_at=at(30)))
+    assert await bench.engine.upkeep.due() == at(30)
+
+
+def test_ids_grow_also_when_the_clock_steps_back() -> None:
+    clock = ManualClock()
+    make = IdMaker(clock, lambda: 0.9)
+    made = [make()]
+    for step in (0, 1, -3600, 0, 7200):
+        clock.move(timedelta(seconds=step))
+        made.append(make())
+    assert made == sorted(set(made))
+
+
+def test_ids_of_one_millisecond_count_on_from_a_random_start() -> None:
+    make = IdMaker(ManualClock(), lambda: 0.5)
+    first, second = make(), make()
+    assert second == first + 1
+    assert first >> SEQUENCE_BITS == second >> SEQUENCE_BITS

@@ -1,0 +1,154 @@
+"""The scheduler's loops in virtual time: on time, cheap while nothing is due, and undiscouraged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import cast
+
+import pytest
+
+from building import BASE, new_job
+from engine.staging import Line
+from rota.brokers.in_store import InStoreBroker
+from rota.core.lifecycle import State
+from rota.core.schedule import Draft
+from rota.core.submission import NewJob, Template
+from rota.engine import Engine
+from rota.ports.faces import Actor
+from rota.ports.store import JobQuery, Retention, Store
+from rota.scheduler import Scheduler
+from rota.scheduler.scheduler import LONGEST_BACKOFF_SECONDS, LONGEST_SLEEP_SECONDS, Backoff
+from rota.stores.sqlite import SqliteStore
+from simulation.loop import run
+
+
+class Night:
+    """A scheduler at work, and the store it works on."""
+
+    def __init__(self, engine: Engine, store: Store, line: Line) -> None:
+        self.engine = engine
+        self.store = store
+        self.line = line
+
+    def now(self) -> datetime:
+        return BASE + timedelta(seconds=asyncio.get_running_loop().time())
+
+    async def became_pending_after(self, job: NewJob) -> float:
+        """Say how many seconds passed until a job was pending."""
+        begun = asyncio.get_running_loop().time()
+        while (await self.store.get([job.id]))[0].state is not State.PENDING:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.001)
+        return asyncio.get_running_loop().time() - begun
+
+
+@asynccontextmanager
+async def night(*, host_is_off_by: timedelta = timedelta(0)) -> AsyncIterator[Night]:
+    loop = asyncio.get_running_loop()
+
+    def clock() -> datetime:
+        return BASE + timedelta(seconds=loop.time())
+
+    store = await SqliteStore.open(":memory:", clock=clock)
+    line = Line(store)
+    seen = cast("Store", line)
+    broker = InStoreBroker(seen)
+    engine = Engine(seen, broker, clock=lambda: clock() + host_is_off_by, dice=lambda: 0.5)
+    scheduler = Scheduler(engine, retention=Retention(), dice=lambda: 0.5)
+    running = asyncio.create_task(scheduler.run())
+    try:
+        yield Night(engine, store, line)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await broker.close()
+        await store.close()
+
+
+@pytest.mark.parametrize("off", [0, 3600, -3600], ids=["right", "ahead", "behind"])
+def test_a_job_is_pending_on_time_whatever_the_hosts_clock_says(off: int) -> None:
+    async def story() -> float:
+        async with night(host_is_off_by=timedelta(seconds=off)) as one:
+            job = new_job(run_at=one.now() + timedelta(seconds=40))
+            await one.engine.submit([job])
+            return await one.became_pending_after(job)
+
+    assert run(story()) == pytest.approx(40, abs=0.02)
+
+
+def test_an_earlier_time_wakes_it() -> None:
+    async def story() -> float:
+        async with night() as one:
+            await one.engine.submit([new_job(run_at=one.now() + timedelta(hours=1))])
+            await asyncio.sleep(1)
+            job = new_job(run_at=one.now() + timedelta(seconds=2))
+            await one.engine.submit([job])
+            return await one.became_pending_after(job)
+
+    assert run(story()) == pytest.approx(2, abs=0.02)
+
+
+def test_what_nobody_announced_is_found_before_long() -> None:
+    async def story() -> float:
+        async with night() as one:
+            await asyncio.sleep(1)
+            job = new_job(run_at=one.now() + timedelta(milliseconds=1))
+            await one.store.insert([job])
+            return await one.became_pending_after(job)
+
+    assert run(story()) <= LONGEST_SLEEP_SECONDS + 0.02
+
+
+def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
+    async def story() -> list[str]:
+        async with night(host_is_off_by=timedelta(hours=1)) as one:
+            await one.engine.submit([new_job(run_at=one.now() + timedelta(hours=2))])
+            await asyncio.sleep(1)
+            one.line.calls.clear()
+            await asyncio.sleep(60)
+            return [verb for verb in one.line.calls if verb not in {"watch", "prune"}]
+
+    calls = run(story())
+    assert set(calls) == {"due", "time"}
+    assert len(calls) <= 2 * (60 / LONGEST_SLEEP_SECONDS + 1)
+
+
+def test_a_pass_that_fails_is_repeated() -> None:
+    async def story() -> tuple[float, int]:
+        async with night() as one:
+            job = new_job(run_at=one.now() + timedelta(seconds=10))
+            await one.engine.submit([job])
+            await asyncio.sleep(9)
+            one.line.cut("promote")
+            pending = await one.became_pending_after(job)
+            return pending, one.line.calls.count("promote")
+
+    seconds, passes = run(story())
+    assert seconds == pytest.approx(1.05, abs=0.1)
+    assert passes >= 2
+
+
+def test_two_schedulers_make_one_job_of_each_fire_time() -> None:
+    async def story() -> list[datetime | None]:
+        async with night() as one:
+            beside = asyncio.create_task(Scheduler(one.engine, dice=lambda: 0.25).run())
+            draft = Draft(name="often", rule="*/5 * * * * *", template=Template("report"))
+            await one.engine.schedules.create(draft, Actor("olga"))
+            await asyncio.sleep(30)
+            beside.cancel()
+            await asyncio.wait([beside])
+            return [job.fire_time for job in await one.store.find(JobQuery())]
+
+    times = run(story())
+    assert len(times) == len(set(times)) == 6
+
+
+def test_a_backoff_grows_to_its_limit_and_begins_anew() -> None:
+    backoff = Backoff(lambda: 0.5)
+    waits = [backoff.next() for _ in range(12)]
+    assert waits == sorted(waits)
+    assert waits[-1] == LONGEST_BACKOFF_SECONDS
+    backoff.reset()
+    assert backoff.next() == waits[0]
