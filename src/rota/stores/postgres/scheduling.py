@@ -70,7 +70,9 @@ async def _fire_one(session: Session, firing: Firing, now: int) -> list[JobId]:
         ids[occurrence.job_id] = made
         if made != occurrence.job_id:
             await session.run("correct_occurrence", made, firing.schedule_id, fire_time)
-    await settling.replace(session, firing.cancels, now)
+    if ids:
+        # Where nothing was made, nothing is replaced: the fire time is on record, and so is its job.
+        await settling.replace(session, firing.cancels, now)
     if not firing.is_backfill:
         await _advance(session, firing, ids)
     return list(ids.values())
