@@ -6,7 +6,7 @@ own, while the server is killed at moments drawn from the seed and started again
 At the end every acknowledged submission must be there and have ended once, every acknowledged settlement must be what
 the job shows, and the books must balance.
 
-``python -m crash.server_kill --kills 10`` does it on MariaDB.
+``python -m crash.server_kill --kills 10`` does it on MariaDB, with ``--store postgres`` on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from rota.core.outcome import Lost, Succeeded
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import JobQuery, Receipt, Store
 from rota.stores.mysql import MysqlStore
+from rota.stores.postgres import PostgresStore
 from servers.mariadb import MariadbServer, require_binary
+from servers.postgres import PostgresServer, require_binaries
 
 T = TypeVar("T")
 
@@ -235,18 +237,29 @@ async def _or_failure(act: Awaitable[T], load: asyncio.Future[list[None]]) -> T:
     return await acting
 
 
+def mariadb() -> tuple[MariadbServer, OpenStore]:
+    server = MariadbServer(require_binary())
+    server.execute("CREATE DATABASE rota")
+    return server, lambda: MysqlStore.open(server.url("rota"))
+
+
+def postgres() -> tuple[PostgresServer, OpenStore]:
+    server = PostgresServer(require_binaries())
+    return server, lambda: PostgresStore.open(server.dsn())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steady", type=float, default=5.0, help="seconds of quiet between kills")
+    parser.add_argument("--store", choices=("mariadb", "postgres"), default="mariadb")
     options = parser.parse_args()
-    server = MariadbServer(require_binary())
-    server.execute("CREATE DATABASE rota")
+    server, open_store = postgres() if options.store == "postgres" else mariadb()
     begun = time.monotonic()
     try:
         run = Run(server, options.seed)
-        report = asyncio.run(run.drive(lambda: MysqlStore.open(server.url("rota")), options.kills, options.steady))
+        report = asyncio.run(run.drive(open_store, options.kills, options.steady))
     finally:
         server.remove()
     before = report.rate(begun, options.steady + (report.moments[0] - begun)) if report.moments else 0.0
