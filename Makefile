@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 SEEDS  ?= 2000
 COUNT  ?= 1000000
 PORT   ?= 8080
+STORE  ?= sqlite
 KILLS  ?= 500
 CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
@@ -69,8 +70,8 @@ prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recu
 fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2
 
-bench: $(STAMP) ## measure the store beside bare sqlite3
-	$(BIN)/python -m bench.sqlite_store $(ARGS)
+bench: $(STAMP) ## measure a store beside its bare driver: STORE=sqlite or postgres
+	PYTHONPATH=tests:. $(BIN)/python -m bench.$(STORE)_store $(ARGS)
 
 docs: $(STAMP) ## write the reference pages from the code
 	$(BIN)/python tools/reference.py

@@ -29,8 +29,15 @@ _MARK: Final = "rota.direct"
 _PLANS: Final[Mapping[str, str]] = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_material": "off",
+    "jit": "off",
+}
+_THINKING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_PLANS, "on"),
+    "plan_cache_mode": "force_custom_plan",
     "jit": "off",
 }
 _SESSION: Final[Mapping[str, str]] = {
@@ -72,11 +79,18 @@ class Connector:
                 parts.append("SET LOCAL synchronous_commit = 'on'")
         return "; ".join(parts)
 
-    async def __call__(self, *, pinned: bool = True) -> Connection:
-        """Make a connection; `pinned` for statements whose plan must not change."""
+    @property
+    def survey(self) -> str:
+        """What begins a transaction that looks at much at one moment; the planner may think for itself."""
+        # Not TO DEFAULT: the defaults of a session are what we said when connecting.
+        freed = [f"SET LOCAL {name} = '{value}'" for name, value in _THINKING.items()]
+        return "; ".join(["BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", *freed])
+
+    async def __call__(self) -> Connection:
+        """Make a connection."""
         if self._is_pooled:
             return await self._connect({})
-        settings = {**_SESSION, **(_PLANS if pinned else {"jit": "off"})}
+        settings = {**_SESSION, **_PLANS}
         if self._makes_sync:
             settings["synchronous_commit"] = "on"
         try:
@@ -87,10 +101,10 @@ class Connector:
             self._is_pooled = True
             connection = await self._connect({})
         if not self._knows:
-            connection = await self._get_to_know(connection, pinned=pinned)
+            connection = await self._get_to_know(connection)
         return connection
 
-    async def _get_to_know(self, connection: Connection, *, pinned: bool) -> Connection:
+    async def _get_to_know(self, connection: Connection) -> Connection:
         """Learn from the first connection how the server is set up."""
         async with connection.transaction():
             # Nothing prepared yet: this may be a session that others share.
@@ -104,7 +118,7 @@ class Connector:
         self._makes_sync = synchronous_commit == "off"
         if self._is_pooled or self._makes_sync:
             await connection.close()
-            return await self(pinned=pinned)
+            return await self()
         return connection
 
     async def _connect(self, settings: Mapping[str, str]) -> Connection:

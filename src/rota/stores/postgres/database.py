@@ -77,7 +77,7 @@ class Database:
     def __init__(self, connector: Connector) -> None:
         self.connector = connector
         self.writers = Pool(connector, WRITERS)
-        self.readers = Pool(partial(connector, pinned=False), READERS)
+        self.readers = Pool(connector, READERS)
 
     async def close(self) -> None:
         """Let go of the server."""
@@ -96,17 +96,12 @@ class Database:
 
     async def read(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb that changes nothing."""
-        look = partial(self._look, self.readers, "")
+        look = partial(self._look, self.connector.preamble if self.connector.is_pooled else None)
         return await self._insistently(partial(look, lambda session: verb(session, *arguments, **options)))
 
-    async def peek(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Run a verb that changes nothing, with a plan that does not change either."""
-        look = partial(self._look, self.writers, "")
-        return await self._insistently(partial(look, lambda session: verb(session, *arguments, **options)))
-
-    async def read_at_once(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Run several statements that change nothing so that they see one moment."""
-        look = partial(self._look, self.readers, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Run statements that look at much and change nothing, so that they see one moment."""
+        look = partial(self._look, self.connector.survey)
         return await self._insistently(partial(look, lambda session: verb(session, *arguments, **options)))
 
     async def _insistently(self, act: Callable[[], Awaitable[T]]) -> T:
@@ -156,11 +151,11 @@ class Database:
                 raise _UncertainError from error
         raise failure
 
-    async def _look(self, pool: Pool, begin: str, verb: Callable[[Session], Awaitable[T]]) -> T:
-        async with pool.lend() as connection:
-            if not begin and not self.connector.is_pooled:
+    async def _look(self, begin: str | None, verb: Callable[[Session], Awaitable[T]]) -> T:
+        async with self.readers.lend() as connection:
+            if begin is None:
                 return await verb(Session(connection))
-            await connection.execute(begin or self.connector.preamble)
+            await connection.execute(begin)
             answer = await verb(Session(connection))
             await connection.execute("COMMIT")
             return answer

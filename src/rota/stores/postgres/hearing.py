@@ -22,6 +22,8 @@ from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.faults import AWAY
 
 CHANNEL: Final = "rota"
+#: How long after a notice the next one is sent at the earliest.
+PAUSE_SECONDS: Final = 0.005
 #: How often to wake up when nothing can be heard.
 POLL_SECONDS: Final = 0.5
 #: How long a first watch may take longer than it was meant to, until listening has begun.
@@ -65,6 +67,8 @@ class Bell:
                 # Nobody relies on it, and whoever listens will notice that we are gone.
                 with suppress(RotaError):
                     await self._database.alone(notify, self._mark)
+                # The first is sent at once; under load, one for many is enough and spares the server.
+                await asyncio.sleep(PAUSE_SECONDS)
         finally:
             self._sending = None
 
@@ -121,7 +125,7 @@ class Ear:
     async def _listen_always(self) -> None:
         while True:
             with suppress(RotaError, *AWAY):
-                connection = await self._database.connector(pinned=False)
+                connection = await self._database.connector()
                 try:
                     await self._listen(connection)
                 finally:

@@ -31,9 +31,12 @@ async def claim(
     session: Session, wanted: Claim, lanes: Sequence[Lane], shares: Sequence[int], now: int | None
 ) -> list[Row]:
     """Lease the most urgent jobs of some lanes, from each its share."""
+    if len(lanes) == 1:
+        (lane,) = lanes
+        return await _lease(session, "claim", wanted, now, lane.queue, lane.type, lane.floor, shares[0])
     return await _lease(
         session,
-        "claim",
+        "claim_lanes",
         wanted,
         now,
         [lane.queue for lane in lanes],

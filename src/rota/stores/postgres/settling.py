@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from asyncpg.exceptions import UniqueViolationError
+
 from rota.core.identity import JobId
 from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import FINISHED, WAITING, State
@@ -29,14 +31,12 @@ def is_plain(settlement: Settlement) -> bool:
 async def complete(session: Session, settlements: Sequence[Settlement], now: int | None) -> list[bool]:
     """Settle plain successes of different jobs with one statement, and say of each whether that was enough."""
     ordered = sorted(settlements, key=_job_id)
-    ids = await session.values(
-        "complete",
-        now,
-        [one.job_id for one in ordered],
-        [one.fence for one in ordered],
-        [one.result for one in ordered],
-    )
-    completed = set(ids)
+    columns = ([one.job_id for one in ordered], [one.fence for one in ordered], [one.result for one in ordered])
+    try:
+        completed = set(await session.values("complete", now, *columns))
+    except UniqueViolationError:
+        # One of them has already ended under this id. The careful way finds out which; this one spares the question.
+        return [False] * len(settlements)
     return [one.job_id in completed for one in settlements]
 
 
@@ -57,14 +57,11 @@ def _job_id(settlement: Settlement) -> JobId:
 async def _settle_different(session: Session, settlements: Sequence[Settlement], now: int) -> set[JobId]:
     """Settle jobs none of which comes twice, and give those whose settlement holds."""
     types = await _types_of_the_dead(session, settlements)
-    plain = [one for one in settlements if is_plain(one)]
-    done = await complete(session, plain, now) if plain else []
-    held = {one.job_id for one, is_done in zip(plain, done, strict=True) if is_done}
-    rest = [one for one in settlements if one.job_id not in held]
+    held: set[JobId] = set()
     for verb, group in (
-        ("settle_again", [one for one in rest if one.source in FINISHED]),
-        ("settle_end", [one for one in rest if one.source not in FINISHED and one.is_final]),
-        ("settle_back", [one for one in rest if one.source not in FINISHED and not one.is_final]),
+        ("settle_again", [one for one in settlements if one.source in FINISHED]),
+        ("settle_end", [one for one in settlements if one.source not in FINISHED and one.is_final]),
+        ("settle_back", [one for one in settlements if one.source not in FINISHED and not one.is_final]),
     ):
         if group:
             # In the order of their ids, so that two who settle the same wait for each other and not in a ring.
@@ -72,8 +69,7 @@ async def _settle_different(session: Session, settlements: Sequence[Settlement],
             held.update(await session.values(verb, now, AGING_MICROS, *map(list, zip(*rows, strict=True))))
     applied = [one for one in settlements if one.job_id in held]
     await insert_made(session, [one.follow_up for one in applied if one.follow_up is not None], now)
-    # Those that were completed above are awaited by nobody.
-    await release(session, [one.job_id for one in rest if one.is_final and one.job_id in held], now)
+    await release(session, [one.job_id for one in applied if one.is_final], now)
     return held
 
 

@@ -44,7 +44,7 @@ from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.hearing import Bell, Ear
 from rota.stores.postgres.lanes import Lanes
 from rota.stores.postgres.migrations import migrate
-from rota.stores.rows import Row
+from rota.stores.rows import Row, is_plain
 
 T = TypeVar("T")
 #: The last argument of a verb is the time.
@@ -104,7 +104,7 @@ class PostgresStore:
 
     async def check(self) -> Sequence[str]:
         """Look for damage, and for settings that would let a crash lose what was acknowledged."""
-        return await self._database.read(checking.findings)
+        return await self._database.survey(checking.findings)
 
     # Jobs
 
@@ -117,7 +117,7 @@ class PostgresStore:
     async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
         """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
         answers: Sequence[Inserted | None] = [None] * len(jobs)
-        if all(map(submitting.is_plain, jobs)):
+        if all(map(is_plain, jobs)):
             answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
         left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
         rest = iter(await self._write(submitting.insert, left, bound, now=now) if left else ())
@@ -132,19 +132,19 @@ class PostgresStore:
             rows = []
         if rows or wanted.claim_id is None:
             return leasing.jobs_of(rows)
-        return await self._database.peek(leasing.recall, wanted.claim_id) or []
+        return await self._database.read(leasing.recall, wanted.claim_id) or []
 
     async def _claim(self, wanted: Claim, now: int | None) -> Sequence[Row]:
         if wanted.ids is not None:
             return await self._database.alone(leasing.claim_handed_over, wanted, now)
         lanes = self._lanes.named(wanted)
         if lanes is None:
-            lanes = await self._database.peek(self._lanes.discovered, wanted)
+            lanes = await self._database.read(self._lanes.discovered, wanted)
         if not lanes:
             return []
         if len(lanes) == 1:
             return await self._database.alone(leasing.claim, wanted, lanes, [wanted.limit], now)
-        shares = await self._database.peek(leasing.shares_of, wanted, lanes, now)
+        shares = await self._database.read(leasing.shares_of, wanted, lanes, now)
         busy = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
         if not busy:
             return []
@@ -221,15 +221,15 @@ class PostgresStore:
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
         """Give the jobs that a query asks for."""
-        return await self._database.read(reading.find, query)
+        return await self._database.survey(reading.find, query)
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """Give a job's attempts."""
-        return await self._database.read_at_once(reading.attempts, job_id)
+        return await self._database.survey(reading.attempts, job_id)
 
     async def census(self) -> Census:
         """Count all jobs, at one moment."""
-        return await self._database.read_at_once(reading.census)
+        return await self._database.survey(reading.census)
 
     async def due(self) -> datetime | None:
         """Say when upkeep is needed next."""
@@ -249,7 +249,7 @@ class PostgresStore:
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Give the causes that jobs have died of."""
-        return await self._database.read(reading.dead_groups, limit)
+        return await self._database.survey(reading.dead_groups, limit)
 
     # Schedules
 

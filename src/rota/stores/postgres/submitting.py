@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from rota.core.identity import LARGEST, JobId
-from rota.core.instant import from_micros, span_to_micros
+from rota.core.instant import from_micros, span_to_micros, to_micros
 from rota.core.job import AGING_MICROS, first_state
 from rota.core.lifecycle import State
 from rota.core.retry import DEFAULT_BACKOFF
@@ -26,11 +26,6 @@ Key = tuple[str, str]
 Room = dict[str, int]
 
 
-def is_plain(job: NewJob) -> bool:
-    """Whether a job brings nothing with it that needs a statement of its own."""
-    return not (job.idempotency or job.tags or job.after)
-
-
 async def insert_plain(
     session: Session, jobs: Sequence[NewJob], bound: int | None, now: int | None
 ) -> list[Inserted | None]:
@@ -38,8 +33,33 @@ async def insert_plain(
 
     Its id is taken, or its queue has a bound that is not far off.
     """
-    made = await _store(session, jobs, now, bound, sorted({job.queue for job in jobs}))
+    queues = list({job.queue for job in jobs})
+    if len(jobs) == 1:
+        # Arrays would cost more than the job.
+        rows = await session.rows("insert_one", now, AGING_MICROS, bound, queues, *_plain_row(jobs[0]))
+    else:
+        columns = zip(*map(_plain_row, sorted(jobs, key=_job_id)), strict=True)
+        rows = await session.rows("insert_plain", now, AGING_MICROS, bound, queues, *map(list, columns))
+    made: dict[JobId, str] = dict(rows)
     return [_created(job, made) for job in jobs]
+
+
+def _plain_row(job: NewJob) -> Row:
+    """Write a plain job, in the order of insert_plain.sql."""
+    return (
+        job.id,
+        job.type,
+        job.queue,
+        job.priority,
+        None if job.run_at is None else to_micros(job.run_at),
+        job.max_attempts,
+        job.delivery.value,
+        job.payload,
+    )
+
+
+def _job_id(job: NewJob) -> JobId:
+    return job.id
 
 
 async def insert(session: Session, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
@@ -142,15 +162,13 @@ async def _earlier(session: Session, job: NewJob, now: int) -> Inserted | None:
     return (await _answered(session, [job], [None]))[0]
 
 
-async def _store(
-    session: Session, jobs: Sequence[NewJob], now: int | None, bound: int | None = None, queues: Sequence[str] = ()
-) -> dict[JobId, str]:
-    """Store the rows whose id is free, and give their ids and states; none if `queues` may be near their bounds."""
+async def _store(session: Session, jobs: Sequence[NewJob], now: int | None) -> dict[JobId, str]:
+    """Store the rows whose id is free, and give their ids and states."""
     if not jobs:
         return {}
     # In the order of their ids, so that two who store the same wait for each other and not in a ring.
-    columns = zip(*(_row(job) for job in sorted(jobs, key=lambda job: job.id)), strict=True)
-    return dict(await session.rows("insert", now, AGING_MICROS, *map(list, columns), bound, queues))
+    columns = zip(*(_row(job) for job in sorted(jobs, key=_job_id)), strict=True)
+    return dict(await session.rows("insert", now, AGING_MICROS, *map(list, columns)))
 
 
 def _row(job: NewJob) -> Row:

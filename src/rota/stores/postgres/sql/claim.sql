@@ -1,27 +1,21 @@
--- Lease jobs of some lanes to a worker, from each lane its share in the order of their turn: one attempt and one fence
--- more for each. Steps over rows that others hold. Served by job_turn, then by the rows' places: what moved meanwhile is
--- left for the next time. A claim with a name is remembered, so that it can be repeated.
+-- Lease jobs of one lane to a worker in the order of their turn: one attempt and one fence more for each. Steps over
+-- rows that others hold. Served by job_turn, then by the rows' places: what moved meanwhile is left for the next time.
+-- A claim with a name is remembered, so that it can be repeated.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
-lane AS MATERIALIZED (
-    SELECT lane.*
-    FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS lane (queue, type, floor, share)
-    WHERE NOT EXISTS (
-        SELECT 1 FROM queue, clock
-        WHERE queue.name = lane.queue AND queue.paused_at IS NOT NULL
-            AND (queue.resume_at IS NULL OR queue.resume_at > clock.now)
-    )
-),
 chosen AS MATERIALIZED (
-    SELECT waiting.place
-    FROM clock, lane, LATERAL (
-        SELECT job.ctid AS place
-        FROM job
-        WHERE job.state = 'pending' AND job.queue = lane.queue AND job.type = lane.type AND job.turn >= lane.floor
-            AND job.run_at <= clock.now AND (job.expires_at IS NULL OR job.expires_at > clock.now)
-        ORDER BY job.turn, job.id
-        LIMIT lane.share
-        FOR UPDATE SKIP LOCKED
-    ) AS waiting
+    SELECT job.ctid AS place
+    FROM clock, job
+    WHERE job.state = 'pending' AND job.queue = $2::text AND job.type = $3::text AND job.turn >= $4::bigint
+        AND job.run_at <= clock.now AND (job.expires_at IS NULL OR job.expires_at > clock.now)
+        AND NOT EXISTS (
+            SELECT 1 FROM queue, clock
+            WHERE queue.name = $2::text AND queue.paused_at IS NOT NULL
+                AND (queue.resume_at IS NULL OR queue.resume_at > clock.now)
+            OFFSET 0
+        )
+    ORDER BY job.turn, job.id
+    LIMIT $5::bigint
+    FOR UPDATE OF job SKIP LOCKED
 ),
 leased AS (
     UPDATE job

@@ -19,6 +19,5 @@ kept AS (
         payload, outcome, NULL, NULL, fingerprint, idempotency_key, concurrency_key, tags, meta, blockers, on_success,
         on_failure, parent_id, schedule_id, fire_time
     FROM gone, clock
-    ON CONFLICT DO NOTHING
 )
 SELECT id FROM gone

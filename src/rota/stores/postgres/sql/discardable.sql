@@ -1,7 +1,7 @@
 -- Of some jobs, give those that are dead or cancelled and that nobody needs any more, and hold them. By primary key.
 SELECT job_done.id, job_done.state
 FROM unnest($2::bigint[]) AS wanted (id) JOIN job_done ON job_done.id = wanted.id
-WHERE job_done.state = ANY(ARRAY['dead', 'cancelled'])
+WHERE job_done.state || '' = ANY(ARRAY['dead', 'cancelled'])
     AND NOT EXISTS (
         SELECT 1 FROM dependency JOIN job AS child ON child.id = dependency.child
         WHERE dependency.parent = job_done.id

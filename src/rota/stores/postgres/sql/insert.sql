@@ -1,14 +1,6 @@
 -- Store new jobs, but none whose id is taken. By primary key, of the hot table and of one part of the archive.
--- Where queues have a bound, only if the table as it lies on the disk has not even the room for so many unfinished jobs
--- (64 fit on a page), with some to spare for those that others are just storing; otherwise nothing is stored.
-WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
-room AS MATERIALIZED (
-    SELECT coalesce(
-        pg_relation_size('job') / 8192 * 64 + 100000
-            < least($24::bigint, (SELECT min(max_depth) FROM queue WHERE name = ANY($25::text[]))),
-        true
-    ) AS is_there
-)
+-- OFFSET 0 keeps the look into the archive one look for each job: a join would be planned when the archive is small.
+WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now)
 INSERT INTO job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, expires_at, timeout, delivery,
     backoff, payload, idempotency_key, concurrency_key, tags, meta, blockers, on_success, on_failure, parent_id,
@@ -21,7 +13,7 @@ SELECT
     coalesce(new.run_at, clock.now), clock.now, clock.now, new.max_attempts, new.expires_at, new.timeout, new.delivery,
     new.backoff, new.payload, new.idempotency_key, new.concurrency_key, new.tags, new.meta, new.blockers,
     new.on_success, new.on_failure, new.parent_id, new.schedule_id, new.fire_time
-FROM clock, room, unnest(
+FROM clock, unnest(
     $3::bigint[], $4::text[], $5::text[], $6::smallint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
     $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::integer[],
     $19::text[], $20::text[], $21::bigint[], $22::bigint[], $23::bigint[]
@@ -29,6 +21,6 @@ FROM clock, room, unnest(
     id, type, queue, priority, run_at, max_attempts, expires_at, timeout, delivery, backoff, payload, idempotency_key,
     concurrency_key, tags, meta, blockers, on_success, on_failure, parent_id, schedule_id, fire_time
 )
-WHERE room.is_there AND NOT EXISTS (SELECT 1 FROM job_done WHERE job_done.id = new.id)
+WHERE NOT EXISTS (SELECT 1 FROM job_done WHERE job_done.id = new.id OFFSET 0)
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state

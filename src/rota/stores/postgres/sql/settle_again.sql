@@ -1,4 +1,5 @@
--- Let finished jobs wait once more, if they are still as they were. By primary key of the part of each.
+-- Let finished jobs wait once more, if they are still as they were. By primary key of the part of each: the state is
+-- asked in a way that no index can answer, or all dead jobs might be read for one.
 WITH moved AS (
     DELETE FROM job_done USING unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
@@ -7,7 +8,7 @@ WITH moved AS (
         id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
         new_reason, new_fingerprint, log_tail, is_noted
     )
-    WHERE job_done.id = settled.id AND job_done.fence = settled.fence AND job_done.state = settled.source
+    WHERE job_done.id = settled.id AND job_done.fence = settled.fence AND job_done.state || '' = settled.source
     RETURNING job_done.*, settled.target, settled.new_run_at, settled.refund, settled.crash, settled.renew,
         settled.new_result, settled.new_error, settled.new_reason, settled.new_fingerprint
 ),
