@@ -70,7 +70,7 @@ prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recu
 fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2
 
-bench: $(STAMP) ## measure a store beside its bare driver: STORE=sqlite or postgres
+bench: $(STAMP) ## measure a store beside its bare driver: STORE=sqlite, postgres or mysql
 	PYTHONPATH=tests:. $(BIN)/python -m bench.$(STORE)_store $(ARGS)
 
 docs: $(STAMP) ## write the reference pages from the code

@@ -34,12 +34,9 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
-def describe_machine() -> str:
+def describe_machine(store: str = f"SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL)") -> str:
     load = os.getloadavg()[0]
-    return (
-        f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, "
-        f"SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL)"
-    )
+    return f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, {store}"
 
 
 def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

@@ -15,6 +15,7 @@ import pytest_asyncio
 from rota.stores.mysql.driver import Connection, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import migrate
+from rota.stores.mysql.settling import _COMMON
 from rota.stores.mysql.statements import statement
 from servers.databases import fresh_database
 
@@ -36,7 +37,7 @@ CROWD = (
     """INSERT INTO lease (id, fence, worker, boot, lease_until, started_at, updated_at)
     SELECT id, 2, 'w', 'b', id, id, id FROM job WHERE state = 'pending' AND id MOD 5 = 2""",
     "INSERT INTO scheduled SELECT run_at, id, state, queue, type FROM job WHERE state IN ('scheduled', 'retrying')",
-    "INSERT INTO finished SELECT state, finished_at, id, type, NULL FROM job WHERE finished_at IS NOT NULL",
+    "INSERT INTO finished SELECT state, finished_at, id, NULL FROM job WHERE finished_at IS NOT NULL",
     "INSERT INTO expiry SELECT expires_at, id FROM job WHERE expires_at IS NOT NULL AND finished_at IS NULL",
     "INSERT INTO dependency (parent, child, need) SELECT id, id + 1, 'success' FROM job",
     "INSERT INTO tag SELECT concat('t', id MOD 9), id FROM job",
@@ -49,7 +50,7 @@ IDS = tuple(range(500, 1000))
 PAIRS = tuple((number, number + 1) for number in IDS)
 #: The key that serves each statement, by the table that it reads first.
 SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "next_type": ("ready", "PRIMARY", {"queue": "default", "floor": ""}),
+    "next_type": ("ready", "PRIMARY", {"queue": "default", "floor": "", "now": 0}),
     "pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
     "take_pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
     "leave_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
@@ -83,7 +84,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "leave_finished": ("finished", "PRIMARY", {"state": "completed", "keys": json.dumps(PAIRS)}),
     "leave_held": ("held", "PRIMARY", {"keys": json.dumps(IDS)}),
     "renew": ("lease", "PRIMARY", {"ids": IDS, "lease_until": 1}),
-    "complete": ("job", "PRIMARY", {"ids": IDS, "result": "1", "now": 1}),
+    "complete": ("job", "PRIMARY", {"ids": IDS, "now": 1, **dict.fromkeys(_COMMON, 1)}),
     "drop_jobs": ("job", "PRIMARY", {"keys": json.dumps(IDS)}),
 }
 #: The most rows of its first table that a statement may expect to read.

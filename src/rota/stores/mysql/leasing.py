@@ -20,29 +20,72 @@ from rota.stores.rounds import rounds
 from rota.stores.rows import Row, job_of
 
 
-async def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
-    """Lease the most urgent jobs that may be claimed."""
-    if wanted.claim_id is not None:
-        leases = await connection.rows(statement("recall_claim"), {"claim_id": wanted.claim_id})
-        if leases:
-            return await _held(connection, json.loads(leases[0][0]))
+async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> list[list[Job]]:
+    """Lease the most urgent jobs that may be claimed, to each in the order in which they came.
+
+    Those who ask for the same share one look at the line: the first gets its head, the next what follows.
+    """
+    answers: list[list[Job]] = [[] for _ in claims]
+    repeated = await _recalled(connection, claims)
+    together: dict[tuple[object, ...], list[int]] = {}
+    first_of: dict[str, int] = {}
+    for place, wanted in enumerate(claims):
+        if wanted.claim_id is not None and wanted.claim_id in repeated:
+            answers[place] = await _held(connection, repeated[wanted.claim_id])
+        elif wanted.claim_id is None or first_of.setdefault(wanted.claim_id, place) == place:
+            alone = place if wanted.ids is not None else None
+            together.setdefault((wanted.queues, wanted.types, alone), []).append(place)
+    for places in together.values():
+        given = await _lease_together(connection, [claims[place] for place in places], now)
+        for place, jobs in zip(places, given, strict=True):
+            answers[place] = jobs
+    await _remember(connection, [(claims[place], answers[place]) for place in first_of.values()], now)
+    # The same claim twice at once: both get the same.
+    return [
+        answers[first_of.get(wanted.claim_id, place)] if wanted.claim_id is not None else answers[place]
+        for place, wanted in enumerate(claims)
+    ]
+
+
+async def _recalled(connection: Connection, claims: Sequence[Claim]) -> dict[str, list[tuple[JobId, int]]]:
+    """Give what claims gave that came before."""
+    names = sorted({wanted.claim_id for wanted in claims if wanted.claim_id is not None})
+    found: dict[str, list[tuple[JobId, int]]] = {}
+    for some in lists(names):
+        rows = await connection.rows(statement("recall_claim"), {"claim_ids": some})
+        found.update((name, json.loads(leases)) for name, leases in rows)
+    return found
+
+
+async def _remember(connection: Connection, given: Sequence[tuple[Claim, Sequence[Job]]], now: int) -> None:
+    """Keep what claims gave, so that they can be repeated. One that gave nothing is as if it had never come."""
+    rows = [(wanted.claim_id, now, json.dumps([[job.id, job.fence] for job in jobs])) for wanted, jobs in given if jobs]
+    if not rows:
+        return
+    try:
+        await connection.many(statement("remember_claim"), rows)
+    except Clash as error:
+        raise Again("the same claim was served at this moment") from error
+
+
+async def _lease_together(connection: Connection, claims: Sequence[Claim], now: int) -> list[list[Job]]:
+    """Lease jobs to those who ask for the same."""
+    first = claims[0]
+    limit = sum(wanted.limit for wanted in claims)
     ids = (
-        await _handed_over(connection, wanted, wanted.ids, now)
-        if wanted.ids is not None
-        else await _most_urgent(connection, wanted, now)
+        await _handed_over(connection, first, first.ids, now)
+        if first.ids is not None
+        else await _most_urgent(connection, first, limit, now)
     )
-    if not ids:
-        return []
-    jobs = await _lease(connection, wanted, ids, now)
-    if wanted.claim_id is not None:
-        leases_text = json.dumps([[job.id, job.fence] for job in jobs])
-        try:
-            await connection.run(
-                statement("remember_claim"), {"claim_id": wanted.claim_id, "now": now, "leases": leases_text}
-            )
-        except Clash as error:
-            raise Again("the same claim was served at this moment") from error
-    return jobs
+    shares: list[list[JobId]] = []
+    start = 0
+    for wanted in claims:
+        shares.append(ids[start : start + wanted.limit])
+        start += wanted.limit
+        if shares[-1]:
+            await _lease(connection, wanted, shares[-1], now)
+    jobs = await _jobs(connection, ids)
+    return [[jobs[job_id] for job_id in share] for share in shares]
 
 
 async def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
@@ -94,7 +137,7 @@ async def _paused(connection: Connection, now: int) -> set[str]:
     return {name for (name,) in await connection.rows(statement("paused_queues"), {"now": now})}
 
 
-async def _most_urgent(connection: Connection, wanted: Claim, now: int) -> list[JobId]:
+async def _most_urgent(connection: Connection, wanted: Claim, limit: int, now: int) -> list[JobId]:
     """Take the earliest turns of all lanes asked for. Each lane is looked at by itself.
 
     So a million jobs of a type that this worker does not know cost it one step over their lane. With several lanes we
@@ -103,7 +146,7 @@ async def _most_urgent(connection: Connection, wanted: Claim, now: int) -> list[
     """
     lanes = [lane async for lane in _lanes(connection, wanted, now)]
     taken: list[Row] = []
-    while lanes and (left := wanted.limit - len(taken)) > 0:
+    while lanes and (left := limit - len(taken)) > 0:
         shares = {lanes[0]: left} if len(lanes) == 1 else await _shares(connection, lanes, left, now)
         got: list[Row] = []
         for lane, share in shares.items():
@@ -149,19 +192,19 @@ async def _leave_ready(connection: Connection, lane: tuple[str, str], rows: Sequ
 
 
 async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[str, str]]:
-    paused = await _paused(connection, now)
     for queue in dict.fromkeys(wanted.queues):
-        if queue not in paused:
-            async for type_ in _types_with_work(connection, queue, wanted.types):
-                yield queue, type_
+        async for type_ in _types_with_work(connection, queue, wanted.types, now):
+            yield queue, type_
 
 
-async def _types_with_work(connection: Connection, queue: str, wanted: tuple[str, ...] | None) -> AsyncIterator[str]:
+async def _types_with_work(
+    connection: Connection, queue: str, wanted: tuple[str, ...] | None, now: int
+) -> AsyncIterator[str]:
     """Leap through the types that have pending jobs in a queue and those that are wanted, whichever is ahead."""
     sought = None if wanted is None else sorted(set(wanted))
     floor = "" if sought is None else sought[0] if sought else None
     while floor is not None:
-        found = await connection.rows(statement("next_type"), {"queue": queue, "floor": floor})
+        found = await connection.rows(statement("next_type"), {"queue": queue, "floor": floor, "now": now})
         if not found:
             return
         type_ = found[0][0]
@@ -176,7 +219,7 @@ async def _types_with_work(connection: Connection, queue: str, wanted: tuple[str
         floor = sought[place] if place < len(sought) else None
 
 
-async def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
+async def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> None:
     parameters = {
         "worker": wanted.worker.name,
         "boot": wanted.worker.boot,
@@ -185,8 +228,6 @@ async def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], no
     }
     for some in lists(ids):
         await connection.run(statement("claim"), {**parameters, "ids": some})
-    jobs = await _jobs(connection, ids)
-    return [jobs[job_id] for job_id in ids]
 
 
 async def renew(connection: Connection, renewals: Sequence[Renewal], now: int) -> list[Renewed | None]:
@@ -215,7 +256,7 @@ async def _renew_round(connection: Connection, renewals: Sequence[Renewal], now:
         by_end.setdefault(until, []).append(renewal.job_id)
         answers.append(Renewed(renewal.job_id, renewal.fence, from_micros(until), lease[2] is not None))
         if renewal.progress is not None or renewal.log_tail is not None:
-            notes.append((lease[0], lease[1], *lease[3:], renewal.progress, renewal.log_tail))
+            notes.append((lease[0], lease[1], *lease[3:6], renewal.progress, renewal.log_tail))
     for until, ids in by_end.items():
         for some in lists(ids):
             await connection.run(statement("renew"), {"ids": some, "lease_until": until})

@@ -60,7 +60,7 @@ class Standing:
             yield "scheduled", (self.run_at, self.id), row
         elif self.state in FINISHED:
             key = (self.state.value, self.finished_at, self.id)
-            yield "finished", key, (*key, self.type, self.fingerprint)
+            yield "finished", key, (*key, self.fingerprint)
         elif self.state is not State.RUNNING:
             yield "held", self.id, (self.id, self.state.value, self.queue, self.type)
         else:

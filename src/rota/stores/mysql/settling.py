@@ -12,15 +12,16 @@ from rota.core.job import turn_at
 from rota.core.lifecycle import WAITING, State
 from rota.core.settlement import Settlement
 from rota.stores.mysql.driver import Connection, lists
-from rota.stores.mysql.places import Standing, lock, own, shift
+from rota.stores.mysql.places import Standing, leave, lock, own, shift
 from rota.stores.mysql.releasing import release
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.submitting import insert_made
 from rota.stores.rounds import rounds
 from rota.stores.rows import Row, error_text
 
-#: With more different results than this, jobs are written one by one.
-_MOST_RESULTS: Final = 4
+#: With more different kinds than this, and few of each, jobs are written one by one.
+_MOST_ALIKE: Final = 4
+_COMMON: Final = ("result", "fence", "worker", "boot", "started_at", "cancel_requested_at")
 
 
 async def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
@@ -46,6 +47,45 @@ async def _are_awaited(connection: Connection, ended: Sequence[JobId]) -> bool:
 
 
 async def _settle_round(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
+    plain = [one for one in settlements if _is_plain(one)]
+    applied = await _complete(connection, plain, now)
+    other = [one for one in settlements if not _is_plain(one)]
+    if other:
+        applied |= await _settle_other(connection, other, now)
+    return [one.job_id in applied for one in settlements]
+
+
+async def _complete(connection: Connection, settlements: Sequence[Settlement], now: int) -> set[JobId]:
+    """Settle plain successes: one statement for all that have everything in common, or one for each."""
+    results = {one.job_id: one for one in settlements}
+    alike: dict[Row, list[JobId]] = {}
+    expiring: list[Row] = []
+    for some in lists(sorted(results)):
+        for row in await connection.rows(statement("hold_leases"), {"ids": some}):
+            job_id, fence, cancelled_at, worker, boot, started_at, expires_at = row
+            if results[job_id].fence == fence:
+                common = (results[job_id].result, fence, worker, boot, started_at, cancelled_at)
+                alike.setdefault(common, []).append(job_id)
+                if expires_at is not None:
+                    expiring.append((expires_at, job_id))
+    ids = sorted(job_id for some in alike.values() for job_id in some)
+    if not ids:
+        return set()
+    if len(alike) > max(_MOST_ALIKE, len(ids) // 50):
+        rows = [(now, now, *common, job_id) for common, some in alike.items() for job_id in some]
+        await connection.many(statement("complete_each"), sorted(rows, key=lambda row: row[-1]))
+    else:
+        for common, group in alike.items():
+            parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
+            for some in lists(group):
+                await connection.run(statement("complete"), {**parameters, "ids": some})
+    await leave(connection, "lease", ids)
+    await leave(connection, "expiry", expiring)
+    await connection.many(statement("enter_finished"), [("completed", now, job_id, None) for job_id in ids])
+    return set(ids)
+
+
+async def _settle_other(connection: Connection, settlements: Sequence[Settlement], now: int) -> set[JobId]:
     running = [one.job_id for one in settlements if one.source is State.RUNNING]
     waiting = [one.job_id for one in settlements if one.source is not State.RUNNING]
     standings = await lock(connection, running, "lock_leases")
@@ -54,17 +94,13 @@ async def _settle_round(connection: Connection, settlements: Sequence[Settlement
     pending = [standings[one.job_id] for one in holding if one.source is State.PENDING]
     owned = await own(connection, pending)
     holding = [one for one in holding if one.source is not State.PENDING or one.job_id in owned]
-    plain = [one for one in holding if _is_plain(one)]
-    other = [one for one in holding if not _is_plain(one)]
-    after = [_after(one, standings[one.job_id], now) for one in (*plain, *other)]
-    await _complete(connection, plain, now)
-    await _write(connection, other, standings, after[len(plain) :], now)
-    await shift(connection, [standings[one.job_id] for one in (*plain, *other)], after)
-    for one in other:
+    after = [_after(one, standings[one.job_id], now) for one in holding]
+    await _write(connection, holding, standings, after, now)
+    await shift(connection, [standings[one.job_id] for one in holding], after)
+    for one in holding:
         if one.follow_up is not None:
             await insert_made(connection, one.follow_up, now)
-    held = {one.job_id for one in holding}
-    return [one.job_id in held for one in settlements]
+    return {one.job_id for one in holding}
 
 
 def _holds(settlement: Settlement, standing: Standing | None, now: int) -> bool:
@@ -107,20 +143,6 @@ def _fingerprint(settlement: Settlement, standing: Standing) -> str | None:
     return settlement.error.fingerprint(standing.type)
 
 
-async def _complete(connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
-    """Write plain successes down: one statement for all that have the same result, or one for each."""
-    by_result: dict[str | None, list[JobId]] = {}
-    for one in settlements:
-        by_result.setdefault(one.result, []).append(one.job_id)
-    if len(by_result) > _MOST_RESULTS:
-        rows = [(now, now, one.result, one.job_id) for one in sorted(settlements, key=lambda one: one.job_id)]
-        await connection.many(statement("complete_each"), rows)
-        return
-    for result, ids in by_result.items():
-        for some in lists(sorted(ids)):
-            await connection.run(statement("complete"), {"ids": some, "result": result, "now": now})
-
-
 async def _write(
     connection: Connection,
     settlements: Sequence[Settlement],
@@ -133,7 +155,7 @@ async def _write(
     for one, then in zip(settlements, after, strict=True):
         before = standings[one.job_id]
         rows.append(_row(one, before, then, now))
-        if one.source is State.RUNNING and not _is_plain(one):
+        if one.source is State.RUNNING:
             ended = (one.job_id, before.fence, before.worker, before.boot, before.started_at, now)
             attempts.append((*ended, one.event.value, error_text(one.error), one.log_tail))
     if rows:

@@ -1,7 +1,7 @@
 """The store's face: every verb of the port, handed to where it is done.
 
-Inserts, settlements and renewals go over a desk each, where those that come in together share a transaction; the other
-writes have one of their own. Reads go to connections of their own.
+Inserts, claims, settlements and renewals go over a desk each, where those that come in together share a transaction;
+the other writes have one of their own. Reads go to connections of their own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from rota.stores.mysql import (
     submitting,
     upkeep,
 )
+from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import Connection
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import migrate
@@ -64,10 +65,12 @@ class MysqlStore:
         self._writers = writers
         self._readers = readers
         self._clock = clock
+        self._server_clock = ServerClock()
         self._bells: Sequence[Any] = ()
         self._changes = 0
         self._is_open = True
         self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert))
+        self._claiming = MergingDesk[Claim, Sequence[Job]](self._serve(leasing.claim))
         self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
         self._renewing = MergingDesk[Renewal, Renewed | None](self._serve(leasing.renew))
 
@@ -90,7 +93,7 @@ class MysqlStore:
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         self._is_open = False
-        for desk in (self._inserting, self._settling, self._renewing):
+        for desk in (self._inserting, self._claiming, self._settling, self._renewing):
             await desk.close()
         for pool in (self._writers, self._readers):
             await pool.close()
@@ -139,7 +142,7 @@ class MysqlStore:
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
-        jobs: list[Job] = await self._write(leasing.claim, wanted, now=now)
+        (jobs,) = await self._claiming.run([wanted], _given(now))
         return jobs
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
@@ -385,10 +388,7 @@ class MysqlStore:
         return run
 
     async def _now(self, connection: Connection) -> int:
-        if self._clock is not None:
-            return to_micros(self._clock())
-        ((now,),) = await connection.rows(statement("clock"))
-        return int(now)
+        return to_micros(self._clock()) if self._clock is not None else await self._server_clock.tell(connection)
 
     async def _glance(self) -> Sequence[Any]:
         seen: Sequence[Any] = await self._read(_bells, self._writers.origin)

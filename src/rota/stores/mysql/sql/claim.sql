@@ -1,3 +1,3 @@
 -- Lease jobs to a worker: one attempt and one fence more for each. By primary key.
-INSERT INTO lease (id, fence, worker, boot, lease_until, started_at, updated_at)
-SELECT id, fence + 1, %(worker)s, %(boot)s, %(lease_until)s, %(now)s, %(now)s FROM job WHERE id IN %(ids)s
+INSERT INTO lease (id, fence, worker, boot, lease_until, started_at, updated_at, expires_at)
+SELECT id, fence + 1, %(worker)s, %(boot)s, %(lease_until)s, %(now)s, %(now)s, expires_at FROM job WHERE id IN %(ids)s

@@ -1,7 +1,8 @@
--- Group dead jobs by cause. In the place of finished jobs alone, of which it is one range.
-SELECT type, fingerprint, count(*) AS deaths, min(finished_at), max(finished_at), max(id)
-FROM finished
-WHERE state = 'dead'
-GROUP BY fingerprint, type
-ORDER BY deaths DESC, max(id) DESC
+-- Group dead jobs by cause. The dead are one range of finished.
+SELECT job.type, finished.fingerprint, count(*) AS deaths, min(finished.finished_at), max(finished.finished_at),
+    max(finished.id)
+FROM finished FORCE INDEX (PRIMARY) STRAIGHT_JOIN job ON job.id = finished.id
+WHERE finished.state = 'dead'
+GROUP BY finished.fingerprint, job.type
+ORDER BY deaths DESC, max(finished.id) DESC
 LIMIT %(limit)s

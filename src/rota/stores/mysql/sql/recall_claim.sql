@@ -1,2 +1,2 @@
--- Give what a claim gave.
-SELECT leases FROM claim WHERE claim_id = %(claim_id)s
+-- Give what claims gave. By primary key.
+SELECT claim_id, leases FROM claim WHERE claim_id IN %(claim_ids)s

@@ -1,2 +1,2 @@
 -- Keep what a claim gave, so that it can be repeated.
-INSERT INTO claim (claim_id, at, leases) VALUES (%(claim_id)s, %(now)s, %(leases)s)
+INSERT INTO claim (claim_id, at, leases) VALUES (%s, %s, %s)

@@ -16,5 +16,6 @@ SET state = %s,
     worker = coalesce(%s, worker),
     boot = coalesce(%s, boot),
     started_at = coalesce(%s, started_at),
-    updated_at = %s
+    updated_at = %s,
+    room = NULL
 WHERE id = %s
