@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rota.core.errors import RotaError
     from rota.sdk import AsyncTask, Call, Handle, JobFailed, Options, ResultTimeout, Retry, Rota, Task
-    from rota.worker import Cancelled, GiveUp, JobContext, RetryLater, current
+    from rota.worker import Cancelled, GiveUp, Happened, JobContext, OutcomeUnknown, RetryLater, current
 
 __version__ = "0.1.0"
 
@@ -22,9 +22,11 @@ __all__ = [
     "Cancelled",
     "GiveUp",
     "Handle",
+    "Happened",
     "JobContext",
     "JobFailed",
     "Options",
+    "OutcomeUnknown",
     "ResultTimeout",
     "Retry",
     "RetryLater",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 _ROOMS = {"RotaError": "rota.core.errors"} | dict.fromkeys(
-    ("Cancelled", "GiveUp", "JobContext", "RetryLater", "current"), "rota.worker"
+    ("Cancelled", "GiveUp", "Happened", "JobContext", "OutcomeUnknown", "RetryLater", "current"), "rota.worker"
 )
 
 

@@ -100,3 +100,14 @@ async def forever(marker: str) -> None:
 
 async def quick() -> int:
     return 1
+
+
+def pays(marker: str) -> object:
+    """Take one guarded step, whose effect is a line in a file."""
+
+    def pay() -> dict[str, int]:
+        with Path(marker).open("a", encoding="ascii") as book:
+            book.write("paid\n")
+        return {"paid": 7}
+
+    return current().step("pay", pay)

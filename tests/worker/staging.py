@@ -72,10 +72,12 @@ class Stage:
         **settings: Any,  # noqa: ANN401
     ) -> AsyncIterator[Worker]:
         """Run a worker with these handlers until the block ends."""
-        parts = {name: settings.pop(name) for name in ("companion", "dice", "announce_member") if name in settings}
+        parts = {
+            name: settings.pop(name) for name in ("companion", "dice", "announce_member", "steps") if name in settings
+        }
         options = WorkerOptions(**{"name": "ada", "drain_timeout": timedelta(seconds=5), **settings})
         known = Handlers(one if isinstance(one, Handler) else handler_of(one) for one in handlers)
-        worker = Worker(source or self.engine, known, options, **parts)
+        worker = Worker(source or self.engine, known, options, **{"steps": self.engine.steps, **parts})
         running = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -88,14 +88,17 @@ async def test_the_jobs_of_a_dead_worker_are_given_up_at_once(stage: Stage, tmp_
         assert "crashes_here" in job.error.traceback
 
 
-async def test_a_job_that_kills_its_workers_ends_as_poison(stage: Stage) -> None:
+async def test_a_job_that_kills_its_workers_kills_only_itself_in_the_end(stage: Stage) -> None:
     job_id = await stage.submit("exits_here", max_attempts=10)
-    for _ in range(3):
+    for _ in range(2):
         async with worker_process(stage, lease=60) as process:
             await process.wait()
         await stage.until(job_id, lambda job: job.state is not State.RUNNING)
-    job = await stage.look(job_id)
-    assert (job.state, job.reason, job.crashes) == (State.DEAD, Reason.POISON, 3)
+    async with worker_process(stage, lease=60) as process:
+        job = await stage.end_of(job_id)
+        assert (job.state, job.reason, job.crashes) == (State.DEAD, Reason.POISON, 3)
+        assert process.returncode is None
+        assert (await stage.end_of(await stage.submit("quick"))).state is State.COMPLETED
 
 
 async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:

@@ -176,8 +176,16 @@ def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         ("get", "jobs:get", "show a job"),
         ("explain", "jobs:explain", "say why a job is where it is"),
         ("attempts", "jobs:attempts", "show a job's attempts"),
+        ("steps", "jobs:steps", "show a job's guarded steps"),
     ):
         _command(jobs, name, run, description, shared).add_argument("id", help="the job")
+    resolve = _command(jobs, "resolve", "jobs:resolve", "say whether the effect of a step in doubt happened", shared)
+    resolve.add_argument("id", help="the job")
+    resolve.add_argument("key", help="the step")
+    said = resolve.add_mutually_exclusive_group(required=True)
+    said.add_argument("--happened", action="store_true", help="its effect happened; a retry takes its result")
+    said.add_argument("--not-happened", action="store_true", help="it did not; a retry performs it")
+    resolve.add_argument("--result", default="null", metavar="JSON", help="what the effect yielded")
     result = _command(jobs, "result", "jobs:result", "show a job's result", shared)
     result.add_argument("id", help="the job")
     result.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait until it has ended")

@@ -17,6 +17,7 @@ from rota.core.identity import JobId, to_text
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED, State
+from rota.core.step import Step
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.faces import Actor, Answer, Deed, Report
 from rota.ports.store import Census, Inserted, JobQuery
@@ -34,6 +35,7 @@ from rota.wire.leases import (
     report_form,
 )
 from rota.wire.scalars import job_id_of
+from rota.wire.steps import StepReply, StepRequest, step_of
 from rota.wire.submission import submission_of
 from rota.wire.system import Stats, census_of
 
@@ -86,6 +88,25 @@ class Client:
             reply = await self._transport.ask("POST", "/v1/leases:settle", SettleReply, body=request)
             settled += [job_id_of(text) for text in reply.settled]
         return settled
+
+    # StepKeeper
+
+    async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
+        """Write down the intent to perform a step."""
+        reply = await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="intend"))
+        return None if reply.step is None else (step_of(reply.step), reply.is_new)
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
+        """Write down that a step's effect happened."""
+        reply = await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="conclude", outcome=outcome))
+        return None if reply.step is None else step_of(reply.step)
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        """Forget the intent to perform a step."""
+        return (await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="withdraw"))).holds
+
+    async def _step(self, request: StepRequest) -> StepReply:
+        return await self._transport.ask("POST", "/v1/leases:step", StepReply, body=request)
 
     async def announce_member(self, member: Member) -> None:
         """Tell the others that this process is alive."""

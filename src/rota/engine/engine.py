@@ -16,6 +16,7 @@ from rota.engine.jobs import Jobs
 from rota.engine.parts import Parts
 from rota.engine.queues import Queues
 from rota.engine.schedules import Schedules
+from rota.engine.steps import Steps
 from rota.engine.upkeep import Upkeep
 from rota.engine.work import Work
 from rota.ports.broker import Broker
@@ -53,6 +54,7 @@ class Engine:
         self.jobs = Jobs(parts, self.work)
         self.schedules = Schedules(parts, self.jobs)
         self.queues = Queues(parts)
+        self.steps = Steps(parts)
         self.upkeep = Upkeep(parts)
         self.explain = Explain(parts)
 

@@ -13,6 +13,7 @@ from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.outcome import Outcome
+from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.ports.store import Census, Inserted, JobQuery
 
@@ -40,6 +41,22 @@ class WorkSource(Protocol):
 
     async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
         """Report outcomes; those absent from the answer were refused, their job belongs to someone else."""
+        ...
+
+
+class StepKeeper(Protocol):
+    """Where a worker writes down the guarded steps of the jobs it runs."""
+
+    async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
+        """Write down the intent to perform a step, and say whether it is new; None when the job is someone else's."""
+        ...
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
+        """Write down that a step's effect happened; None when the job is someone else's."""
+        ...
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        """Forget the intent to perform a step whose effect surely did not happen."""
         ...
 
 

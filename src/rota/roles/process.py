@@ -142,6 +142,7 @@ class Process:
             self._handlers(app),
             options,
             announce_member=link.announce_member,
+            steps=link.steps,
             companion=None if self._role == "standalone" else self._companion(),
         )
         self._working = asyncio.create_task(self._worker.run(), name="rota-worker")

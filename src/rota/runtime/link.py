@@ -11,7 +11,7 @@ from rota.core.fleet import Member
 from rota.engine import Engine
 from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
-from rota.ports.faces import Control, WorkSource
+from rota.ports.faces import Control, StepKeeper, WorkSource
 from rota.ports.store import Store
 from rota.runtime.store import open_store
 
@@ -22,6 +22,7 @@ class Link:
 
     control: Control
     source: WorkSource
+    steps: StepKeeper
     fresh_id: IdMaker
     close: Callable[[], Awaitable[None]]
     #: Tells the others that a process is alive.
@@ -51,7 +52,7 @@ def link_of(store: Store, *, queue_bound: int | None = None) -> Link:
     async def announce(member: Member) -> None:
         await store.beat([member])
 
-    return Link(engine, engine, engine.fresh_id, close, announce, engine)
+    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, engine)
 
 
 def _over_http(urls: Sequence[str], token: str) -> Link:
@@ -59,4 +60,4 @@ def _over_http(urls: Sequence[str], token: str) -> Link:
     from rota.client import connect as connect_over_http  # noqa: PLC0415
 
     client = connect_over_http(urls, token=token)
-    return Link(client, client, IdMaker(wall_clock, random.random), client.close, client.announce_member)
+    return Link(client, client, client, IdMaker(wall_clock, random.random), client.close, client.announce_member)

@@ -42,7 +42,13 @@ async def start(link: Link, app: Rota, *, concurrency: int, queues: tuple[str, .
     for draft in app.recurring:
         await engine.schedules.put(draft, Actor("app"))
     options = WorkerOptions(name=f"{socket.gethostname()}-{os.getpid()}", concurrency=concurrency, queues=queues)
-    worker = Worker(engine, handlers_of(app), options, announce_member=lambda member: engine.store.beat([member]))
+    worker = Worker(
+        engine,
+        handlers_of(app),
+        options,
+        announce_member=lambda member: engine.store.beat([member]),
+        steps=engine.steps,
+    )
     loop = asyncio.get_running_loop()
     return Embedded(
         worker,

@@ -10,7 +10,8 @@ from rota.worker.context import JobContext, current
 from rota.worker.escort import SourceReference
 from rota.worker.handlers import Handler, Handlers, handler_of
 from rota.worker.options import WorkerOptions
-from rota.worker.signals import Cancelled, GiveUp, RetryLater
+from rota.worker.signals import Cancelled, GiveUp, OutcomeUnknown, RetryLater
+from rota.worker.steps import Happened
 from rota.worker.worker import Worker
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "GiveUp",
     "Handler",
     "Handlers",
+    "Happened",
     "JobContext",
+    "OutcomeUnknown",
     "RetryLater",
     "SourceReference",
     "Worker",

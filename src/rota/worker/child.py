@@ -18,9 +18,11 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from math import inf
 from queue import SimpleQueue
 from resource import RUSAGE_SELF, getrusage
@@ -33,6 +35,7 @@ from rota.worker.context import CURRENT, JobContext
 from rota.worker.handlers import Handler, handler_of
 from rota.worker.processes import outcome_to
 from rota.worker.references import resolve
+from rota.worker.steps import Act, Reply, Steps, reply_from
 from rota.worker.verdict import outcome_of
 from rota.worker.wire import CHUNK, Frames, frame
 
@@ -46,6 +49,7 @@ class Errand:
     id: JobId
     type: str
     payload: str
+    fence: int
     attempts: int
     max_attempts: int
     run_at: datetime
@@ -66,13 +70,15 @@ class ChildProgram:
         self._errand: Errand | None = None
         self._context: JobContext | None = None
         self._handlers: dict[str, Handler] = {}
+        #: The question about a step that waits for its answer: a handler has one at a time.
+        self._asked: Future[Reply] | None = None
 
     def run(self) -> None:
         """Serve until the orders end."""
         threading.Thread(target=self._listen, name="rota-orders", daemon=True).start()
         self._say({"ready": os.getpid()})
         while (errand := self._inbox.get()) is not None:
-            context = JobContext(errand, errand)
+            context = JobContext(errand, errand, partial(Steps, self, errand.fence))
             self._context = context
             outcome = self._perform(errand, context)
             self._context = self._errand = None
@@ -123,10 +129,23 @@ class ChildProgram:
             case {"run": _}:
                 self._errand = _errand_of(message["run"])
                 self._inbox.put(self._errand)
+            case {"stepped": answer} if self._asked is not None:
+                asked, self._asked = self._asked, None
+                try:
+                    asked.set_result(reply_from(answer))
+                except BaseException as raised:  # noqa: BLE001 - it is the handler's to hear
+                    asked.set_exception(raised)
             case {"stop": _} if self._errand is not None:
                 self._errand.is_stopped = True
             case _:
                 pass
+
+    def ask(self, act: Act, key: str, outcome: str | None = None) -> Future[Reply]:
+        """Ask about a step: the worker knows whom."""
+        asked: Future[Reply] = Future()
+        self._asked = asked
+        self._say({"step": {"act": act.value, "key": key, "outcome": outcome}})
+        return asked
 
     def _tell_news(self) -> None:
         context = self._context
@@ -147,6 +166,7 @@ def _errand_of(told: dict[str, Any]) -> Errand:
         id=JobId(told["id"]),
         type=told["type"],
         payload=told["payload"],
+        fence=told["fence"],
         attempts=told["attempts"],
         max_attempts=told["max_attempts"],
         run_at=from_micros(told["run_at"]),

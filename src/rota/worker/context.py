@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
+from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, to_text
+from rota.core.step import Doubt
 from rota.worker.signals import Cancelled
+from rota.worker.steps import Happened, Kinds, Steps, policy_of
+
+R = TypeVar("R")
 
 #: How much of what an attempt logs is kept: the end of it.
 LOG_TAIL_CHARACTERS: Final = 8192
@@ -72,10 +78,12 @@ class Orders(Protocol):
 class JobContext:
     """One attempt as its handler sees it. `current()` gives it."""
 
-    __slots__ = ("_facts", "_has_news", "_log", "_log_size", "_orders", "_progress")
+    __slots__ = ("_facts", "_has_news", "_log", "_log_size", "_open_steps", "_orders", "_progress", "_steps")
 
-    def __init__(self, facts: Facts, orders: Orders) -> None:
+    def __init__(self, facts: Facts, orders: Orders, open_steps: Callable[[], Steps] | None = None) -> None:
         self._facts = facts
+        self._open_steps = open_steps
+        self._steps: Steps | None = None
         self._orders = orders
         self._progress: str | None = None
         self._log: list[str] | None = None
@@ -142,6 +150,45 @@ class JobContext:
             self._log = [tail]
             self._log_size = len(tail) + 1
         self._has_news = True
+
+    def step(
+        self,
+        key: str,
+        function: Callable[[], R],
+        *,
+        doubt: Doubt | str | None = None,
+        verify: Callable[[], Happened | None] | None = None,
+        failed_on: Kinds = (),
+    ) -> R:
+        """Perform an effect once, guarded by this job and `key`; give what it yielded, now or in an earlier attempt.
+
+        The intent is written down before and the outcome after. If an earlier attempt died in between, nobody can know
+        whether the effect happened; then `doubt` decides: `"park"` (the default) sets the job aside for a person,
+        `"retry"` performs the effect again, for effects that bear it, and `verify` is asked whether it happened and
+        returns `Happened(result)` or None. An exception leaves the effect in doubt too (a timeout may hide a success),
+        except those of `failed_on`, which say that nothing happened. What is yielded must be JSON.
+        """
+        return self._opened().perform(key, function, policy_of(key, doubt, verify), verify, failed_on)
+
+    async def astep(
+        self,
+        key: str,
+        function: Callable[[], Awaitable[R]],
+        *,
+        doubt: Doubt | str | None = None,
+        verify: Callable[[], Awaitable[Happened | None]] | None = None,
+        failed_on: Kinds = (),
+    ) -> R:
+        """Perform an effect once; the same as `step`, for async handlers."""
+        policy = policy_of(key, doubt, verify)
+        return await self._opened().perform_async(key, function, policy, verify, failed_on)
+
+    def _opened(self) -> Steps:
+        if self._steps is None:
+            if self._open_steps is None:
+                raise InvalidRequest("step: this worker was not told where steps are kept", field="step")
+            self._steps = self._open_steps()
+        return self._steps
 
     def log_tail(self) -> str | None:
         """Give the end of the log; None when nothing was logged."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded
+from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unknown
 from rota.core.settlement import JobError
 from rota.ports.clock import Dice
 from rota.worker.calling import NotJson
 from rota.worker.holding import Holding
 from rota.worker.run import Run
-from rota.worker.signals import GiveUp, RetryLater
+from rota.worker.signals import GiveUp, OutcomeUnknown, RetryLater
+from rota.worker.steps import Steps
 from rota.worker.verdict import Stop, outcome_of
 
 INJECTED = Failed(JobError("InjectedFailure", "this attempt failed on purpose: FAIL_RATE is set"))
@@ -30,7 +31,9 @@ class Gate:
         dice: Dice,
         fail_rate: float = 0.0,
         result_bytes: int = 4_000_000,
+        steps_for: Callable[[Run], Steps] | None = None,
     ) -> None:
+        self._steps_for = steps_for
         self._holding = holding
         self._ring = ring
         self._clock = clock
@@ -47,7 +50,7 @@ class Gate:
         if run.is_stopped or now > run.start_before:
             self._finish(run, run.outcome_unbegun())
             return False
-        run.begin(now)
+        run.begin(now, self._steps_for)
         if self._fail_rate and self._dice() < self._fail_rate:
             self._finish(run, INJECTED)
             return False
@@ -76,14 +79,14 @@ class Gate:
         match outcome:
             case Succeeded(result):
                 self.keep(run, result)
-            case Snoozed() | Failed(permanent=True):
+            case Snoozed() | Unknown() | Failed(permanent=True):
                 self._finish(run, None if run.stop is Stop.LOST else outcome)
             case _:
                 self._finish(run, outcome if run.stop is None else run.outcome_stopped())
 
     def fail(self, run: Run, raised: BaseException) -> None:
         """End a run whose handler raised."""
-        if run.stop is None or isinstance(raised, RetryLater | GiveUp | NotJson):
+        if run.stop is None or isinstance(raised, RetryLater | GiveUp | NotJson | OutcomeUnknown):
             outcome = None if run.stop is Stop.LOST else outcome_of(raised, run.handler)
         else:
             outcome = run.outcome_stopped(raised)

@@ -23,13 +23,15 @@ from math import inf
 from typing import Any
 
 from rota.core.instant import to_micros
-from rota.core.outcome import Failed, Lost, Outcome, Snoozed, Stopped, Succeeded
+from rota.core.outcome import Failed, Lost, Outcome, Snoozed, Stopped, Succeeded, Unknown
 from rota.core.settlement import JobError
+from rota.worker.ferry import Ferry
 from rota.worker.gate import Gate
 from rota.worker.holding import Holding
 from rota.worker.nursery import Child
 from rota.worker.options import WorkerOptions
 from rota.worker.run import Run
+from rota.worker.steps import Act, Reply, reply_to
 from rota.worker.verdict import Judge, Stop
 
 _log = logging.getLogger("rota.worker")
@@ -39,7 +41,16 @@ _KILLED_AT_ONCE = frozenset({Stop.TIMEOUT, Stop.LAPSED, Stop.LOST})
 class Processes:
     """Runs handlers in child processes. Everything here happens on the source's loop."""
 
-    def __init__(self, gate: Gate, holding: Holding, options: WorkerOptions, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        holding: Holding,
+        options: WorkerOptions,
+        ferry: Ferry | None = None,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ferry = ferry
         self._gate = gate
         self._holding = holding
         self._limit = options.concurrency
@@ -107,6 +118,7 @@ class Processes:
                     "id": job.id,
                     "type": job.type,
                     "payload": job.payload,
+                    "fence": job.fence,
                     "attempts": job.attempts,
                     "max_attempts": job.max_attempts,
                     "run_at": to_micros(job.run_at),
@@ -121,7 +133,9 @@ class Processes:
         run = child.run
         if run is not None and run.context is not None and ("progress" in message or "log" in message):
             run.context.retell(message.get("progress"), message.get("log"))
-        if "outcome" in message and run is not None:
+        if "step" in message and run is not None:
+            self._ask_about_a_step(child, run, message["step"])
+        elif "outcome" in message and run is not None:
             child.run = None
             self._gate.end(run, outcome_from(message["outcome"], run.handler))
             if child.jobs >= self._jobs_each or message.get("bytes", 0) > self._bytes_each:
@@ -133,6 +147,18 @@ class Processes:
         elif "ready" in message:
             self._idle.append(child)
         self._pump()
+
+    def _ask_about_a_step(self, child: Child, run: Run, told: dict[str, Any]) -> None:
+        if self._ferry is None:
+            child.tell({"stepped": {"refused": "this worker was not told where steps are kept"}})
+            return
+
+        def answer(crossing: asyncio.Task[Reply]) -> None:
+            if child.run is run and not crossing.cancelled():
+                child.tell({"stepped": {"cancelled": True} if crossing.exception() else reply_to(crossing.result())})
+
+        act = Act(told["act"])
+        self._ferry.start(self._ferry.ask(run, act, told["key"], told["outcome"]), answer)
 
     def _ended(self, child: Child) -> None:
         has_served = child in self._retired or child.jobs > 0
@@ -165,6 +191,8 @@ def outcome_from(told: dict[str, Any], judge: Judge) -> Outcome:
     match told:
         case {"result": str(result)}:
             return Succeeded(result)
+        case {"unknown": {"kind": kind, "message": message, "traceback": traceback}}:
+            return Unknown(JobError(kind, message, traceback))
         case {"snoozed": seconds}:
             return Snoozed(timedelta(seconds=seconds))
         case {
@@ -192,6 +220,8 @@ def outcome_to(outcome: Outcome, raised: BaseException | None = None) -> dict[st
     match outcome:
         case Succeeded(result):
             return {"result": result}
+        case Unknown(error):
+            return {"unknown": {"kind": error.kind, "message": error.message, "traceback": error.traceback}}
         case Snoozed(delay):
             return {"snoozed": delay.total_seconds()}
         case Failed(error, permanent):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from math import inf
 from typing import Final, Protocol
 
@@ -12,6 +13,7 @@ from rota.core.job import Job
 from rota.core.outcome import Outcome, Released, Stopped
 from rota.worker.context import JobContext
 from rota.worker.handlers import Handler
+from rota.worker.steps import Steps
 from rota.worker.verdict import Stop, outcome_of_stop
 
 #: A job is begun only within this part of its lease, so that a slow clock or a pause does not begin someone else's.
@@ -76,13 +78,13 @@ class Run:
         self.start_before = sent + lease * START_WITHIN
         self.doubted_at = inf
 
-    def begin(self, now: float) -> None:
+    def begin(self, now: float, steps_for: Callable[[Run], Steps] | None = None) -> None:
         """Note that the handler begins."""
         self.started_at = now
         limit = self.limit
         if limit is not None:
             self.deadline = now + limit.total_seconds()
-        self.context = JobContext(self.job, self)
+        self.context = JobContext(self.job, self, None if steps_for is None else partial(steps_for, self))
 
     def tell(self, why: Stop, now: float) -> bool:
         """Tell it to stop, and say whether that is news. The first reason counts, but a lost job has no other."""

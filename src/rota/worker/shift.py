@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from rota.ports.clock import Dice
-from rota.ports.faces import Report, WorkSource
+from rota.ports.faces import Report, StepKeeper, WorkSource
 from rota.worker.crew import Crew
 from rota.worker.drain import Drain
 from rota.worker.escort import CompanionHeart, SourceReference
+from rota.worker.ferry import Ferry
 from rota.worker.fetcher import Fetcher
 from rota.worker.floor import Bell, Floor, OwnFloor, SharedFloor
 from rota.worker.gate import Gate
@@ -42,10 +43,12 @@ class Shift:
         handlers: Handlers,
         options: WorkerOptions,
         companion: SourceReference | None,
+        steps: StepKeeper | None,
         *,
         dice: Dice,
         clock: Callable[[], float],
     ) -> None:
+        ferry = None if steps is None else Ferry(steps, dice)
         self._loop = asyncio.get_running_loop()
         self._is_alone = not options.own_loop
         self.holding = Holding(lambda: self._soon(self._rung))
@@ -59,13 +62,14 @@ class Shift:
             dice=dice,
             fail_rate=options.fail_rate,
             result_bytes=options.result_bytes,
+            steps_for=None if ferry is None else ferry.steps_for,
         )
         self._floor: Floor = OwnFloor(options.name) if options.own_loop else SharedFloor()
         bell = Bell(self._floor, self.holding.ring)
         self._slots = Slots(self._floor, gate_with(ring=bell.ring), options.concurrency, self.holding.ring)
         gate = gate_with(ring=self.holding.ring)
         self._threads = Threads(gate, options.concurrency, options.name, self.holding.ring)
-        self._processes = Processes(gate, self.holding, options, clock=clock)
+        self._processes = Processes(gate, self.holding, options, ferry, clock=clock)
         self._settler = Settler(source, self.holding.outbox, Patience(dice), self._settled)
         self._heart = self._make_heart(source, options, companion, stopper, dice=dice, clock=clock)
         self._watchdog = Watchdog(

@@ -22,6 +22,13 @@ class GiveUp(Exception):
         super().__init__(reason)
 
 
+class OutcomeUnknown(BaseException):
+    """A guarded step was begun and never finished, and must not be performed again: the job is parked.
+
+    No `Exception`, so that a handler which goes on after every error does not go on after this one.
+    """
+
+
 class Cancelled(BaseException):
     """The handler was asked to stop, and stops.
 

@@ -12,9 +12,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Protocol, assert_never
 
-from rota.core.outcome import Failed, Outcome, Released, Snoozed, Stopped
+from rota.core.outcome import Failed, Outcome, Released, Snoozed, Stopped, Unknown
 from rota.core.settlement import JobError
-from rota.worker.signals import Cancelled, GiveUp, RetryLater
+from rota.worker.signals import Cancelled, GiveUp, OutcomeUnknown, RetryLater
 
 _LONGEST_MESSAGE: Final = 4_000
 _LONGEST_TRACEBACK: Final = 16_000
@@ -57,6 +57,8 @@ def outcome_of(raised: BaseException, judge: Judge) -> Outcome:
             return Snoozed(raised.delay)
         case Cancelled():
             return Stopped()
+        case OutcomeUnknown():
+            return Unknown(error_of(raised))
         case GiveUp() | Permanent():
             return Failed(error_of(raised), permanent=True)
         case asyncio.CancelledError():

@@ -14,6 +14,7 @@ from rota.api.routes import (
     schedules,
     seed_worker,
     stats,
+    steps,
     submitting,
     workers,
 )
@@ -25,6 +26,7 @@ ROUTES: tuple[Route, ...] = (
     *looking.ROUTES,
     *acting.ROUTES,
     *leases.ROUTES,
+    *steps.ROUTES,
     *seed_worker.ROUTES,
     *schedules.ROUTES,
     *dead_letters.ROUTES,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rota.cli.commands.setup import is_meant, printer_of, server_of
+from rota.cli.commands.setup import is_meant, json_of, printer_of, server_of
 from rota.cli.exits import Exit
 from rota.cli.output import clean, column, say
 from rota.cli.server import Server
@@ -91,6 +91,22 @@ def explain(options: argparse.Namespace) -> int:
         print(f"{reason['code']}: {clean(reason['text'])}")
         if reason.get("fix"):
             print(f"  fix: {clean(reason['fix'])}")
+    return Exit.OK
+
+
+def steps(options: argparse.Namespace) -> int:
+    """Show a job's guarded steps."""
+    found = server_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
+    columns = (column("key"), column("began_at"), column("ended_at"), column("result"))
+    printer_of(options).records(found, columns, empty="no steps")
+    return Exit.OK
+
+
+def resolve(options: argparse.Namespace) -> int:
+    """Say whether the effect of a step in doubt happened."""
+    body = {"key": options.key, "happened": options.happened, "result": json_of(options.result, "result")}
+    server_of(options).post(f"/v1/jobs/{options.id}/steps:resolve", body)
+    say(f"resolved; now: rota jobs retry {options.id}")
     return Exit.OK
 
 

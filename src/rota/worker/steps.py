@@ -1,0 +1,191 @@
+"""Guarded steps as a handler asks for them: intent, effect, outcome.
+
+Where each part runs. The effect runs where the handler does: on a thread, on the handlers' loop, in a child process.
+What is written down goes through the source, on the source's loop; `StepLine.ask` brings the wish there and gives a
+future, whichever way that is.
+
+What happens when something dies. Before the intent is written: nothing happened. Between intent and outcome: the next
+attempt finds the step in doubt, and its policy decides. After the outcome is written and before the job is settled:
+the next attempt takes the outcome instead of performing the effect again. If the reply to an intent is lost and it is
+sent again, the step is found begun under our own fence: that is no doubt, for this attempt has not performed it yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from rota.core.errors import InvalidRequest
+from rota.core.instant import from_micros, to_micros
+from rota.core.step import Advice, Doubt, Step, advise
+from rota.worker.calling import encode_result
+from rota.worker.signals import Cancelled, OutcomeUnknown
+
+R = TypeVar("R")
+Kinds = tuple[type[BaseException], ...]
+LONGEST_KEY: Final = 200
+
+
+class Act(StrEnum):
+    """What is asked about a step."""
+
+    INTEND = "intend"
+    CONCLUDE = "conclude"
+    WITHDRAW = "withdraw"
+
+
+#: The step as it stands and whether it is new; None when the job belongs to someone else.
+Reply = tuple[Step, bool] | None
+
+
+class StepLine(Protocol):
+    """Brings what is asked about a step to the store."""
+
+    def ask(self, act: Act, key: str, outcome: str | None = None) -> Future[Reply]:
+        """Ask, from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What a `verify` function returns for an effect that has happened: what it yielded."""
+
+    result: Any = None
+
+
+Verify = Callable[[], Happened | None]
+AsyncVerify = Callable[[], Awaitable[Happened | None]]
+#: The effect itself, or the look whether it happened: sync or async, as the handler is.
+Effect = Callable[[], Any]
+
+
+class Steps:
+    """The steps of one attempt."""
+
+    __slots__ = ("_begun", "_fence", "_line")
+
+    def __init__(self, line: StepLine, fence: int) -> None:
+        self._line = line
+        self._fence = fence
+        self._begun: set[str] = set()
+
+    def perform(self, key: str, function: Callable[[], R], doubt: Doubt, verify: Verify | None, failed_on: Kinds) -> R:
+        """Perform a step on a thread."""
+        plan = self._plan(key, function, doubt, verify, failed_on)
+        wish = next(plan)
+        while True:
+            try:
+                answer = wish.result() if isinstance(wish, Future) else wish()
+            except BaseException as raised:  # noqa: BLE001 - the plan knows what it means
+                advance = partial(plan.throw, raised)
+            else:
+                advance = partial(plan.send, answer)
+            try:
+                wish = advance()
+            except StopIteration as end:
+                yielded: R = end.value
+                return yielded
+
+    async def perform_async(
+        self, key: str, function: Callable[[], Awaitable[R]], doubt: Doubt, verify: AsyncVerify | None, failed_on: Kinds
+    ) -> R:
+        """Perform a step on an event loop."""
+        plan = self._plan(key, function, doubt, verify, failed_on)
+        wish = next(plan)
+        while True:
+            try:
+                answer = await (asyncio.wrap_future(wish) if isinstance(wish, Future) else wish())
+            except BaseException as raised:  # noqa: BLE001 - the plan knows what it means
+                advance = partial(plan.throw, raised)
+            else:
+                advance = partial(plan.send, answer)
+            try:
+                wish = advance()
+            except StopIteration as end:
+                yielded: R = end.value
+                return yielded
+
+    def _plan(
+        self, key: str, function: Effect, doubt: Doubt, verify: Effect | None, failed_on: Kinds
+    ) -> Generator[Future[Reply] | Effect, Any, Any]:
+        """Say what is to be done, one thing after the other; whoever drives the plan does it and tells the outcome."""
+        reply = yield self._line.ask(Act.INTEND, key)
+        match self._advice(reply, key, doubt):
+            case Advice.REUSE:
+                return _yielded(reply)
+            case Advice.VERIFY:
+                assert verify is not None
+                found = yield verify
+                if found is not None:
+                    return _yielded((yield self._line.ask(Act.CONCLUDE, key, encode_result(found.result))))
+            case _:
+                pass
+        self._begun.add(key)
+        try:
+            result = yield function
+        except failed_on:
+            yield self._line.ask(Act.WITHDRAW, key)
+            self._begun.discard(key)
+            raise
+        return _yielded((yield self._line.ask(Act.CONCLUDE, key, encode_result(result))))
+
+    def _advice(self, reply: Reply, key: str, doubt: Doubt) -> Advice:
+        step, is_new = _ours(reply)
+        is_fresh = is_new or (step.began_under == self._fence and key not in self._begun)
+        advice = advise(step, is_new=is_fresh and not step.is_done, doubt=doubt)
+        if advice is Advice.PARK:
+            raise OutcomeUnknown(
+                f"step {key!r} was begun at {step.began_at:%Y-%m-%d %H:%M:%S} UTC and never finished; whether its"
+                " effect happened cannot be known: find out, say so (rota jobs resolve), and retry the job"
+            )
+        return advice
+
+
+def _yielded(reply: Reply) -> Any:  # noqa: ANN401 - what the step yielded
+    # As it was written, not as it was returned: a later attempt must see the same.
+    return json.loads(_ours(reply)[0].outcome or "null")
+
+
+def policy_of(key: str, doubt: Doubt | str | None, verify: object) -> Doubt:
+    """Read what is to be done in doubt, and refuse what makes no sense."""
+    if not 1 <= len(key) <= LONGEST_KEY:
+        raise InvalidRequest(f"step: a key has 1 to {LONGEST_KEY} characters, this one has {len(key)}", field="key")
+    chosen = Doubt(doubt) if doubt is not None else Doubt.PARK if verify is None else Doubt.VERIFY
+    if (chosen is Doubt.VERIFY) != (verify is not None):
+        raise InvalidRequest(f"step {key!r}: doubt='verify' and a verify function belong together", field="doubt")
+    return chosen
+
+
+def _ours(reply: Reply) -> tuple[Step, bool]:
+    if reply is None:
+        raise Cancelled("the job belongs to someone else now")
+    return reply
+
+
+def reply_to(reply: Reply) -> dict[str, Any]:
+    """Write an answer for a child process."""
+    if reply is None:
+        return {"step": None}
+    step, is_new = reply
+    began_at, ended_at = to_micros(step.began_at), None if step.ended_at is None else to_micros(step.ended_at)
+    return {"step": [step.job_id, step.key, step.began_under, began_at, ended_at, step.outcome], "is_new": is_new}
+
+
+def reply_from(told: dict[str, Any]) -> Reply:
+    """Read an answer in a child process."""
+    match told:
+        case {"step": [job_id, key, began_under, began_at, ended_at, outcome], "is_new": is_new}:
+            ended = None if ended_at is None else from_micros(ended_at)
+            return Step(job_id, key, began_under, from_micros(began_at), ended, outcome), is_new
+        case {"refused": why}:
+            raise InvalidRequest(f"step: {why}", field="step")
+        case {"cancelled": _}:
+            raise Cancelled
+        case _:
+            return None

@@ -1,0 +1,306 @@
+"""Guarded steps: an effect happens once, or its job is parked, wherever its handler runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Awaitable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.staging import served
+from rota import GiveUp, Happened, current
+from rota.api import create_app
+from rota.client import connect
+from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId
+from rota.core.lease import Claim, WorkerId
+from rota.core.lifecycle import State
+from rota.core.outcome import Lost
+from rota.core.settlement import Reason
+from rota.core.step import Doubt, Resolution
+from rota.ports.faces import Actor, Report
+from rota.worker import handler_of
+from worker import child_handlers as children
+from worker.staging import Stage, eventually
+
+SETTINGS: dict[str, Any] = {"lease": timedelta(seconds=2), "beat": timedelta(milliseconds=250)}
+
+
+class Declined(Exception):
+    """The card was declined: nothing was paid."""
+
+
+class Till:
+    """An effect that can be counted."""
+
+    def __init__(self, *faults: BaseException | None) -> None:
+        self.taken = 0
+        self._faults = list(faults)
+
+    def pay(self) -> dict[str, int]:
+        fault = self._faults.pop(0) if self._faults else None
+        if isinstance(fault, Declined):
+            raise fault
+        self.taken += 1
+        if fault is not None:
+            raise fault
+        return {"paid": self.taken}
+
+    async def apay(self) -> dict[str, int]:
+        return self.pay()
+
+
+async def begun_and_lost(stage: Stage, job_id: JobId, key: str = "pay") -> None:
+    """Leave a job as a worker does that died between the intent and the outcome of a step."""
+    (job,) = await stage.engine.claim(Claim(WorkerId("ben", "boot"), 1, types=("sells",)))
+    assert job.id == job_id
+    assert await stage.engine.steps.intend(job.id, job.fence, key) is not None
+    await stage.engine.settle([Report(job.id, job.fence, Lost())])
+
+
+async def quick(stage: Stage) -> JobId:
+    return await stage.submit("sells")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_step_is_performed_once_though_its_job_is_tried_twice(stage: Stage, *, is_async: bool) -> None:
+    till, results = Till(), []
+
+    def finish(result: dict[str, int]) -> dict[str, int]:
+        results.append(result)
+        if len(results) == 1:
+            raise ValueError("after the step")
+        return result
+
+    def sells() -> dict[str, int]:
+        return finish(current().step("pay", till.pay))
+
+    async def asells() -> dict[str, int]:
+        return finish(await current().astep("pay", till.apay))
+
+    async with stage.scheduler(), stage.worker(handler_of(asells if is_async else sells, type="sells"), **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (job.state, job.attempts, json.loads(job.result or "")) == (State.COMPLETED, 2, {"paid": 1})
+    assert (till.taken, results) == (1, [{"paid": 1}] * 2)
+
+
+async def test_a_step_in_doubt_parks_its_job_until_a_person_has_spoken(stage: Stage) -> None:
+    till = Till()
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay)
+
+    job_id = await quick(stage)
+    await begun_and_lost(stage, job_id)
+    async with stage.scheduler(), stage.worker(sells, **SETTINGS):
+        parked = await stage.end_of(job_id)
+        assert (parked.state, parked.reason, till.taken) == (State.DEAD, Reason.OUTCOME_UNKNOWN, 0)
+        assert parked.error is not None
+        assert "rota jobs resolve" in parked.error.message
+        await stage.engine.steps.resolve(Resolution(job_id, "pay", '{"paid": 5}'), Actor("olga"))
+        await stage.engine.retry([job_id], Actor("olga"))
+        done = await stage.until(job_id, lambda one: one.state is State.COMPLETED)
+    assert (json.loads(done.result or ""), till.taken) == ({"paid": 5}, 0)
+
+
+async def test_a_person_who_says_that_nothing_happened_has_it_performed(stage: Stage) -> None:
+    till = Till()
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay)
+
+    job_id = await quick(stage)
+    await begun_and_lost(stage, job_id)
+    async with stage.scheduler(), stage.worker(sells, **SETTINGS):
+        await stage.end_of(job_id)
+        await stage.engine.steps.resolve(Resolution(job_id, "pay", None), Actor("olga"))
+        await stage.engine.retry([job_id], Actor("olga"))
+        await stage.until(job_id, lambda one: one.state is State.COMPLETED)
+    assert till.taken == 1
+
+
+@pytest.mark.parametrize(("found", "taken"), [(Happened({"paid": 9}), 0), (None, 1)])
+async def test_in_doubt_a_verify_function_is_asked(stage: Stage, found: Happened | None, taken: int) -> None:
+    till = Till()
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay, verify=lambda: found)
+
+    job_id = await quick(stage)
+    await begun_and_lost(stage, job_id)
+    async with stage.scheduler(), stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(job_id)
+    assert (job.state, till.taken) == (State.COMPLETED, taken)
+    assert json.loads(job.result or "") == (found.result if found is not None else {"paid": 1})
+
+
+async def test_an_effect_that_bears_it_is_performed_again(stage: Stage) -> None:
+    till = Till()
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay, doubt="retry")
+
+    job_id = await quick(stage)
+    await begun_and_lost(stage, job_id)
+    async with stage.scheduler(), stage.worker(sells, **SETTINGS):
+        assert (await stage.end_of(job_id)).state is State.COMPLETED
+    assert till.taken == 1
+
+
+async def test_an_exception_leaves_the_effect_in_doubt(stage: Stage) -> None:
+    till = Till(TimeoutError("no answer"))
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay)
+
+    async with stage.scheduler(), stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (job.state, job.reason, job.attempts, till.taken) == (State.DEAD, Reason.OUTCOME_UNKNOWN, 2, 1)
+
+
+async def test_an_exception_that_says_that_nothing_happened_does_not(stage: Stage) -> None:
+    till = Till(Declined("no money"))
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay, failed_on=(Declined,))
+
+    async with stage.scheduler(), stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (job.state, job.attempts, till.taken) == (State.COMPLETED, 2, 1)
+
+
+async def test_within_one_attempt_a_failed_step_is_in_doubt_too(stage: Stage) -> None:
+    """A handler that catches the error and tries again must not pay twice."""
+    till = Till(TimeoutError("no answer"))
+
+    def sells() -> dict[str, int]:
+        try:
+            return current().step("pay", till.pay)
+        except TimeoutError:
+            return current().step("pay", till.pay)
+
+    async with stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (job.state, job.reason, till.taken) == (State.DEAD, Reason.OUTCOME_UNKNOWN, 1)
+
+
+class Forgetful:
+    """Loses the first reply to every question after it was written down."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._steps = stage.engine.steps
+        self._lost: set[tuple[str, str]] = set()
+
+    async def intend(self, job_id: JobId, fence: int, key: str) -> Any:  # noqa: ANN401 - as the keeper answers
+        return await self._lose("intend", key, self._steps.intend(job_id, fence, key))
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Any:  # noqa: ANN401 - as above
+        return await self._lose("conclude", key, self._steps.conclude(job_id, fence, key, outcome))
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> Any:  # noqa: ANN401 - as above
+        return await self._lose("withdraw", key, self._steps.withdraw(job_id, fence, key))
+
+    async def _lose(self, verb: str, key: str, answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - as above
+        told = await answer
+        if (verb, key) not in self._lost:
+            self._lost.add((verb, key))
+            raise ConnectionResetError("the reply was lost")
+        return told
+
+
+async def test_a_lost_reply_is_no_doubt(stage: Stage) -> None:
+    till = Till()
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay)
+
+    async with stage.worker(sells, steps=Forgetful(stage), **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (job.state, job.attempts, till.taken) == (State.COMPLETED, 1, 1)
+
+
+async def test_a_handler_whose_job_went_to_someone_else_performs_nothing(stage: Stage) -> None:
+    till, begun, stolen = Till(), threading.Event(), threading.Event()
+
+    def sells() -> dict[str, int]:
+        begun.set()
+        stolen.wait(20)
+        return current().step("pay", till.pay)
+
+    job_id = await quick(stage)
+    async with stage.worker(sells, **SETTINGS):
+        await eventually(begun.is_set)
+        job = await stage.look(job_id)
+        # As the reaper does, when a worker has been silent for too long.
+        await stage.engine.settle([Report(job.id, job.fence, Lost())])
+        (taken,) = await stage.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("sells",)))
+        stolen.set()
+    assert (till.taken, await stage.engine.steps.all(job_id)) == (0, [])
+    assert (await stage.look(job_id)) == taken
+
+
+async def test_a_step_in_a_child_process_is_guarded_too(stage: Stage, tmp_path: Path) -> None:
+    handler = handler_of(children.pays, type="sells", executor="process")
+    marker = tmp_path / "book"
+    payload = json.dumps({"marker": str(marker)})
+    async with stage.scheduler(), stage.worker(handler, **SETTINGS):
+        job = await stage.end_of(await stage.submit("sells", payload))
+        doubted = await stage.submit("sells", payload, run_at=None)
+        first = (job.state, json.loads(job.result or ""))
+        ended = await stage.end_of(doubted)
+    assert first == (State.COMPLETED, {"paid": 7})
+    assert ended.state is State.COMPLETED
+    assert marker.read_text(encoding="ascii") == "paid\npaid\n"
+
+
+async def test_a_child_process_parks_what_is_in_doubt(stage: Stage, tmp_path: Path) -> None:
+    marker = tmp_path / "book"
+    job_id = await stage.submit("sells", json.dumps({"marker": str(marker)}))
+    await begun_and_lost(stage, job_id)
+    async with stage.scheduler(), stage.worker(handler_of(children.pays, type="sells", executor="process"), **SETTINGS):
+        job = await stage.end_of(job_id)
+    assert (job.state, job.reason, marker.exists()) == (State.DEAD, Reason.OUTCOME_UNKNOWN, False)
+
+
+async def test_steps_are_guarded_over_http(stage: Stage) -> None:
+    till = Till()
+    tries = []
+
+    async def sells() -> dict[str, int]:
+        paid = await current().astep("pay", till.apay)
+        tries.append(paid)
+        if len(tries) == 1:
+            raise ValueError("after the step")
+        return paid
+
+    async with served(create_app(stage.engine)) as url:
+        client = connect([url])
+        async with stage.scheduler(), stage.worker(sells, source=client, steps=client, **SETTINGS):
+            job = await stage.end_of(await quick(stage))
+        lost = await client.intend(job.id, job.fence + 1, "late")
+        await client.close()
+    assert (job.state, job.attempts, till.taken, lost) == (State.COMPLETED, 2, 1, None)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    from rota.worker.steps import policy_of  # noqa: PLC0415 - only here
+
+    with pytest.raises(InvalidRequest, match="belong together"):
+        policy_of("pay", Doubt.VERIFY, None)
+    with pytest.raises(InvalidRequest, match="1 to 200 characters"):
+        policy_of("", None, None)
+
+
+async def test_a_handler_may_still_give_up_in_a_step(stage: Stage) -> None:
+    till = Till(GiveUp("never"))
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay)
+
+    async with stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (job.state, job.reason) == (State.DEAD, Reason.PERMANENT)
