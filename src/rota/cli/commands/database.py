@@ -9,6 +9,7 @@ from rota.cli.commands.setup import printer_of, settings_of
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 from rota.runtime.store import migrations_of, open_store
+from rota.settings import without_password
 
 
 def migrate(options: argparse.Namespace) -> int:
@@ -20,7 +21,7 @@ def migrate(options: argparse.Namespace) -> int:
         await store.close()
 
     asyncio.run(open_and_close())
-    say(f"{location} is up to date")
+    say(f"{without_password(location)} is up to date")
     return Exit.OK
 
 
