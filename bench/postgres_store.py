@@ -296,6 +296,7 @@ async def measure(server: PostgresServer, options: argparse.Namespace) -> None:
     connection = await asyncpg.connect(server.dsn())
     print(f"{describe_machine()}; {await connection.fetchval('SHOW server_version')} of PostgreSQL, syncing")
     await connection.close()
+    await (await PostgresStore.open(server.dsn())).close()
     if "throughput" in options.parts:
         await throughput(server, options.repeats)
     if "growth" in options.parts:

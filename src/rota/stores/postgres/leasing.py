@@ -64,6 +64,12 @@ async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *c
     return sorted(rows, key=lambda row: (row[-1], row[0])) if len(rows) > 1 else list(rows)
 
 
+def places_of(rows: Sequence[Row]) -> tuple[list[tuple[str, str, int]], int]:
+    """Give the queue, type and turn of each job that a claim gave, and the time it was given."""
+    # In the order of job_columns.sql, with the turn behind it.
+    return [(row[3], row[1], row[-1]) for row in rows], rows[0][20]
+
+
 def jobs_of(rows: Sequence[Row]) -> list[Job]:
     """Read what a claim gave."""
     return [job_of(row[:-1]) for row in rows]

@@ -41,8 +41,9 @@ from rota.stores.postgres import (
 )
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.floors import Floors
 from rota.stores.postgres.hearing import Bell, Ear
-from rota.stores.postgres.lanes import Lanes
+from rota.stores.postgres.lanes import Lane, Lanes
 from rota.stores.postgres.migrations import migrate
 from rota.stores.rows import Row, is_plain
 
@@ -62,6 +63,7 @@ class PostgresStore:
         self._database = database
         self._clock = clock
         self._lanes = Lanes()
+        self._floors = Floors(database)
         mark = secrets.token_hex(8)
         self._bell = Bell(database, mark)
         self._ear = Ear(database, mark)
@@ -87,6 +89,7 @@ class PostgresStore:
         """Finish what was begun and let go of the database."""
         for desk in (self._inserts, self._settlements, self._renewals):
             await desk.close()
+        await self._floors.close()
         await self._bell.close()
         await self._ear.close()
         await self._database.close()
@@ -121,6 +124,7 @@ class PostgresStore:
             answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
         left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
         rest = iter(await self._write(submitting.insert, left, bound, now=now) if left else ())
+        self._floors.stored(jobs)
         self._bell.ring()
         return [next(rest) if answer is None else answer for answer in answers]
 
@@ -140,6 +144,12 @@ class PostgresStore:
         lanes = self._lanes.named(wanted)
         if lanes is None:
             lanes = await self._database.read(self._lanes.discovered, wanted)
+        rows = await self._claim_from(self._floors.placed(lanes), wanted, now)
+        if rows:
+            self._floors.claimed(*leasing.places_of(rows))
+        return rows
+
+    async def _claim_from(self, lanes: Sequence[Lane], wanted: Claim, now: int | None) -> Sequence[Row]:
         if not lanes:
             return []
         if len(lanes) == 1:

@@ -1,0 +1,143 @@
+"""Floors: where a claim starts to look, while the dead lie in its way.
+
+A job that was claimed leaves a dead entry in the claim index. PostgreSQL clears it away, unless somebody somewhere
+keeps an old transaction open: a report, a dump, a forgotten console. Then every claim steps over every job claimed
+since, and within a minute claiming is several times slower.
+
+So a lookout asks every now and then how many pages the first entry of each lane in use costs to find. While that is
+little, claims start at the beginning, and nothing of the following holds. When it is much, the lane gets a floor:
+claims start a little below the lowest turn that was claimed last. What this process stores lowers the floor if need be.
+What others store with a lower turn (more urgent, or committed late) is found by the lookout, which still looks at all
+that lies below the floor: such a job waits some seconds longer than it would. When the way is clear again, the floor
+goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.core.errors import RotaError
+from rota.core.job import turn_at
+from rota.core.submission import NewJob
+from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.lanes import LOWEST, Lane
+from rota.stores.postgres.statements import statement
+
+#: How often to look, and how much longer than a look the pause after it is at least.
+LOOK_SECONDS: Final = 1.0
+REST: Final = 20
+#: A lane that nobody claimed from for so long is left alone.
+IDLE_SECONDS: Final = 10.0
+#: From so many pages on, finding the first job of a lane is dear. Without the dead it takes a handful.
+MANY_PAGES: Final = 100
+#: How far below the lowest turn claimed last a claim starts, in microseconds: for commits that overtake each other.
+TRAIL: Final = 100_000
+
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A lane in use."""
+
+    used_at: float
+    floor: int = LOWEST
+    #: Whether the dead lie in the way.
+    is_crowded: bool = False
+
+
+class Floors:
+    """Knows the floors of the lanes in use."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lanes: dict[_Key, _Watched] = {}
+        #: The latest time the server has told: nothing stored from now on is due before it.
+        self._now = 0
+        self._lookout: asyncio.Task[None] | None = None
+
+    def placed(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """Say where to start in each lane, and have them watched from now on."""
+        loop = asyncio.get_running_loop()
+        placed = []
+        for lane in lanes:
+            watched = self._lanes.setdefault((lane.queue, lane.type), _Watched(0.0))
+            watched.used_at = loop.time()
+            placed.append(lane if watched.floor == LOWEST else Lane(lane.queue, lane.type, watched.floor))
+        if self._lookout is None and self._lanes:
+            self._lookout = loop.create_task(self._look_out())
+        return placed
+
+    def claimed(self, turns: Sequence[tuple[str, str, int]], now: int) -> None:
+        """Learn from a claim: the queue, type and turn of each job, the lowest turn first, and the server's time."""
+        self._now = max(self._now, now)
+        seen: set[_Key] = set()
+        for queue, type_, turn in turns:
+            watched = self._lanes.get((queue, type_))
+            if watched is not None and watched.is_crowded and (queue, type_) not in seen:
+                watched.floor = max(watched.floor, turn - TRAIL)
+            seen.add((queue, type_))
+
+    def stored(self, jobs: Sequence[NewJob]) -> None:
+        """Learn of jobs that this process has stored: the more urgent ones may stand below a floor."""
+        if not any(watched.is_crowded for watched in self._lanes.values()):
+            return
+        for queue, type_, priority in {(job.queue, job.type, job.priority) for job in jobs}:
+            watched = self._lanes.get((queue, type_))
+            if watched is not None:
+                watched.floor = min(watched.floor, turn_at(self._now, priority) - TRAIL)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        if self._lookout is not None:
+            self._lookout.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._lookout
+
+    async def _look_out(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                begun = loop.time()
+                self._lanes = {key: one for key, one in self._lanes.items() if one.used_at > begun - IDLE_SECONDS}
+                if not self._lanes:
+                    return
+                with suppress(RotaError):
+                    await self.look()
+                await asyncio.sleep((loop.time() - begun) * REST)
+        finally:
+            self._lookout = None
+
+    async def look(self) -> None:
+        """Look at all lanes in use once."""
+        for (queue, type_), watched in list(self._lanes.items()):
+            below = watched.floor if watched.floor != LOWEST else -LOWEST - 1
+            pages, is_there = await self._database.survey(_cost, queue, type_, below)
+            watched.is_crowded = pages > MANY_PAGES
+            if not watched.is_crowded:
+                watched.floor = LOWEST
+            elif is_there and watched.floor != LOWEST:
+                turns = await self._database.read(_first_below, queue, type_, below)
+                watched.floor = min([watched.floor, *turns])
+
+
+async def _cost(session: Session, queue: str, type_: str, below: int) -> tuple[int, bool]:
+    """Say how many pages it takes to find the first job of a lane below a turn, and whether there is one."""
+    text = await session.connection.fetchval(
+        f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF, FORMAT JSON) {statement('first_below')}",
+        queue,
+        type_,
+        below,
+    )
+    plan: dict[str, Any] = json.loads(text)[0]["Plan"]
+    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"], plan["Actual Rows"] > 0
+
+
+async def _first_below(session: Session, queue: str, type_: str, below: int) -> list[int]:
+    return await session.values("first_below", queue, type_, below)
