@@ -265,6 +265,15 @@ BEGIN
     LOOP
         EXECUTE format(CASE WHEN pg_relation_size(name) > 1000000 THEN 'TRUNCATE %s' ELSE 'DELETE FROM %s' END, name);
     END LOOP;
+    -- Tests that let years pass leave many days in the archive; a few are used again.
+    IF (SELECT count(*) > 20 FROM pg_inherits WHERE inhparent = 'job_done'::regclass) THEN
+        FOR name IN
+            SELECT inhrelid FROM pg_inherits
+            WHERE inhparent = 'job_done'::regclass AND inhrelid <> 'job_done_rest'::regclass
+        LOOP
+            EXECUTE format('DROP TABLE %s', name);
+        END LOOP;
+    END IF;
 END
 $$
 """

@@ -202,6 +202,7 @@ class JobStore(Protocol):
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete up to `limit` finished jobs past their time, with all that belongs to them, and count them.
 
+        A store that keeps its days apart may drop a whole day of many thousands at a stroke beyond that.
         Never touches an unfinished job, nor one that an unfinished job waited for (it may want its result), nor one
         whose idempotency key is still kept. What is past its time but must stay does not hide what is behind it.
         Old history goes too: fire times, the ledger, processes that vanished, claims and keys.

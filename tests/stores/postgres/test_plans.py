@@ -134,7 +134,7 @@ def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def family(name: str) -> str:
     """Name an index of a part of the archive as that of the whole."""
-    return re.sub(r"^job_done_(?:rest|\d{8})_(?:(pkey)|(state_finished_at_id)_idx|.*)$", _of_the_whole, name)
+    return re.sub(r"^job_done_(?:rest|\d{8})_(?:(pkey)|(state_finished_at)_idx|.*)$", _of_the_whole, name)
 
 
 def _of_the_whole(found: re.Match[str]) -> str:
@@ -146,7 +146,8 @@ async def test_the_statement_is_served_by_its_indexes(planned_dsn: str, name: st
     steps = list(nodes(await plan(planned_dsn, name)))
     used = {family(step["Index Name"]) for step in steps if "Index Name" in step}
     assert {index for index in used if index.startswith(("job", "schedule"))} <= SERVED[name], used
-    assert used & SERVED[name]
+    # What is looked for is nothing here, so the archive's parts may have been left out altogether.
+    assert used & SERVED[name] or any("Subplans Removed" in step for step in steps)
     # Without a condition an index is read from one end to the other; only those who take its first rows may do that.
     unconditional = [step for step in steps if "Index Name" in step and "Index Cond" not in step]
     assert not unconditional or name == "due", unconditional

@@ -47,19 +47,18 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    async def rows(self, name: str, *arguments: object) -> Sequence[Row]:
+    async def rows(self, name: str, *arguments: object, seconds: float | None = None) -> Sequence[Row]:
         """Run a statement and give the rows it yields."""
-        rows: Sequence[Any] = await self.connection.fetch(statement(name), *arguments)
+        rows: Sequence[Any] = await self.connection.fetch(statement(name), *arguments, timeout=seconds)
         return rows
 
     async def values(self, name: str, *arguments: object) -> list[Any]:
         """Run a statement and give the first column of the rows it yields."""
         return [row[0] for row in await self.rows(name, *arguments)]
 
-    async def run(self, name: str, *arguments: object) -> int:
+    async def run(self, name: str, *arguments: object, seconds: float | None = None) -> int:
         """Run a statement and say how many rows it changed."""
-        # An empty list of rows comes back, and with it the count that `execute` would give.
-        status: str = await self.connection.execute(statement(name), *arguments)
+        status: str = await self.connection.execute(statement(name), *arguments, timeout=seconds)
         count = status.rpartition(" ")[2]
         return int(count) if count.isdecimal() else 0
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from rota.core.attempt import Attempt
+from rota.core.errors import StoreUnavailable
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
 from rota.core.instant import from_micros, to_micros
@@ -33,6 +35,7 @@ from rota.stores.postgres import (
     leasing,
     ledger,
     reading,
+    retiring,
     scheduling,
     settling,
     stepping,
@@ -54,6 +57,9 @@ Timed = Callable[..., Awaitable[T]]
 #: The largest and the smallest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
+
+
+_NOTHING_GOES: Final = Retention(None, None, None, None)
 
 
 class PostgresStore:
@@ -80,10 +86,14 @@ class PostgresStore:
         database = Database(Connector(dsn))
         try:
             await database.write(migrate)
+            store = cls(database, clock)
+            # So that the first jobs to end find their day.
+            with suppress(StoreUnavailable):
+                await store._write(retiring.tend, _NOTHING_GOES, now=store._given(None))
         except BaseException:
             await database.close()
             raise
-        return cls(database, clock)
+        return store
 
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
@@ -247,8 +257,12 @@ class PostgresStore:
         return None if at is None else from_micros(at)
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        """Delete finished jobs past their time."""
-        return await self._write(upkeep.prune, retention, limit, now=self._given(now))
+        """Delete finished jobs past their time; a whole day of them at once, where that can be."""
+        given = self._given(now)
+        dropped = 0
+        with suppress(StoreUnavailable):
+            dropped = await self._write(retiring.tend, retention, now=given)
+        return dropped + await self._write(upkeep.prune, retention, limit, now=given)
 
     async def discard(
         self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None

@@ -9,9 +9,9 @@ gone AS (
 kept AS (
     INSERT INTO job_done (
         id, type, queue, priority, state, turn, run_at, created_at, updated_at, fence, attempts, crashes, max_attempts,
-        worker, boot, started_at, finished_at, cancel_requested_at, expires_at, timeout, delivery, backoff, payload, result,
-        error, reason, fingerprint, idempotency_key, concurrency_key, tags, meta, blockers, on_success, on_failure,
-        parent_id, schedule_id, fire_time
+        worker, boot, started_at, finished_at, cancel_requested_at, expires_at, timeout, delivery, backoff, payload,
+        result, error, reason, fingerprint, idempotency_key, concurrency_key, tags, meta, blockers, on_success,
+        on_failure, parent_id, schedule_id, fire_time
     )
     SELECT
         id, type, queue, priority, 'completed', turn, run_at, created_at, clock.now, fence, attempts, crashes,

@@ -4,7 +4,9 @@ WITH moved AS (
     UPDATE job
     SET state = settled.target,
         run_at = coalesce(settled.new_run_at, job.run_at),
-        turn = CASE WHEN settled.new_run_at IS NULL THEN job.turn ELSE settled.new_run_at - job.priority * $2::bigint END,
+        turn = CASE
+            WHEN settled.new_run_at IS NULL THEN job.turn ELSE settled.new_run_at - job.priority * $2::bigint
+        END,
         attempts = CASE WHEN settled.renew THEN 0 ELSE job.attempts - settled.refund::integer END,
         crashes = CASE WHEN settled.renew THEN 0 ELSE job.crashes + settled.crash::integer END,
         cancel_requested_at = CASE WHEN NOT settled.renew THEN job.cancel_requested_at END,
