@@ -34,6 +34,8 @@ class Stage:
     """A folder, a port, and the processes that were started."""
 
     folder: Path
+    #: The URL of a store, or the name of a file in the folder.
+    store: str = "scheduler.db"
     port: int = field(default_factory=free_port)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -115,9 +117,9 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Stage]:
+def staged(folder: Path, store: str = "scheduler.db") -> Iterator[Stage]:
     """Give a stage, and leave no process behind."""
-    stage = Stage(folder)
+    stage = Stage(folder, store)
     try:
         yield stage
     finally:

@@ -7,11 +7,15 @@ import signal
 import time
 from itertools import pairwise
 
+import pytest
+
 from journeys.stage import Stage
+
+on_every_store = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
 
 
 def scheduler(stage: Stage) -> None:
-    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", "scheduler.db")
+    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store)
     stage.until_up()
 
 
@@ -37,6 +41,7 @@ def test_the_commands_of_the_second_document_work_literally(stage: Stage) -> Non
     assert stage.ask("GET", "/health")["status"] == "healthy"
 
 
+@on_every_store
 def test_the_job_of_a_killed_worker_runs_again_elsewhere_within_twenty_seconds(stage: Stage) -> None:
     scheduler(stage)
     first = worker(stage, "first")
@@ -51,6 +56,7 @@ def test_the_job_of_a_killed_worker_runs_again_elsewhere_within_twenty_seconds(s
     assert (again["status"], again["attempts"], again["crashes"]) == ("running", 2, 1)
 
 
+@on_every_store
 def test_a_worker_that_slept_past_its_lease_changes_nothing_when_it_wakes(stage: Stage) -> None:
     scheduler(stage)
     first = worker(stage, "first", ROTA_LEASE="2")
@@ -71,6 +77,7 @@ def test_a_worker_that_slept_past_its_lease_changes_nothing_when_it_wakes(stage:
     assert stage.job(job_id) == ended
 
 
+@on_every_store
 def test_workers_told_to_go_burn_no_attempt_and_lose_no_job(stage: Stage) -> None:
     scheduler(stage)
     ids = [stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 0.3}})["id"] for _ in range(60)]
@@ -85,11 +92,12 @@ def test_workers_told_to_go_burn_no_attempt_and_lose_no_job(stage: Stage) -> Non
         assert (job["attempts"], job.get("crashes", 0)) == (1, 0)
 
 
+@on_every_store
 def test_two_schedulers_and_their_workers_make_each_occurrence_once_while_being_killed(stage: Stage) -> None:
     scheduler(stage)
-    second = Stage(stage.folder)
+    second = Stage(stage.folder, stage.store)
     second.started = stage.started
-    second.start("-mode", "scheduler", "-port", str(second.port), "-db", "scheduler.db")
+    second.start("-mode", "scheduler", "-port", str(second.port), "-db", second.store)
     second.until_up()
     worker(stage, "one")
     worker(second, "two")

@@ -273,6 +273,7 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     for name, description in (
         ("migrate", "bring it to the form this release needs"),
         ("status", "show its migrations"),
+        ("check", "look for damage, and for settings that endanger what is stored"),
     ):
         parser = _command(store, name, f"database:{name}", description, shared)
         parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
