@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journeys.stage import Stage, staged
-from proofs import measured, nasty, recurring, stopped, terminated
+from proofs import measured, nasty, outage, recurring, stopped, terminated
 
 
 def main() -> None:
@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200, help="workers stopped past their lease")
     parser.add_argument("--times", type=int, default=50, help="workers told to go")
     parser.add_argument("--seconds", type=float, default=120, help="how long schedules fire while processes are killed")
+    parser.add_argument("--blows", type=int, default=10, help="how often a database dies under load")
     options = parser.parse_args()
     proofs: dict[str, Callable[[Stage], str]] = {
         "stopped-http": lambda stage: stopped.prove(stage, trials=options.trials, in_process=False),
@@ -26,6 +27,9 @@ def main() -> None:
         "recurring": lambda stage: recurring.prove(stage, seconds=options.seconds),
         "terminated": lambda stage: terminated.prove(stage, times=options.times),
         "nasty": lambda stage: nasty.prove(stage, seconds=60),
+        "postgres-dies": lambda stage: outage.postgres_dies(stage.folder, times=options.blows),
+        "postgres-cuts-off": lambda stage: outage.postgres_cuts_off(stage.folder, times=options.blows),
+        "mariadb-dies": lambda stage: outage.mariadb_dies(stage.folder, times=options.blows),
         "lateness": lambda stage: measured.lateness(stage, seconds=60),
         "idle": lambda stage: measured.idle(stage, seconds=60),
         "throughput": lambda stage: measured.throughput(stage, jobs=50_000),

@@ -189,7 +189,10 @@ def _keep(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []  # it has ended by itself
     return [int(child) for child in found]
 
 
