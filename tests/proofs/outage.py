@@ -12,6 +12,7 @@ import urllib.error
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from journeys.stage import Stage
 from proofs.cast import alive, all_jobs, states
@@ -30,7 +31,7 @@ class Load:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -87,9 +88,9 @@ def prove(stage: Stage, name: str, strike: Callable[[], None], *, times: int) ->
     lost = load.acknowledged - set(jobs)
     unfinished = [one for one in load.acknowledged if one in jobs and jobs[one]["status"] != "completed"]
     told = (
-        f"{name}: {times} blows, {len(load.acknowledged):,} acknowledged, {len(lost)} lost, {len(unfinished)} unfinished,"
-        f" {load.refusals} refusals; rate {HEAL_SECONDS / 2:.0f}-{HEAL_SECONDS:.0f} s after its return as a share of the"
-        f" former: lowest {min(shares):.2f}, all {[round(one, 2) for one in shares]}"
+        f"{name}: {times} blows, {len(load.acknowledged):,} acknowledged, {len(lost)} lost, {len(unfinished)} unfinished"
+        f", {load.refusals} refusals; rate {HEAL_SECONDS / 2:.0f}-{HEAL_SECONDS:.0f} s after its return as a share of"
+        f" the former: lowest {min(shares):.2f}, all {[round(one, 2) for one in shares]}"
     )
     assert not lost, told
     assert not unfinished, told

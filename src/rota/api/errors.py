@@ -103,7 +103,7 @@ def refusal_of(error: Exception) -> Refusal:
                 429,
                 "queue_full",
                 str(error),
-                fix="submit again later, or raise its bound (rota queues limit)",
+                fix="submit again later, or raise its bound (rota queues set-limit)",
                 headers=headers,
             )
         case Unavailable():

@@ -262,7 +262,7 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     pause = _command(queues, "pause", "queues:pause", "stop handing out a queue's jobs", shared)
     pause.add_argument("name", help="the queue")
     pause.add_argument("--reason", default="", help="why, for those who wonder")
-    limit = _command(queues, "limit", "queues:limit", "set how many jobs may wait in a queue", shared)
+    limit = _command(queues, "set-limit", "queues:limit", "set how many jobs may wait in a queue", shared)
     limit.add_argument("name", help="the queue")
     limit.add_argument("--max-depth", type=int, help="how many; without it, the queue has no bound of its own")
     _command(queues, "resume", "queues:resume", "hand them out again", shared).add_argument("name", help="the queue")
