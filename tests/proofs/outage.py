@@ -88,7 +88,7 @@ def prove(stage: Stage, name: str, strike: Callable[[], None], *, times: int) ->
     lost = load.acknowledged - set(jobs)
     unfinished = [one for one in load.acknowledged if one in jobs and jobs[one]["status"] != "completed"]
     told = (
-        f"{name}: {times} blows, {len(load.acknowledged):,} acknowledged, {len(lost)} lost, {len(unfinished)} unfinished"
+        f"{name}: {times} blows, {len(load.acknowledged):,} acknowledged, {len(lost)} lost, {len(unfinished)} not done"
         f", {load.refusals} refusals; rate {HEAL_SECONDS / 2:.0f}-{HEAL_SECONDS:.0f} s after its return as a share of"
         f" the former: lowest {min(shares):.2f}, all {[round(one, 2) for one in shares]}"
     )
