@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -10,8 +11,11 @@ import msgspec
 import pytest
 
 from api.staging import Stage, body_of, fields_of, problem_of, served
-from building import HOUR, MINUTE
+from building import HOUR, MINUTE, new_job
+from engine.staging import bench_in_memory
+from rota.api import create_app
 from rota.core.lease import Renewal
+from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Lost, Released, Snoozed, Stopped, Succeeded, Unknown
 from rota.core.settlement import JobError
 from rota.ports.faces import Report
@@ -126,6 +130,40 @@ async def test_whoever_goes_while_waiting_leaves_nothing_leased(stage: Stage) ->
         job = await stage.submit()
         (claimed,) = await stage.claim("ben", wait=10)
         assert (claimed["id"], claimed["attempts"], "crashes" in claimed) == (job["id"], 1, False)
+
+
+@pytest.mark.parametrize(("name", "state"), [(None, State.PENDING), ("question-1", State.RUNNING)])
+async def test_what_was_leased_to_a_caller_who_went_is_handed_back_unless_it_can_be_asked_for_again(
+    name: str | None, state: State
+) -> None:
+    """A server that was paused woke up, and handed back what its caller had fetched elsewhere and begun."""
+    async with bench_in_memory() as bench:
+        api = create_app(bench.engine)
+        job = new_job()
+        inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        request = {"worker_id": "ada", "boot_id": "b", "max": 1, "wait": 60, "claim_id": name}
+        inbox.put_nowait({"type": "http.request", "body": json.dumps(request).encode()})
+
+        async def hang_up() -> None:
+            """Go, and be seen to be gone, just before the store gives a job."""
+            await bench.store.insert([job])
+            inbox.put_nowait({"type": "http.disconnect"})
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        async def nothing_yet() -> None:
+            bench.line.before("claim", hang_up)
+
+        async def send(message: object) -> None:
+            del message
+
+        bench.line.before("claim", nothing_yet)
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/leases:claim", "query_string": b"", "client": None,
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+        }  # fmt: skip
+        await api(scope, inbox.get, send)
+        assert (await bench.look(job)).state is state
 
 
 OUTCOMES = [

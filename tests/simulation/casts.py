@@ -2,7 +2,8 @@
 
 `MODELS` plays everything with the thin stand-ins; they combine the store's verbs in ways that the real loops seldom do.
 `LOOPS` puts the real ones on the stage: `rota.worker.Worker` on `rota.engine.Engine`, `rota.scheduler.Scheduler`, and
-clients that submit and operate through the engine.
+clients that submit and operate through the engine. `HTTP` is the same at a distance: workers and clients know the store
+only through `rota.client.Client` and the real API, of which there are several, and each may die.
 
 A seed has its cast, so that one number names a run; a cast can be asked for by name all the same.
 """
@@ -13,7 +14,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from simulation.loops.client import EngineClient, Share
+from simulation.loops.api import client_on, serve
+from simulation.loops.client import EngineClient, HttpClient, Share
 from simulation.loops.scheduler import keep_time
 from simulation.loops.view import engine_on
 from simulation.loops.worker import work
@@ -34,6 +36,8 @@ class Cast:
     worker: Callable[[Stage, WorkerHabits], Playing]
     scheduler: Callable[[Stage, SchedulerHabits], Playing]
     client: Callable[[Stage, Share], Playing]
+    #: Who serves the API, if the others reach the store through one.
+    api: Callable[[Stage], Playing] | None = None
 
 
 MODELS: Final = Cast(
@@ -50,9 +54,20 @@ LOOPS: Final = Cast(
     client=lambda stage, share: EngineClient(stage, share, engine_on(stage)).run(),
 )
 
-CASTS: Final = {cast.name: cast for cast in (MODELS, LOOPS)}
+HTTP: Final = Cast(
+    name="http",
+    worker=lambda stage, habits: work(stage, habits, client_on(stage)),
+    scheduler=keep_time,
+    client=lambda stage, share: HttpClient(stage, share, engine_on(stage)).run(),
+    api=serve,
+)
+
+CASTS: Final = {cast.name: cast for cast in (MODELS, LOOPS, HTTP)}
+
+#: How often each cast plays: HTTP costs most and is least different.
+_TURNS: Final = (MODELS, LOOPS, HTTP, LOOPS, MODELS, LOOPS, MODELS, LOOPS, MODELS, LOOPS)
 
 
 def cast_of(seed: int) -> Cast:
     """Say who plays a seed, unless somebody else is asked for."""
-    return (MODELS, LOOPS)[seed % 2]
+    return _TURNS[seed % len(_TURNS)]

@@ -58,6 +58,7 @@ FAILPOINTS: Final = {
     "worker": ("worker.claimed", "worker.started", "worker.ended", "worker.settled"),
     "scheduler": ("scheduler.lost", "scheduler.reaped", "scheduler.planned", "scheduler.fired"),
     "client": ("client.submitting", "client.submitted", "client.cancelling"),
+    "api": ("api.asked", "api.answering", "api.answering"),
 }
 
 
@@ -80,6 +81,8 @@ class Surroundings:
     workers: Sequence[str]
     schedulers: Sequence[str]
     clients: Sequence[str]
+    #: Where the API is served, in worlds in which others reach the store through it.
+    apis: Sequence[str]
     #: When the quiet time begins.
     quiet_at: float
     lease: float
@@ -88,7 +91,7 @@ class Surroundings:
     @property
     def everyone(self) -> list[str]:
         """All hosts but the store's."""
-        return [*self.workers, *self.schedulers, *self.clients]
+        return [*self.workers, *self.schedulers, *self.clients, *self.apis]
 
 
 # Drawing
@@ -119,7 +122,7 @@ def _crash(dice: Random, around: Surroundings) -> Fault:
 
 def _pause(dice: Random, around: Surroundings) -> Fault:
     lasting = around.lease * dice.uniform(0.3, 2.5)
-    targets = [*around.workers, *around.workers, *around.schedulers]
+    targets = [*around.workers, *around.workers, *around.schedulers, *around.apis]
     return Fault(FaultClass.PAUSE, _moment(dice, around), lasting, dice.choice(targets))
 
 
@@ -170,7 +173,12 @@ def _failpoint(dice: Random, around: Surroundings) -> Fault:
 
 
 def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
-    return {"worker": around.workers, "scheduler": around.schedulers, "client": around.clients}
+    return {
+        "worker": around.workers,
+        "scheduler": around.schedulers,
+        "client": around.clients,
+        "api": around.apis,
+    }
 
 
 def _terminate(dice: Random, around: Surroundings) -> Fault:
@@ -283,9 +291,11 @@ class Nemesis:
                 return self._disturb(fault)
 
     def _cut(self, fault: Fault) -> Callable[[], None]:
-        store = self._service.host.name
-        links = {"out": [(fault.target, store)], "in": [(store, fault.target)]}
-        cuts = links.get(fault.detail, links["out"] + links["in"])
+        # From everyone that serves: the store, and the API if there is one.
+        others = [self._service.host.name, *(name for name in self._hosts if name.startswith("api-"))]
+        outward = [(fault.target, other) for other in others if other != fault.target]
+        inward = [(other, fault.target) for other in others if other != fault.target]
+        cuts = {"out": outward, "in": inward}.get(fault.detail, outward + inward)
         for source, target in cuts:
             self._network.cut(source, target)
 

@@ -9,6 +9,7 @@ A record is a plain dictionary: its number, the virtual time in microseconds, it
 `ok`           the caller heard the answer: `call`, `host`, `verb`, `got`
 `fail`         the caller knows that nothing was done: `call`, `host`, `why`
 `unknown`      the caller cannot know: `call`, `host`, `why`. A call without any of the three is unknown as well
+`accepted`     a submitter was told that its job is in safe hands: `host`, `job`
 `start`, `end` a handler began and ended: `host`, `boot`, `job`, `fence`; at the end `outcome`, and whether it is `deaf`
 `boot`, `exit` a process began, or ended by itself; `sigterm`: it was asked to, within `grace` microseconds
 `fault`        the nemesis acted: `fault` (its class), `phase` (begin, end, hit), `target`, `detail`

@@ -119,7 +119,8 @@ class Network:
         """Take every cut back."""
         self._cut.clear()
 
-    def _is_cut(self, source: str, target: str) -> bool:
+    def is_cut(self, source: str, target: str) -> bool:
+        """Say whether nothing gets from `source` to `target`."""
         return bool(self._cut) and self._cut.get((source, target), 0) > 0
 
     # Calls
@@ -136,7 +137,7 @@ class Network:
             self._history.note("invoke", call=call.number, host=host.name, boot=host.boot, verb=verb, ask=ask)
         self._watch(call)
         self._send(call)
-        if self._is_likely(self.weather.duplication):
+        if self.is_likely(self.weather.duplication):
             self._send(call)
         try:
             return await future
@@ -145,15 +146,15 @@ class Network:
             raise
 
     def _send(self, call: Call) -> None:
-        if self._is_likely(self.weather.request_loss):
+        if self.is_likely(self.weather.request_loss):
             return
         loop = self._loop
-        loop.call_at(loop.time() + self._delay(), self._arrive, call, context=self._service.host.process.context)
+        loop.call_at(loop.time() + self.delay(), self._arrive, call, context=self._service.host.process.context)
 
     def _arrive(self, call: Call) -> None:
         """Serve a request, in the process of the service."""
         service = self._service
-        if self._is_cut(call.host.name, service.host.name):
+        if self.is_cut(call.host.name, service.host.name):
             return
         if service.is_refusing:
             self._reply(call, StoreUnavailable("connection refused"), is_failure=True)
@@ -172,16 +173,16 @@ class Network:
             self.on_given(call.ask["worker"])
         if call.copies > 1:
             return  # The caller has one connection, and hears on it what the first copy came to.
-        if self._is_likely(service.forgetfulness) and self.on_service_crash is not None:
+        if self.is_likely(service.forgetfulness) and self.on_service_crash is not None:
             self.on_service_crash()
             return
         self._reply(call, answer)
 
     def _reply(self, call: Call, answer: object, *, is_failure: bool = False) -> None:
-        if self._is_likely(self.weather.reply_loss) or self._is_cut(self._service.host.name, call.host.name):
+        if self.is_likely(self.weather.reply_loss) or self.is_cut(self._service.host.name, call.host.name):
             return
         loop = self._loop
-        loop.call_at(loop.time() + self._delay(), self._hear, call, answer, is_failure, context=call.process.context)
+        loop.call_at(loop.time() + self.delay(), self._hear, call, answer, is_failure, context=call.process.context)
 
     def _hear(self, call: Call, answer: object, is_failure: bool) -> None:  # noqa: FBT001 - carried by a timer
         """Take the answer, in the process of the caller."""
@@ -221,12 +222,14 @@ class Network:
 
     # Chance
 
-    def _is_likely(self, chance: float) -> bool:
+    def is_likely(self, chance: float) -> bool:
+        """Throw for something."""
         return chance > 0 and self._dice.random() < chance
 
-    def _delay(self) -> float:
+    def delay(self) -> float:
+        """Draw how long a message takes."""
         weather = self.weather
-        if self._is_likely(weather.straggling):
+        if self.is_likely(weather.straggling):
             return self._dice.random() * weather.slowest
         # Most messages are quick and a few take long: squares lean to the left.
         return weather.fastest + weather.spread * self._dice.random() ** 2

@@ -31,6 +31,7 @@ from simulation.loop import SimulatedLoop
 from simulation.models.client import Notebook
 from simulation.models.stage import Stage
 from simulation.network import Network, Service, remote_store
+from simulation.web import Web
 from simulation.worlds import World
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Run:
 def run(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, cast: Cast | None = None) -> Run:
     """Run the world of a seed, with its own cast or with another one, and judge it."""
     players = cast or cast_of(seed)
-    theatre = Theatre(worlds.draw(seed, classes), players)
+    theatre = Theatre(worlds.draw(seed, classes, has_apis=players.api is not None), players)
     with _in_silence():
         try:
             left = theatre.play()
@@ -92,6 +93,7 @@ class Theatre:
         self.store = _open_store(self._store_host)
         self._service = Service(self._store_host, self.store)
         self._network = Network(self.loop, self._service, self.history, self._dice("network"), world.patience_seconds)
+        self._web = Web(self.loop, self._network, world.surroundings.apis)
         self._hosts = [self._host(name, program) for name, program in self._programs()]
         self._nemesis = Nemesis(
             self.loop, self.history, self._network, self._service, self._hosts, self._dice("nemesis")
@@ -109,6 +111,7 @@ class Theatre:
             # Schedules are the first client's to make.
             schedules = () if number else world.schedules
             plays.append(partial(_play, cast.client, ((self._notebook, *share, schedules),)))
+        plays += [partial(_play, cast.api, ()) for _ in range(world.apis) if cast.api is not None]
         return list(zip(world.surroundings.everyone, plays, strict=True))
 
     def _host(self, name: str, play: Callable[[Stage], Playing]) -> Host:
@@ -116,7 +119,8 @@ class Theatre:
 
         def program(host: Host) -> Playing:
             view = remote_store(self._network, host)
-            return play(Stage(host, view, self.history, self._nemesis, dice, self.world.can_poison))
+            web = self._web
+            return play(Stage(host, view, self.history, self._nemesis, dice, web, self.world.can_poison))
 
         return Host(name, program, self.loop, self.history, dice)
 

@@ -137,6 +137,11 @@ def test_a_job_that_never_ends_breaks_i1(story: Story) -> None:
     assert story.judge() == ["I1"]
 
 
+def test_a_job_that_was_accepted_and_never_stored_breaks_i1(story: Story) -> None:
+    story.tell("accepted", host="c", job=7)
+    assert story.judge() == ["I1"]
+
+
 def test_a_job_that_is_not_there_breaks_i1(story: Story) -> None:
     story.insert()
     story.jobs.clear()

@@ -49,6 +49,8 @@ class World:
     schedulers: tuple[SchedulerHabits, ...]
     #: What falls to each client: its submissions and its acts.
     clients: tuple[tuple[tuple[Submission, ...], tuple[Act, ...]], ...]
+    #: How many hosts serve the API.
+    apis: int
     schedules: tuple[Schedule, ...]
     faults: tuple[Fault, ...]
     can_poison: bool
@@ -56,12 +58,12 @@ class World:
     @property
     def surroundings(self) -> Surroundings:
         """What the nemesis may know."""
-        hosts = len(self.workers), len(self.schedulers), len(self.clients)
-        return _surroundings(*hosts, self.quiet_at, self.lease, self.drain)
+        hosts = len(self.workers), len(self.schedulers), len(self.clients), self.apis
+        return _surroundings(hosts, self.quiet_at, self.lease, self.drain)
 
 
-def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
-    """Draw the world of a seed, with only those classes of faults."""
+def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: bool = False) -> World:
+    """Draw the world of a seed, with only those classes of faults; with hosts for the API, if it has any."""
     dice = Random(f"{seed}:world")
     lease = timedelta(seconds=dice.choice((3, 5, 5, 8, 15)))
     quiet_at = dice.uniform(50, 150)
@@ -75,7 +77,8 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
     # In one world of eight nothing goes wrong, only processes come and go: there, not one lease may be lost.
     is_calm = dice.random() < 1 / 8
     allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
-    around = _surroundings(len(workers), len(schedulers), len(clients), quiet_at, lease, drain)
+    apis = Random(f"{seed}:apis").choice((1, 2, 2, 3)) if has_apis else 0
+    around = _surroundings((len(workers), len(schedulers), len(clients), apis), quiet_at, lease, drain)
     return World(
         seed=seed,
         quiet_at=quiet_at,
@@ -85,6 +88,7 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
         workers=workers,
         schedulers=schedulers,
         clients=clients,
+        apis=apis,
         schedules=schedules,
         faults=tuple(faults.draw(seed, around, allowed)),
         can_poison=FaultClass.POISON in allowed,
@@ -92,12 +96,14 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS) -> World:
 
 
 def _surroundings(
-    workers: int, schedulers: int, clients: int, quiet_at: float, lease: timedelta, drain: timedelta
+    hosts: tuple[int, int, int, int], quiet_at: float, lease: timedelta, drain: timedelta
 ) -> Surroundings:
+    workers, schedulers, clients, apis = hosts
     return Surroundings(
         workers=[f"worker-{number}" for number in range(workers)],
         schedulers=[f"scheduler-{number}" for number in range(schedulers)],
         clients=[f"client-{number}" for number in range(clients)],
+        apis=[f"api-{number}" for number in range(apis)],
         quiet_at=quiet_at,
         lease=lease.total_seconds(),
         drain=drain.total_seconds(),

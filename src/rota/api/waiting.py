@@ -20,7 +20,8 @@ async def claimed(call: Call, wanted: Claim, wait: timedelta) -> Sequence[Job]:
     """Claim for a caller; when there is nothing, wait for something while the caller does.
 
     The store is never left in the middle of a claim: what it leased would belong to nobody. What was leased to a caller
-    who has gone meanwhile is handed back at once.
+    who has gone meanwhile is handed back at once, unless the claim has a name: then the caller may ask again for the
+    same jobs, elsewhere, and may have begun them by now.
     """
     engine = call.engine
     jobs = await engine.claim(wanted)
@@ -43,7 +44,7 @@ async def claimed(call: Call, wanted: Claim, wait: timedelta) -> Sequence[Job]:
                     return ()
                 if (ids := bell.result()) is not None:
                     wanted = replace(wanted, ids=tuple(ids))
-        if jobs and gone.done() and not call.context.closing.is_set():
+        if jobs and gone.done() and wanted.claim_id is None and not call.context.closing.is_set():
             await engine.settle([Report(job.id, job.fence, Released()) for job in jobs])
             return ()
         return jobs

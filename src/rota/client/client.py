@@ -19,6 +19,7 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED, State
 from rota.core.step import Step
 from rota.core.submission import IdempotencyKey, NewJob
+from rota.ports.clock import Clock
 from rota.ports.faces import Actor, Answer, Deed, Report
 from rota.ports.store import Census, Inserted, JobQuery
 from rota.wire.fleet import Beat, BeatRequest, LeaveRequest
@@ -46,6 +47,10 @@ LARGEST_BATCH: Final = 1_000
 LONGEST_WAIT: Final = timedelta(seconds=30)
 
 
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
 def connect(urls: Sequence[str], *, token: str = "") -> Client:
     """Make a client of one or several addresses of the same Rota."""
     return Client(Transport(urls, token=token))
@@ -54,8 +59,9 @@ def connect(urls: Sequence[str], *, token: str = "") -> Client:
 class Client:
     """Both faces over HTTP."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, clock: Clock = _wall_clock) -> None:
         self._transport = transport
+        self._clock = clock
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -136,7 +142,7 @@ class Client:
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
         """Submit jobs. Each has a key, its own or one made here, so that a lost reply makes no second job."""
         answers: list[Inserted] = []
-        now = datetime.now(UTC)
+        now = self._clock()
         for batch in _batches(jobs):
             forms = [msgspec.Raw(msgspec.json.encode(submission_of(_keyed(job), now))) for job in batch]
             reply = await self._transport.ask("POST", "/v1/jobs:batch", BatchReply, body=BatchRequest(jobs=forms))

@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from rota.core.errors import InvalidRequest, JobNotFound, RotaError, StoreUnavailable, Unavailable
+from rota.ports.clock import Dice
 from rota.wire.problem import Problem
 
 T = TypeVar("T")
@@ -35,7 +36,14 @@ class Refused(RotaError):
 class Transport:
     """Sends JSON to whichever address answers."""
 
-    def __init__(self, urls: Sequence[str], *, token: str = "") -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        token: str = "",
+        wire: httpx.AsyncBaseTransport | None = None,
+        dice: Dice = random.random,
+    ) -> None:
         if not urls:
             raise InvalidRequest("api_url: name at least one address", field="api_url")
         self._urls = [url.rstrip("/") for url in urls]
@@ -44,7 +52,8 @@ class Transport:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         limits = httpx.Limits(max_connections=20, max_keepalive_connections=20, keepalive_expiry=50)
-        self._http = httpx.AsyncClient(headers=headers, limits=limits, trust_env=False)
+        self._http = httpx.AsyncClient(headers=headers, limits=limits, trust_env=False, transport=wire)
+        self._dice = dice
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -78,8 +87,12 @@ class Transport:
                     raise problem
             self._current = (self._current + 1) % len(self._urls)
             if (attempt + 1) % len(self._urls) == 0:
-                await asyncio.sleep(max(_pause(attempt // len(self._urls)), told_to_wait))
+                await asyncio.sleep(max(self._pause(attempt // len(self._urls)), told_to_wait))
         raise problem
+
+    def _pause(self, round_number: int) -> float:
+        longest = min(0.1 * 2**round_number, LONGEST_PAUSE_SECONDS)
+        return float(longest * (0.5 + self._dice() / 2))
 
     async def _send(
         self, method: str, path: str, content: bytes | None, query: dict[str, Any] | None, wait_seconds: float
@@ -96,11 +109,6 @@ class Transport:
         except msgspec.DecodeError as error:
             where = self._urls[self._current]
             raise Unavailable(f"{where} answered something we cannot read ({error}); is it a Rota API?") from None
-
-
-def _pause(round_number: int) -> float:
-    longest = min(0.1 * 2**round_number, LONGEST_PAUSE_SECONDS)
-    return float(longest * (0.5 + random.random() / 2))  # noqa: S311 - spreads, protects nothing
 
 
 def _told_to_wait(response: httpx.Response) -> float:

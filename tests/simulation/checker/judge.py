@@ -62,6 +62,10 @@ class Hearing:
         elif record["verb"] == "settle":
             settling.on_settle_heard(self.court, record, self._asks[record["call"]])
 
+    def hear_accepted(self, record: Record) -> None:
+        """Note what a submitter was told at last."""
+        submitting.on_accepted(self.court, record)
+
     def hear_start(self, record: Record) -> None:
         """Judge the beginning of a handler."""
         handling.on_start(self.court, self._watch, record)
@@ -96,6 +100,7 @@ _HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
     "apply": Hearing.hear_apply,
     "invoke": Hearing.hear_invoke,
     "ok": Hearing.hear_ok,
+    "accepted": Hearing.hear_accepted,
     "start": Hearing.hear_start,
     "end": Hearing.hear_end,
     "fault": Hearing.hear_fault,

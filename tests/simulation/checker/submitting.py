@@ -63,3 +63,10 @@ def on_insert_heard(court: Court, record: Record) -> None:
     for job_id, receipt, _state in record["got"]:
         if receipt in {"created", "replayed", "id_taken"}:
             court.acknowledged.setdefault(job_id, record["number"])
+
+
+def on_accepted(court: Court, record: Record) -> None:
+    """Whatever stands between a submitter and the store: what is accepted has been stored."""
+    court.acknowledged.setdefault(record["job"], record["number"])
+    if record["job"] not in court.jobs:
+        court.blame("I1", f"job {record['job']} was accepted and is not stored", record)

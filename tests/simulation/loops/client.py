@@ -14,6 +14,7 @@ from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.faces import Actor
 from rota.ports.store import Inserted
+from simulation.loops.api import client_on
 from simulation.models.client import Act, ClientModel, Notebook, Submission, Wish
 from simulation.models.stage import Stage
 
@@ -53,3 +54,23 @@ class EngineClient(ClientModel):
             await self._engine.schedules.edit(replace(schedule, template=template), OPERATOR)
         except InvalidRequest:
             return  # it was changed meanwhile; this operator leaves it at that
+
+
+class HttpClient(EngineClient):
+    """What the client over HTTP can do is done through it; the rest, which only operators want, beside it."""
+
+    def __init__(self, stage: Stage, share: Share, engine: Engine) -> None:
+        super().__init__(stage, share, engine)
+        self._client = client_on(stage)
+
+    async def _insert(self, job: NewJob) -> Sequence[Inserted]:
+        return await self._client.submit([job])
+
+    async def _cancel(self, job_id: JobId) -> None:
+        await self._client.cancel([job_id], OPERATOR)
+
+    async def _decree(self, wish: Wish, job: Job) -> None:
+        if wish is Wish.RETRY:
+            await self._client.retry([job.id], OPERATOR)
+        else:
+            await super()._decree(wish, job)

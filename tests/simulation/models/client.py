@@ -127,6 +127,8 @@ class ClientModel:
                     if submission.key is not None:
                         job = replace(job, id=self._stage.fresh_id())
                     continue
+                if answer.receipt is not Receipt.KEY_REUSED:
+                    self._stage.history.note("accepted", host=self._stage.host.name, job=answer.job_id)
                 await self._stage.reach("client.submitted")
                 if answer.receipt is not Receipt.KEY_REUSED:
                     self._notebook[submission.number] = answer.job_id

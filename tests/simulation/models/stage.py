@@ -16,6 +16,7 @@ from rota.ports.store import Store
 from simulation.faults import FaultClass, Nemesis
 from simulation.history import History
 from simulation.hosts import Host
+from simulation.web import Web
 
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ class Stage:
     history: History
     nemesis: Nemesis
     dice: Random
+    #: How the API is reached where there is one.
+    web: Web
     #: What was switched off is not to happen, not even by a handler's own doing.
     can_poison: bool = True
 
