@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from api.staging import Stage, body_of, problem_of, staged
+import httpx
+import pytest
+
+from api.staging import HERE, Stage, body_of, fields_of, problem_of, staged
+from building import SECOND, ManualClock, at, key, new_job
+from rota.client import Client
+from rota.client.transport import Transport
+from rota.core.submission import IdempotencyKey
+from rota.ports.store import Receipt
 
 
 async def test_the_same_request_in_another_order_and_form_is_the_same(stage: Stage) -> None:
@@ -59,5 +67,42 @@ async def test_a_recurring_submission_is_safe_to_repeat_too(stage: Stage) -> Non
 
 
 async def test_a_key_in_the_header_is_checked_like_any_name(stage: Stage) -> None:
-    for key in ("", '""', "a" * 201):
-        problem_of(await stage.client.post("/jobs", json={}, headers={"Idempotency-Key": key}), 422)
+    for text in ("", '""', "a" * 201):
+        problem_of(await stage.client.post("/jobs", json={}, headers={"Idempotency-Key": text}), 422)
+
+
+def client_of(stage: Stage, clock: ManualClock) -> Client:
+    return Client(Transport([HERE], wire=httpx.ASGITransport(app=stage.api)), clock=clock)
+
+
+@pytest.mark.parametrize("idempotency", [None, key("k")], ids=["without a key", "with a key"])
+async def test_a_client_that_repeats_a_submission_later_gets_its_job(
+    stage: Stage, idempotency: IdempotencyKey | None
+) -> None:
+    """What is left until the expiry had become less, which made it another request, and it was refused."""
+    clock = ManualClock()
+    client = client_of(stage, clock)
+    job = new_job(expires_at=at(60), idempotency=idempotency)
+    (first,) = await client.submit([job])
+    clock.move(SECOND)
+    (again,) = await client.submit([job])
+    assert (first.receipt, again.receipt) == (Receipt.CREATED, Receipt.REPLAYED)
+    assert again.job_id == first.job_id
+
+
+async def test_a_call_with_a_delay_is_the_same_when_it_is_made_again(stage: Stage) -> None:
+    client = client_of(stage, ManualClock())
+    answers = [await client.submit([new_job(run_at=at(60 + n), idempotency=key("k"))]) for n in range(2)]
+    assert [answer.receipt for (answer,) in answers] == [Receipt.CREATED, Receipt.REPLAYED]
+
+
+async def test_a_client_that_means_another_request_by_a_key_is_refused(stage: Stage) -> None:
+    client = client_of(stage, ManualClock())
+    await client.submit([new_job(idempotency=key("k"))])
+    (answer,) = await client.submit([new_job(idempotency=key("k", b"other"))])
+    assert answer.receipt is Receipt.KEY_REUSED
+
+
+async def test_a_fingerprint_without_a_key_is_refused(stage: Stage) -> None:
+    problem = problem_of(await stage.client.post("/v1/jobs", json={"idempotency_fingerprint": "f"}), 422)
+    assert fields_of(problem) == {"idempotency_fingerprint"}

@@ -92,10 +92,11 @@ def test_a_submission_survives_the_wire() -> None:
 
 
 def test_a_key_survives_the_wire() -> None:
-    job = new_job(idempotency=IdempotencyKey("k", b""))
+    job = new_job(idempotency=IdempotencyKey("k", b"what was asked"))
     read = folded(msgspec.json.decode(msgspec.json.encode(submission_of(job, BASE)), type=Submission))
     made = new_job_of(read, job.id, BASE, key_scope="s")
     assert made.idempotency == IdempotencyKey("k", fingerprint(read), "s")
+    assert read.idempotency_fingerprint == b"what was asked".hex()
 
 
 def test_a_job_just_made_is_shown_as_the_store_has_it() -> None:

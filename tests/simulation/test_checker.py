@@ -174,6 +174,14 @@ def test_a_second_job_of_one_submission_breaks_i2(story: Story) -> None:
     assert story.judge() == ["I2"]
 
 
+def test_a_submission_that_is_refused_its_own_job_breaks_i2(story: Story) -> None:
+    story.insert(1, key=key("b"), submission="submission-1")
+    story.insert(1, "key_reused", key=key("other"), submission="submission-1")
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I2"]
+
+
 def test_a_submission_may_be_repeated_once_its_first_job_is_over(story: Story) -> None:
     for job_id in (1, 2):
         story.insert(job_id, submission="submission-1")

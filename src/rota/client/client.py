@@ -207,7 +207,9 @@ class Client:
 def _keyed(job: NewJob) -> NewJob:
     if job.idempotency is not None:
         return job
-    return replace(job, idempotency=IdempotencyKey(f"rota-{to_text(job.id)}", b""))
+    # It stands for itself: the same job again is the same request, though its expiry is counted from another moment.
+    name = f"rota-{to_text(job.id)}"
+    return replace(job, idempotency=IdempotencyKey(name, name.encode()))
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -92,6 +92,9 @@ class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaul
     schedule_at: Moment | None = None
     idempotency_key: Name | None = None
     dedupe_key: Name | None = None
+    #: What stands for the request when its key comes again. Without it everything that was asked does: two requests
+    #: that reckon their times anew, as a client does that repeats a call, are two different ones then.
+    idempotency_fingerprint: Name | None = None
     after: Annotated[list[Identifier], Meta(max_length=1_000)] | None = None
     cron: Name | None = None
     schedule: Name | None = None
@@ -131,6 +134,9 @@ def folded(submission: Submission, header_key: str | None = None) -> Submission:
         keys = {"idempotency_key": s.idempotency_key, "dedupe_key": s.dedupe_key, "Idempotency-Key": header_key}
         s.idempotency_key = one_of(keys)
         s.dedupe_key = None
+    if s.idempotency_fingerprint is not None and s.idempotency_key is None:
+        told = "belongs to a key; give 'idempotency_key' as well"
+        raise InvalidRequest(f"idempotency_fingerprint: {told}", field="idempotency_fingerprint")
     if s.schedule is not None:
         s.cron = one_of({"cron": s.cron, "schedule": s.schedule})
         s.schedule = None
@@ -155,14 +161,22 @@ def one_of(synonyms: Mapping[str, T | None]) -> T | None:
 
 
 def fingerprint(submission: Submission) -> bytes:
-    """Shrink what was asked, in whatever order it was written, to what is kept beside its idempotency key."""
+    """Shrink what was asked, in whatever order it was written, to what is kept beside its idempotency key.
+
+    Or what the submitter says that stands for it.
+    """
+    if submission.idempotency_fingerprint is not None:
+        return request_hash(submission.idempotency_fingerprint.encode())
     plain = msgspec.json.decode(msgspec.json.encode(_said(submission)))
     return request_hash(msgspec.json.encode(plain, order="deterministic"))
 
 
+_KEYS: Final = frozenset({"idempotency_key", "idempotency_fingerprint"})
+
+
 def _said(form: FollowUp) -> list[object]:
     """List what a form says, field by field: whether a default was written out makes no other request."""
-    said = {name: getattr(form, name) for name in form.__struct_fields__ if name != "idempotency_key"}
+    said = {name: getattr(form, name) for name in form.__struct_fields__ if name not in _KEYS}
     said["queue"] = form.queue or DEFAULT_QUEUE
     said["priority"] = form.priority or DEFAULT_PRIORITY
     for name in ("on_success", "on_failure"):
@@ -238,6 +252,7 @@ def submission_of(job: NewJob, now: datetime) -> Submission:
         run_at=job.run_at,
         expires=expires,
         idempotency_key=None if job.idempotency is None else job.idempotency.key,
+        idempotency_fingerprint=None if job.idempotency is None else job.idempotency.request.hex() or None,
         after=[to_text(one.on) for one in job.after] or None,
     )
 

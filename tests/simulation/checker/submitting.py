@@ -45,6 +45,9 @@ def _judge_key(court: Court, record: Record, told: dict[str, Any], job_id: int, 
             court.blame("I2", f"key {name!r} is new and was answered {receipt}", record)
         return
     twins = [court.jobs[known.job]] if known.job in court.jobs else []
+    if receipt == "key_reused" and twins and court.submissions.get(told["submission"]) is twins[0]:
+        court.blame("I2", f"{told['submission']} was repeated, and refused the job it had made itself", record, *twins)
+        return
     if receipt == "created":
         court.blame("I2", f"key {name!r} made a second job, {job_id}", record, *twins)
     elif known.request != request and receipt != "key_reused":
