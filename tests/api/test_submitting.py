@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import httpx
 import msgspec
 import pytest
 
-from api.staging import Stage, body_of, fields_of, problem_of, staged
-from rota.api import ApiSettings
+from api.staging import HERE, Stage, body_of, fields_of, problem_of, staged
+from building import HOUR, at
+from engine.staging import bench_in_memory
+from rota.api import ApiSettings, create_app
 from rota.core.errors import InvalidRequest
 from rota.core.retry import Backoff
+from rota.ports.store import JobQuery
 from rota.wire.submission import Defaults
 
 FULL = {
@@ -188,3 +192,17 @@ async def test_a_task_s_own_defaults_go_before_the_server_s() -> None:
     assert (mail["max_attempts"], mail["timeout"], mail["queue"], mail["priority"]) == (2, 30, "letters", 8)
     assert (other["max_attempts"], other["queue"], other["priority"]) == (9, "default", 5)
     assert (told["max_attempts"], told["timeout"], told["queue"], told["priority"]) == (5, 60, "default", 1)
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs:batch"])
+async def test_a_delay_and_an_expiry_are_counted_by_the_stores_clock(path: str) -> None:
+    """A server whose clock is an hour behind made jobs that had expired before they were stored."""
+    async with bench_in_memory() as bench:
+        bench.host_clock.move(-HOUR)
+        transport = httpx.ASGITransport(app=create_app(bench.engine))
+        job = {"type": "a", "delay": 60, "expires": 30}
+        async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
+            answer = await client.post(path, json=job if path == "/v1/jobs" else {"jobs": [{"type": "b"}, job]})
+        assert answer.is_success
+        (made,) = await bench.store.find(JobQuery(types=("a",)))
+        assert (made.run_at, made.expires_at) == (at(60), at(90))

@@ -34,7 +34,7 @@ async def submit(call: Call) -> Answer:
     submission = folded(read(await call.json(), Submission, call.context.limits), header_key(call))
     if submission.cron is not None:
         return await _recurring(call, submission)
-    now = call.engine.clock()
+    now = await call.engine.store.time() if _counts_from_now(submission) else call.engine.clock()
     job = checked(call, submission, now)
     (inserted,) = await call.engine.submit([job])
     is_ours = call.path.startswith("/v1/")
@@ -58,23 +58,39 @@ async def submit_many(call: Call) -> Answer:
     if len(request.jobs) > limits.batch:
         raise invalid([("jobs", f"{len(request.jobs)} jobs; at most {limits.batch} at once")])
     items: list[BatchItem | None] = [None] * len(request.jobs)
-    jobs: list[NewJob] = []
-    now = call.engine.clock()
+    wanted: list[tuple[int, Submission]] = []
     for place, raw in enumerate(request.jobs):
         try:
             submission = folded(take(raw, Submission))
             if submission.cron is not None:
                 raise invalid([("cron", "schedules are made one by one: POST /v1/schedules")])
+            wanted.append((place, submission))
+        except RotaError as error:
+            items[place] = _refused_item(error)
+    counts_from_now = any(_counts_from_now(submission) for _, submission in wanted)
+    now = await call.engine.store.time() if counts_from_now else call.engine.clock()
+    jobs: list[NewJob] = []
+    for place, submission in wanted:
+        try:
             jobs.append(checked(call, submission, now))
         except RotaError as error:
-            refusal = refusal_of(error)
-            items[place] = BatchItem(status=refusal.status, error=refusal.problem())
+            items[place] = _refused_item(error)
     answers = zip(jobs, await call.engine.submit(jobs) if jobs else (), strict=True)
     answered = [item or _batch_item(*next(answers)) for item in items]
     counts = [item.receipt for item in answered]
     created, replayed = counts.count(Receipt.CREATED), counts.count(Receipt.REPLAYED)
     refused = len(answered) - created - replayed
     return shown(BatchReply(items=answered, created=created, replayed=replayed, refused=refused))
+
+
+def _counts_from_now(submission: Submission) -> bool:
+    """Say whether it matters what time it is: then the store is asked, since its clock will be the judge."""
+    return submission.delay is not None or submission.expires is not None
+
+
+def _refused_item(error: RotaError) -> BatchItem:
+    refusal = refusal_of(error)
+    return BatchItem(status=refusal.status, error=refusal.problem())
 
 
 def _batch_item(job: NewJob, inserted: Inserted) -> BatchItem:
