@@ -144,7 +144,8 @@ class ClientModel:
             Dependency(self._notebook[number], need) for number, need in submission.after if number in self._notebook
         )
         job = submission.template.make(self._stage.fresh_id(), self._stage.host.clock(), after=after)
-        job = replace(job, tags=(f"submission-{submission.number}",))
+        # A process that was restarted knows nothing of what it handed in before: that is another submission.
+        job = replace(job, tags=(f"submission-{submission.number}/{self._stage.host.boot}",))
         if submission.key is None:
             return job
         key = IdempotencyKey(submission.key, request_hash(submission.body.encode()), "client", submission.keep)
