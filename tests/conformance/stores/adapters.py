@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from rota.stores.mysql import MysqlStore
 from rota.stores.postgres import PostgresStore
 from rota.stores.sqlite import SqliteStore
 from servers.databases import empty_database
+from servers.pgbouncer import shared_pooler
 from servers.postgres import migrated_database, shared_server
 
 ReadClock = Callable[[], datetime]
@@ -80,7 +82,10 @@ class HastyPostgresStore(PostgresStore):
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """PostgreSQL: a server of our own, shared by all tests of this process, and a database for each."""
+    """PostgreSQL: a server of our own, shared by all tests of this process, and a database for each.
+
+    With ROTA_TEST_POOLED set, through pgbouncer in transaction mode.
+    """
 
     name: str = "postgres"
     is_shared: bool = True
@@ -88,7 +93,7 @@ class Postgres:
     async def place(self, folder: Path) -> AsyncIterator[str]:
         del folder
         async with migrated_database(shared_server()) as dsn:
-            yield dsn
+            yield shared_pooler().dsn(dsn) if os.environ.get("ROTA_TEST_POOLED") else dsn
 
     async def open(self, place: str, clock: ReadClock) -> Store:
         return await HastyPostgresStore.open(place, clock=clock)
