@@ -1,0 +1,271 @@
+"""What goes wrong between us and the server, and what callers see of it: as little as can be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import asyncpg
+import pytest
+
+from building import SECOND, claim, new_job, new_jobs
+from rota.core.errors import InvalidRequest, StoreUnavailable
+from rota.ports.store import Receipt
+from rota.stores.postgres import PostgresStore, connecting
+from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.database import Database, Session
+from servers.postgres import PostgresServer, require_binaries, shared_server
+
+
+@pytest.fixture
+async def other(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """Somebody else in the same database."""
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[Database]:
+    database = Database(Connector(dsn))
+    yield database
+    await database.close()
+
+
+async def end_all_connections(other: asyncpg.Connection) -> None:
+    await other.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+
+async def test_connections_that_the_server_has_ended_are_made_again_unnoticed(
+    store: PostgresStore, other: asyncpg.Connection
+) -> None:
+    for _ in range(3):
+        await store.insert([new_job()])
+        await store.census()
+        idle = [*store._database.writers._idle, *store._database.readers._idle]
+        await end_all_connections(other)
+        async with asyncio.timeout(10):
+            while not all(connection.is_closed() for connection in idle):
+                await other.fetchval("SELECT 1")
+    assert (await store.census()).total() == 3
+
+
+async def test_a_transaction_that_is_lost_before_its_commit_is_run_again(
+    database: Database, other: asyncpg.Connection
+) -> None:
+    runs = 0
+
+    async def verb(session: Session) -> int:
+        nonlocal runs
+        runs += 1
+        await session.values("now")
+        if runs == 1:
+            await end_all_connections(other)
+        await session.values("now")
+        return runs
+
+    assert await database.write(verb) == 2
+
+
+async def test_a_transaction_whose_commit_may_have_happened_is_not_run_again(
+    database: Database, other: asyncpg.Connection
+) -> None:
+    """Run again, it could happen twice; only the caller knows whether that matters."""
+    await other.execute(
+        "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';"
+        " CREATE CONSTRAINT TRIGGER die AFTER INSERT ON leader DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION die()"
+    )
+    runs = 0
+
+    async def verb(session: Session) -> None:
+        nonlocal runs
+        runs += 1
+        await session.run("lead", "upkeep", "a", 1, 0)
+
+    try:
+        with pytest.raises(StoreUnavailable):
+            await database.write(verb)
+    finally:
+        await other.execute("DROP TRIGGER die ON leader; DROP FUNCTION die")
+    assert runs == 1
+
+
+async def test_a_statement_whose_answer_was_lost_is_not_run_again(database: Database) -> None:
+    runs = 0
+
+    async def verb(session: Session) -> None:
+        nonlocal runs
+        runs += 1
+        await session.connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(StoreUnavailable):
+        await database.alone(verb)
+    assert runs == 1
+
+
+async def test_those_who_stand_in_each_others_way_both_get_through(database: Database, store: PostgresStore) -> None:
+    await asyncio.gather(*(store.lead(name, "a", SECOND) for name in ("left", "right")))
+    both_hold_one = asyncio.Barrier(2)
+    waits = 0
+
+    async def verb(session: Session, first: str, second: str) -> str:
+        nonlocal waits
+        await session.run("resign", first, "a")
+        waits += 1
+        if waits <= 2:
+            await both_hold_one.wait()
+        await session.run("resign", second, "a")
+        return first
+
+    done = await asyncio.gather(database.write(verb, "left", "right"), database.write(verb, "right", "left"))
+    assert list(done) == ["left", "right"]
+    assert waits == 3
+
+
+async def test_what_a_lost_server_raises_is_ours_and_it_is_used_again_when_it_is_back() -> None:
+    server = PostgresServer(require_binaries(), {"fsync": "off"})
+    try:
+        store = await PostgresStore.open(server.dsn())
+        await store.insert(new_jobs(3))
+        server.kill()
+        for call in (store.census, lambda: store.insert([new_job()]), lambda: store.claim(claim()), store.time):
+            with pytest.raises(StoreUnavailable):
+                await call()
+        server.start()
+        assert len(await store.claim(claim())) == 3
+        await store.close()
+    finally:
+        server.remove()
+
+
+async def test_a_full_server_is_said_to_be_away_and_used_when_there_is_room(
+    dsn: str, other: asyncpg.Connection
+) -> None:
+    await other.execute("CREATE ROLE guest LOGIN CONNECTION LIMIT 1; GRANT ALL ON ALL TABLES IN SCHEMA public TO guest")
+    hers = dsn.replace("rota@", "guest@")
+    try:
+        guest = await asyncpg.connect(hers)
+        with pytest.raises(StoreUnavailable, match="too many connections"):
+            await PostgresStore.open(hers)
+        await guest.close()
+        database = Database(Connector(hers))
+        assert await database.read(_one) == 1
+        await database.close()
+    finally:
+        await other.execute("DROP OWNED BY guest; DROP ROLE guest")
+
+
+async def _one(session: Session) -> int:
+    value: int = await session.connection.fetchval("SELECT 1")
+    return value
+
+
+async def test_of_several_hosts_the_one_that_takes_writes_is_used(dsn: str) -> None:
+    standby = PostgresServer(require_binaries(), {"fsync": "off", "default_transaction_read_only": "on"})
+    try:
+        name = dsn.rpartition("/")[2]
+        connection = await asyncpg.connect(standby.dsn(), server_settings={"default_transaction_read_only": "off"})
+        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.close()
+        hosts = f"127.0.0.1:1,127.0.0.1:{standby.port},127.0.0.1:{shared_server().port}"
+        store = await PostgresStore.open(f"postgresql://rota@{hosts}/{name}")
+        (answer,) = await store.insert([new_job()])
+        assert answer.receipt is Receipt.CREATED
+        await store.close()
+        with pytest.raises(StoreUnavailable):
+            await PostgresStore.open(standby.dsn(name))
+    finally:
+        standby.remove()
+
+
+@asynccontextmanager
+async def swallowing_proxy(port: int) -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """Stand between store and server, and swallow every byte, both ways, once the event is set."""
+    is_swallowing = asyncio.Event()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                if not is_swallowing.is_set():
+                    writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        for one in (pump(reader, far_writer), pump(far_reader, writer)):
+            tasks.add(asyncio.ensure_future(one))
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield listener.sockets[0].getsockname()[1], is_swallowing
+    finally:
+        listener.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_connection_whose_other_end_vanished_without_a_word_is_given_up(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(connecting, "CONNECT_SECONDS", 0.3)
+    port = shared_server().port
+    async with swallowing_proxy(port) as (proxy, is_swallowing):
+        store = await PostgresStore.open(dsn.replace(f":{port}/", f":{proxy}/"))
+        await store.insert([new_job()])
+        is_swallowing.set()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await store.insert([new_job()])
+        is_swallowing.clear()
+        await store.insert([new_job()])
+        assert (await store.census()).total() == 2
+        await store.close()
+
+
+async def test_a_caller_who_leaves_in_the_middle_leaves_no_connection_in_doubt(
+    store: PostgresStore, other: asyncpg.Connection
+) -> None:
+    await store.insert(new_jobs(3))
+    async with other.transaction():
+        await other.execute("LOCK TABLE job IN ACCESS EXCLUSIVE MODE")
+        calls = [asyncio.ensure_future(store.claim(claim(limit=1))) for _ in range(3)]
+        async with asyncio.timeout(10):
+            while await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 1:
+                pass
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    assert len(await store.claim(claim())) == 3
+
+
+async def test_what_cannot_be_kept_is_refused_in_our_words(store: PostgresStore) -> None:
+    with pytest.raises(InvalidRequest, match="cannot keep"):
+        await store.insert([new_job(payload='"\ud800"')])
+    with pytest.raises(InvalidRequest, match="cannot keep"):
+        await store.insert([new_job(payload='"\0"')])
+
+
+async def test_an_address_that_leads_nowhere_is_said_to() -> None:
+    with pytest.raises(StoreUnavailable):
+        await PostgresStore.open("postgresql://rota@127.0.0.1:1/nowhere")
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        await PostgresStore.open(shared_server().dsn("nowhere"))
+
+
+async def test_the_servers_clock_judges(store: PostgresStore, other: asyncpg.Connection) -> None:
+    before = await other.fetchval("SELECT clock_timestamp()")
+    told = await store.time()
+    await store.insert([new_job()])
+    (held,) = await store.claim(claim())
+    after_it = await other.fetchval("SELECT clock_timestamp()")
+    assert held.started_at is not None
+    assert before <= told <= held.created_at <= held.started_at <= after_it
