@@ -49,6 +49,7 @@ DELAYS = [
     (Backoff(growth=Growth.LINEAR, base=LONGEST, cap=LONGEST), 2**63, LONGEST),
     (Backoff(growth=Growth.CONSTANT, base=5 * SECOND), 1, 5 * SECOND),
     (Backoff(growth=Growth.CONSTANT, base=5 * SECOND), 2**63, 5 * SECOND),
+    (Backoff(growth=Growth.CONSTANT, base=300 * SECOND), 1, 300 * SECOND),
     (LISTED, 1, MINUTE),
     (LISTED, 2, 5 * MINUTE),
     (LISTED, 3, 15 * MINUTE),
@@ -125,7 +126,8 @@ def test_the_jitter_reaches_both_ends() -> None:
 @given(backoffs(), st.integers(-(2**63), 2**63))
 def test_no_attempt_is_too_many_and_no_plain_delay_passes_the_cap(backoff: Backoff, attempt: int) -> None:
     delay = backoff.delay(attempt)
-    assert delay <= (max(backoff.delays) if backoff.growth is Growth.LISTED else backoff.cap)
+    longest = {Growth.LISTED: max(backoff.delays, default=backoff.cap), Growth.CONSTANT: backoff.base}
+    assert delay <= longest.get(backoff.growth, backoff.cap)
 
 
 @unhurried

@@ -78,6 +78,18 @@ def test_a_preview_gives_so_many_fire_times_and_fewer_when_it_ends() -> None:
     assert recurring.preview(utc("2026-03-01 15:30"), 9) == []
 
 
+def test_a_preview_leaves_out_what_a_blackout_will_swallow() -> None:
+    quiet = Blackout(timedelta(minutes=2), start=utc("2026-03-01 12:00") + timedelta(minutes=2))
+    recurring = schedule(rule="@every 1m", blackouts=(quiet,))
+    plain = schedule(rule="@every 1m").preview(utc("2026-03-01 12:00"), 5)
+    assert (
+        recurring.preview(utc("2026-03-01 12:00"), 3)
+        == [time for time in plain if not quiet.covers(time, zone_of("UTC"))][:3]
+    )
+    endless = Blackout(timedelta(days=100_000), start=utc("2026-03-01 12:00"))
+    assert schedule(rule="@every 1m", blackouts=(endless,)).preview(utc("2026-03-01 12:00"), 3) == []
+
+
 def test_a_preview_across_a_clock_change_counts_time_and_not_the_wall() -> None:
     spring = schedule("0 0-4 * * *", zone="Europe/Berlin").preview(utc("2026-03-28 22:30"), 5)
     assert [at.astimezone(BERLIN).hour for at in spring] == [0, 1, 3, 4, 0]

@@ -221,6 +221,13 @@ async def test_run_now_makes_a_job_beside_the_fire_times(bench: Bench) -> None:
     assert await bench.engine.schedules.occurrences(made.id) == []
 
 
+async def test_a_backfill_does_not_reach_beyond_the_record_of_fire_times(bench: Bench) -> None:
+    """What was pruned from the record would be made a second time."""
+    made = await put_up(bench)
+    with pytest.raises(InvalidRequest, match="no longer on record"):
+        await bench.engine.schedules.backfill(made.id, BASE - timedelta(days=100), BASE, OLGA)
+
+
 async def test_a_backfill_makes_what_was_missed_and_nothing_twice(bench: Bench) -> None:
     made = await put_up(bench)
     bench.clock.move(10 * MINUTE)

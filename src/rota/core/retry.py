@@ -75,7 +75,8 @@ class Backoff:
             case Growth.LISTED:
                 return self.delays[min(attempt, len(self.delays)) - 1]
             case Growth.CONSTANT:
-                return min(self.base, self.cap)
+                # What does not grow needs no cap: who asks for five minutes gets five minutes.
+                return self.base
             case Growth.LINEAR:
                 return timedelta(microseconds=min(span_to_micros(self.base) * attempt, span_to_micros(self.cap)))
             case Growth.EXPONENTIAL:

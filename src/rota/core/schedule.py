@@ -112,12 +112,22 @@ class Schedule(Draft):
         return None if self.end_at is not None and found > self.end_at else found
 
     def preview(self, moment: datetime, count: int) -> list[datetime]:
-        """Give the next `count` fire times after `moment`, fewer when the schedule ends before."""
+        """Give the next `count` fire times after `moment` that will make a job, fewer when the schedule ends before.
+
+        Those in a blackout make none. A blackout without an end would be looked through for ever, so only so many are.
+        """
         times: list[datetime] = []
         at: datetime | None = moment
-        while len(times) < count and at is not None and (at := self.next_after(at)) is not None:
-            times.append(at)
+        for _ in range(count + LARGEST_CATCH_UP):
+            if len(times) == count or at is None or (at := self.next_after(at)) is None:
+                break
+            if not self.is_blacked_out(at):
+                times.append(at)
         return times
+
+    def is_blacked_out(self, fire_time: datetime) -> bool:
+        """Say whether a fire time makes no job because it lies in a blackout."""
+        return any(blackout.covers(fire_time, zone_of(self.zone)) for blackout in self.blackouts)
 
     def run_at(self, fire_time: datetime) -> datetime:
         """Say when the job of a fire time may start: jitter is drawn from the fire time itself.
@@ -256,7 +266,7 @@ def _firing(
 
 
 def _fate(schedule: Schedule, fire_time: datetime, previous: JobId | None) -> Fate:
-    if any(blackout.covers(fire_time, zone_of(schedule.zone)) for blackout in schedule.blackouts):
+    if schedule.is_blacked_out(fire_time):
         return Fate.BLACKED_OUT
     if previous is not None and schedule.overlap is Overlap.SKIP:
         return Fate.OVERLAPPED

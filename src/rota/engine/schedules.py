@@ -32,6 +32,8 @@ from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Actor
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
+#: Fire times further back are pruned from the record after this time (`Retention.history`).
+OLDEST_BACKFILL: Final = timedelta(days=89)
 #: The most fire times shown at once.
 LONGEST_PREVIEW: Final = 1000
 _TIMING: Final = ("rule", "zone", "start_at", "end_at", "paused_at")
@@ -126,7 +128,14 @@ class Schedules:
     async def backfill(self, schedule_id: ScheduleId, start: datetime, end: datetime, by: Actor) -> Sequence[JobId]:
         """Make the jobs that a past stretch of time should have made and did not."""
         schedule = await self.one(schedule_id)
-        firing = backfill(schedule, start, end, await self._parts.store.time(), fresh_id=self._parts.fresh_id)
+        now = await self._parts.store.time()
+        if start < now - OLDEST_BACKFILL:
+            raise InvalidRequest(
+                f"start: {start} lies over {OLDEST_BACKFILL.days} days back; what was made then is no longer on record"
+                " and could be made twice",
+                field="start",
+            )
+        firing = backfill(schedule, start, end, now, fresh_id=self._parts.fresh_id)
         made = await self._parts.store.fire([firing])
         await self._parts.store.record([_entry(by, "backfill", schedule, f"{start} to {end}: {len(made)} jobs")])
         await self._parts.broker.announce((schedule.template.queue, TIMETABLE))
