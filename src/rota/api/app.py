@@ -109,7 +109,10 @@ def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Lim
     if len(raw_path) + len(scope["query_string"]) > limits.url_bytes:
         raise Refusal(414, "url_too_long", f"the address is longer than {limits.url_bytes} bytes")
     pairs = scope["headers"]
-    if len(pairs) > limits.header_count or sum(len(name) + len(value) for name, value in pairs) > limits.header_bytes:
+    size = 0
+    for name, value in pairs:
+        size += len(name) + len(value)
+    if len(pairs) > limits.header_count or size > limits.header_bytes:
         allowed = f"{limits.header_count} headers of {limits.header_bytes} bytes together are allowed"
         raise Refusal(431, "headers_too_large", f"too many or too long headers; {allowed}")
     length = headers.get(b"content-length")

@@ -217,17 +217,24 @@ def check(job: NewJob | Template) -> None:
         _refuse("max_attempts", job.max_attempts, f"it must lie between 1 and {LARGEST_ATTEMPTS}")
     if job.timeout is not None and job.timeout <= timedelta(0):
         _refuse("timeout", job.timeout, "it must be longer than nothing")
-    for field_name, text in (("type", job.type), ("queue", job.queue), ("concurrency_key", job.concurrency_key or "-")):
-        _check_name(field_name, text)
+    _check_name("type", job.type)
+    _check_name("queue", job.queue)
+    if job.concurrency_key is not None:
+        _check_name("concurrency_key", job.concurrency_key)
     for tag in job.tags:
         _check_name("tags", tag)
-    for text in (*job.meta, *job.meta.values(), job.payload):
-        _check_text("payload" if text is job.payload else "meta", text)
-    for follow_up in (job.on_success, job.on_failure):
-        if follow_up is not None:
-            check(follow_up)
+    _check_text("payload", job.payload)
+    if job.meta:
+        for text in (*job.meta, *job.meta.values()):
+            _check_text("meta", text)
+    if job.on_success is not None:
+        check(job.on_success)
+    if job.on_failure is not None:
+        check(job.on_failure)
 
 
+# Cached, since a million jobs share a handful of names. A refusal is not.
+@lru_cache(maxsize=4096)
 def _check_name(field_name: str, text: str) -> None:
     _check_text(field_name, text)
     if not 1 <= len(text) <= LONGEST_NAME:
