@@ -19,20 +19,20 @@ _GO_STYLE: Final = re.compile(r"(?:.*@)?(?:tcp|unix)\([^()]*\)/.*", re.DOTALL)
 
 async def open_store(url: str) -> Store:
     """Open the store that a URL or a path names, brought to the form this release needs."""
-    if _is_postgres(url):
+    if is_postgres(url):
         return await _open_postgres(url)
-    if _is_mysql(url):
+    if is_mysql(url):
         return await _open_mysql(url)
-    return await SqliteStore.open(_path_of(url))
+    return await SqliteStore.open(path_of(url))
 
 
 def migrations_of(url: str) -> list[tuple[str, bool]]:
     """Give this release's migrations and whether the store has seen them; changes nothing."""
-    if _is_postgres(url):
+    if is_postgres(url):
         return asyncio.run(_postgres_status(url))
-    if _is_mysql(url):
+    if is_mysql(url):
         return asyncio.run(_mysql_status(url))
-    path = _path_of(url)
+    path = path_of(url)
     seen: set[int] = set()
     if path.exists():
         connection = StandardConnection(str(path))
@@ -43,7 +43,8 @@ def migrations_of(url: str) -> list[tuple[str, bool]]:
     return [(migration.name, migration.number in seen) for migration in all_migrations()]
 
 
-def _is_postgres(url: str) -> bool:
+def is_postgres(url: str) -> bool:
+    """Whether a URL names a database on PostgreSQL."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
@@ -63,7 +64,8 @@ async def _postgres_status(url: str) -> list[tuple[str, bool]]:
     return await status(url)
 
 
-def _is_mysql(url: str) -> bool:
+def is_mysql(url: str) -> bool:
+    """Whether a URL or a DSN names a database on MariaDB or MySQL."""
     return url.startswith(("mysql://", "mariadb://")) or _GO_STYLE.fullmatch(url) is not None
 
 
@@ -92,7 +94,8 @@ def _refuse_without(driver: str, extra: str, error: ModuleNotFoundError) -> NoRe
     ) from None
 
 
-def _path_of(url: str) -> Path:
+def path_of(url: str) -> Path:
+    """Give the file that a URL or a path names."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return Path(url)

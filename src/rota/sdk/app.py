@@ -9,10 +9,13 @@ import asyncio
 import inspect
 import json
 import os
+import random
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from rota.core.duration import parse_duration
@@ -21,14 +24,16 @@ from rota.core.identity import JobId, to_number
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.engine.engine import wall_clock
+from rota.engine.ids import IdMaker
 from rota.engine.jobs import full
 from rota.ports.faces import Control
-from rota.ports.store import Receipt
+from rota.ports.store import Inserted, Receipt
 from rota.runtime import Link, connect
 from rota.sdk.handle import Handle
-from rota.sdk.options import Duration, Options, template_of
+from rota.sdk.options import Duration, Options, check_defaults, template_of
 from rota.sdk.portal import Portal
 from rota.sdk.task import AsyncTask, Call, Task
+from rota.sdk.within import at_once, require_async, require_blocking, submit_in, transaction_of
 from rota.settings import read
 
 P = ParamSpec("P")
@@ -58,6 +63,7 @@ class Rota:
         #: The schedules that tasks ask for by `cron` or `every`; a scheduler puts them up.
         self.recurring: list[Draft] = []
         self._guard = threading.Lock()
+        self._fresh_id = IdMaker(wall_clock, random.random)
         self._portal: Portal | None = None
         self._link: asyncio.Future[Link] | None = None
 
@@ -105,20 +111,30 @@ class Rota:
     ) -> Task[..., Any] | AsyncTask[..., Any]:
         if name in self.tasks:
             raise InvalidRequest(f"task {name!r} is defined twice; give one of them another name", field="name")
-        template_of(name, "null", defaults)
+        check_defaults(name, defaults)
         kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
         task: Task[..., Any] | AsyncTask[..., Any] = kind(self, function, name, defaults)
         self.tasks[name] = task
         self.executors[name] = executor
         return task
 
-    def submit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
-        """Submit many calls in one go."""
-        return self.portal.call(self.send(list(calls)))
+    def submit_many(self, calls: Iterable[Call[R]], *, tx: object = None) -> list[Handle[R]]:
+        """Submit many calls in one go; with `tx`, in the transaction of that connection."""
+        listed = list(calls)
+        tx = transaction_of([call.options for call in listed], tx)
+        if tx is None:
+            return self.portal.call(self.send(listed))
+        require_blocking(tx)
+        return at_once(self._send_within(tx, listed))
 
-    async def asubmit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
-        """Submit many calls in one go."""
-        return await self.portal.acall(self.send(list(calls)))
+    async def asubmit_many(self, calls: Iterable[Call[R]], *, tx: object = None) -> list[Handle[R]]:
+        """Submit many calls in one go; with `tx`, in the transaction of that connection."""
+        listed = list(calls)
+        tx = transaction_of([call.options for call in listed], tx)
+        if tx is None:
+            return await self.portal.acall(self.send(listed))
+        require_async(tx)
+        return await self._send_within(tx, listed)
 
     def submit_by_name(self, name: str, payload: object = None, **options: Unpack[Options]) -> Handle[Any]:
         """Submit a job for a task that is defined elsewhere."""
@@ -173,10 +189,29 @@ class Rota:
         """Give the face through which jobs are submitted and looked at; runs on the portal's loop."""
         return (await self.link()).control
 
+    @cached_property
+    def _queue_bound(self) -> int | None:
+        """How many jobs may wait in a queue, for submissions that pass by the engine. Read once."""
+        return read(environment=os.environ).queue_size or None
+
     async def send(self, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls; runs on the portal's loop."""
         link = await self.link()
-        answers = await link.control.submit([_job(call, link.fresh_id()) for call in calls])
+        answers = await link.control.submit([_job(call, link.fresh_id(), wall_clock()) for call in calls])
+        return self._handles(calls, answers)
+
+    async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
+        """Submit calls in the caller's transaction; runs where the caller is."""
+
+        def make(now: datetime) -> list[NewJob]:
+            with self._guard:
+                ids = [self._fresh_id() for _ in calls]
+            return [_job(call, job_id, now) for call, job_id in zip(calls, ids, strict=True)]
+
+        return self._handles(calls, await submit_in(self.url, tx, make, self._queue_bound))
+
+    def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
+        """Give a handle for each call, unless one was refused."""
         for call, answer in zip(calls, answers, strict=True):
             if answer.receipt is Receipt.KEY_REUSED:
                 key = call.options.get("idempotency_key")
@@ -191,8 +226,8 @@ async def _close(link: asyncio.Future[Link]) -> None:
     await (await link).close()
 
 
-def _job(call: Call[Any], job_id: JobId) -> NewJob:
-    job = call.template().make(job_id, wall_clock(), run_at=call.options.get("run_at"))
+def _job(call: Call[Any], job_id: JobId, now: datetime) -> NewJob:
+    job = call.template().make(job_id, now, run_at=call.options.get("run_at"))
     return replace(job, idempotency=call.key())
 
 

@@ -66,6 +66,8 @@ class Options(TypedDict, total=False):
     meta: Mapping[str, str]
     on_success: Any
     on_failure: Any
+    #: The caller's own connection, in whose transaction the job is stored. Of one submission, not of a task.
+    tx: object
 
 
 KNOWN: Final = frozenset(Options.__annotations__)
@@ -85,6 +87,7 @@ def template_of(name: str, payload: str, options: Options) -> Template:
             changes[key] = parse_duration(span, field=key)  # type: ignore[arg-type]
     for key in ("on_success", "on_failure"):
         if (next_call := options.get(key)) is not None:
+            _refuse_transaction(next_call.options, f"{key}: a follow-up is made when its job ends")  # type: ignore[attr-defined]
             changes[key] = next_call.template()  # type: ignore[attr-defined]
     if "retry" in options:
         retry = retry_of(options["retry"])
@@ -93,6 +96,17 @@ def template_of(name: str, payload: str, options: Options) -> Template:
         changes["delivery"] = Delivery(options["delivery"])
     template = Template(type=name, payload=payload, tags=tuple(options.get("tags", ())), meta=options.get("meta", {}))
     return replace(template, **{key: value for key, value in changes.items() if value is not None})
+
+
+def check_defaults(name: str, options: Options) -> None:
+    """Refuse what cannot be said of a task, but only of one submission of it."""
+    template_of(name, "null", options)
+    _refuse_transaction(options, f"task {name!r}: a transaction ends, a task does not")
+
+
+def _refuse_transaction(options: Options, why: str) -> None:
+    if options.get("tx") is not None:
+        raise InvalidRequest(f"tx: {why}; give it to one submission, with .using(tx=…)", field="tx")
 
 
 def _check(options: Options) -> None:

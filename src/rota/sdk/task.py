@@ -33,12 +33,11 @@ class Call(Generic[R]):
 
     def submit(self) -> Handle[R]:
         """Submit it."""
-        return self._app.portal.call(self._app.send([self]))[0]
+        return self._app.submit_many([self])[0]
 
     async def asubmit(self) -> Handle[R]:
         """Submit it."""
-        handles: list[Handle[R]] = await self._app.portal.acall(self._app.send([self]))
-        return handles[0]
+        return (await self._app.asubmit_many([self]))[0]
 
     def key(self) -> IdempotencyKey | None:
         """Give the key under which a repetition is the same submission."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import asyncmy
 from asyncmy import errors
@@ -58,7 +58,7 @@ class Broken(Exception):
 
 #: Deadlock, lock wait, and a row that changed under a snapshot.
 _AGAIN: Final = frozenset({1213, 1205, 1020, 1412})
-_CLASH: Final = frozenset({1062, 1048, 4025, 3819})
+CLASHES: Final = frozenset({1062, 1048, 4025, 3819})
 #: Too long, not text, out of range, larger than a packet: the request's own fault.
 _UNFIT: Final = frozenset({1406, 1366, 1264, 1153, 1300})
 #: Connection errors of the client; and of the server: too many, shutting down, killed, network, idle, read only.
@@ -76,7 +76,7 @@ def translated(error: Exception) -> Exception:
     text = f"{message} ({code})"
     if code in _AGAIN:
         return Again(text)
-    if code in _CLASH:
+    if code in CLASHES:
         return Clash(text)
     if code in _UNFIT:
         return InvalidRequest(f"the database cannot keep this: {text}")
@@ -90,6 +90,29 @@ class _QuietCursor(Cursor):
 
     async def _show_warnings(self, conn: object) -> None:
         pass
+
+
+class Runner(Protocol):
+    """Runs statements, in a transaction that is ours or a caller's."""
+
+    #: Whether the transaction has made work that others should hear of.
+    has_made_work: bool
+
+    async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Run a statement and give the rows it yields."""
+        ...
+
+    async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
+        """Run a statement and say how many rows it found to change, or made."""
+        ...
+
+    async def many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement for each row of parameters."""
+        ...
+
+    async def rollback(self) -> None:
+        """Undo what was done; in a caller's transaction, only what we did."""
+        ...
 
 
 class Connection:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rota.core.identity import JobId
 from rota.core.lifecycle import FINISHED, TIMED, State
 from rota.core.value import value
-from rota.stores.mysql.driver import Connection, lists
+from rota.stores.mysql.driver import Runner, lists
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
@@ -70,7 +70,7 @@ class Standing:
             yield "expiry", (self.expires_at, self.id), (self.expires_at, self.id)
 
 
-async def shift(connection: Connection, before: Sequence[Standing], after: Sequence[Standing]) -> None:
+async def shift(connection: Runner, before: Sequence[Standing], after: Sequence[Standing]) -> None:
     """Let jobs stand no longer as they did, but as they do now."""
     leaving = {(table, key): None for one in before for table, key, _ in one.places()}
     entering = {(table, key): row for one in after for table, key, row in one.places()}
@@ -90,7 +90,7 @@ async def shift(connection: Connection, before: Sequence[Standing], after: Seque
     connection.has_made_work |= not entered.keys() <= {"finished"}
 
 
-async def leave(connection: Connection, table: str, keys: Sequence[Any]) -> None:
+async def leave(connection: Runner, table: str, keys: Sequence[Any]) -> None:
     """Delete the rows of jobs from a place."""
     for parameters in _parted(table, keys):
         await connection.run(statement(f"leave_{table}"), parameters)
@@ -108,7 +108,7 @@ def _parted(table: str, keys: Sequence[Any]) -> Iterator[dict[str, Any]]:
             yield {**dict(zip(names, words, strict=True)), "keys": json.dumps(some)}
 
 
-async def lock(connection: Connection, ids: Sequence[JobId], how: str = "lock_jobs") -> dict[JobId, Standing]:
+async def lock(connection: Runner, ids: Sequence[JobId], how: str = "lock_jobs") -> dict[JobId, Standing]:
     """Give how jobs stand, and keep them so until the transaction ends."""
     found: dict[JobId, Standing] = {}
     for some in lists(sorted(ids)):
@@ -117,7 +117,7 @@ async def lock(connection: Connection, ids: Sequence[JobId], how: str = "lock_jo
     return found
 
 
-async def own(connection: Connection, pending: Sequence[Standing]) -> set[JobId]:
+async def own(connection: Runner, pending: Sequence[Standing]) -> set[JobId]:
     """Of pending jobs whose rows we keep locked, give those that nobody is claiming, and keep claimers from them."""
     owned: set[JobId] = set()
     for parameters in _parted("ready", [standing.ready_key for standing in pending]):

@@ -14,13 +14,13 @@ from rota.core.job import turn_at
 from rota.core.lifecycle import State
 from rota.core.submission import Dependency, Need
 from rota.core.workflow import Verdict, judge
-from rota.stores.mysql.driver import Connection, lists
+from rota.stores.mysql.driver import Runner, lists
 from rota.stores.mysql.places import Standing, lock, shift
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
 
-async def link(connection: Connection, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
+async def link(connection: Runner, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
     """Tie new blocked jobs to what they wait for; what has already ended lets go at once."""
     needs: dict[tuple[JobId, JobId], Need] = {}
     for child, dependencies in waits:
@@ -35,7 +35,7 @@ async def link(connection: Connection, waits: Sequence[tuple[JobId, tuple[Depend
     await release(connection, parents, now)
 
 
-async def release(connection: Connection, parents: Iterable[JobId], now: int) -> None:
+async def release(connection: Runner, parents: Iterable[JobId], now: int) -> None:
     """Judge every wait for these jobs, and those for the jobs that are cancelled thereby, to the last generation."""
     ended = list(parents)
     while ended:
@@ -56,7 +56,7 @@ async def release(connection: Connection, parents: Iterable[JobId], now: int) ->
         ended = await _write(connection, children, after, now)
 
 
-async def _waiters(connection: Connection, parents: Sequence[JobId]) -> list[Row]:
+async def _waiters(connection: Runner, parents: Sequence[JobId]) -> list[Row]:
     found: list[Row] = []
     for some in lists(sorted(parents)):
         found += await connection.rows(statement("waiters"), {"ids": some})
@@ -78,7 +78,7 @@ def _judged(child: Standing, verdict: Verdict, now: int) -> Standing:
 
 
 async def _write(
-    connection: Connection, before: dict[JobId, Standing], after: dict[JobId, Standing], now: int
+    connection: Runner, before: dict[JobId, Standing], after: dict[JobId, Standing], now: int
 ) -> list[JobId]:
     """Write down what became of jobs that waited, and give those that were cancelled."""
     changed = [job_id for job_id, standing in after.items() if standing != before[job_id]]

@@ -11,7 +11,7 @@ from rota.core.job import first_state
 from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.mysql.driver import Again, Clash, Connection, lists
+from rota.stores.mysql.driver import Again, Clash, Runner, lists
 from rota.stores.mysql.places import Standing, shift
 from rota.stores.mysql.releasing import link
 from rota.stores.mysql.statements import statement
@@ -22,8 +22,10 @@ _Name = tuple[str, str]
 Room = dict[str, int]
 
 
-async def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
-    """Store new jobs and answer each, in order."""
+async def insert(
+    connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int, *, boldly: bool = False
+) -> list[Inserted]:
+    """Store new jobs and answer each, in order. Boldly, no key is locked that does not seem to be there."""
     room = await _room(connection, jobs, bound)
     has_room = all(left >= len(jobs) for left in room.values())
     if has_room and not any(job.idempotency or job.tags or job.after for job in jobs):
@@ -34,10 +36,11 @@ async def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | No
             await connection.rollback()
             connection.has_made_work = False
             room = await _room(connection, jobs, bound)
-    return await _insert_with_care(connection, jobs, room, now)
+    found = await _found_keys(connection, jobs, boldly=boldly)
+    return await _insert_with_care(connection, jobs, found, room, now)
 
 
-async def _room(connection: Connection, jobs: Sequence[NewJob], bound: int | None) -> Room:
+async def _room(connection: Runner, jobs: Sequence[NewJob], bound: int | None) -> Room:
     """Say how much room there is in queues with a bound, and let nobody else in until we are done."""
     bounds: dict[str, int] = dict(await connection.rows(statement("queue_bounds")))
     if not bounds and bound is None:
@@ -53,7 +56,7 @@ async def _room(connection: Connection, jobs: Sequence[NewJob], bound: int | Non
     return room
 
 
-async def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
+async def insert_made(connection: Runner, job: NewJob, now: int) -> JobId:
     """Store a job that the system itself makes, and say under which id.
 
     Nobody is there to be told that the id is taken, so the next free one is.
@@ -70,8 +73,9 @@ async def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
     return number
 
 
-async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], room: Room, now: int) -> list[Inserted]:
-    found = await _found_keys(connection, jobs)
+async def _insert_with_care(
+    connection: Runner, jobs: Sequence[NewJob], found: Sequence[Row], room: Room, now: int
+) -> list[Inserted]:
     kept = await _kept(connection, found, now)
     taken = await _states(connection, [job.id for job in jobs])
     answers: list[Inserted] = []
@@ -103,7 +107,7 @@ async def _insert_with_care(connection: Connection, jobs: Sequence[NewJob], room
     return await _linked(connection, jobs, answers, now) if any(job.after for job in made) else answers
 
 
-async def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
+async def _linked(connection: Runner, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
     """Tie jobs to what they wait for, once all are stored: they may wait for each other in any order."""
     made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
     await link(connection, [(job.id, job.after) for job in made if job.after], now)
@@ -120,7 +124,7 @@ def _state_of(job: NewJob, now: int) -> State:
     return first_state(job.run_at or moment, moment, blocked=bool(job.after))
 
 
-async def _store_all(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
     """Store jobs under ids that are free, all at once, each with its tags and in its place."""
     moment = from_micros(now)
     rows: list[Row] = []
@@ -145,18 +149,27 @@ def _name(key: IdempotencyKey | None) -> _Name | None:
     return None if key is None else (key.scope, key.key)
 
 
-async def _found_keys(connection: Connection, jobs: Sequence[NewJob]) -> list[Row]:
+async def _found_keys(connection: Runner, jobs: Sequence[NewJob], *, boldly: bool) -> list[Row]:
     """Give the keys of these jobs that came before, and keep them as they are."""
     names = sorted({name for name in (_name(job.idempotency) for job in jobs) if name is not None})
+    if boldly:
+        names = [(row[0], row[1]) for row in await _keys(connection, names, "seen_keys")]
+    return await _keys(connection, names, "find_keys")
+
+
+async def _keys(connection: Runner, names: Sequence[_Name], how: str) -> list[Row]:
     found: list[Row] = []
     for some in lists(names):
-        found += await connection.rows(statement("find_keys"), {"keys": some})
+        found += await connection.rows(statement(how), {"keys": some})
     return found
 
 
-async def _kept(connection: Connection, found: Sequence[Row], now: int) -> dict[_Name, tuple[bytes, JobId, State]]:
+async def _kept(connection: Runner, found: Sequence[Row], now: int) -> dict[_Name, tuple[bytes, JobId, State]]:
     """Of keys that came before, give those that still count."""
     states = await _states(connection, [row[3] for row in found])
+    # A key is locked and so seen as it is now; a guest's transaction may look at an older moment, without its job.
+    unseen = [row[3] for row in found if row[3] not in states]
+    states |= await _states(connection, unseen, "states_now")
     return {
         (scope, key): (request, job_id, states[job_id])
         for scope, key, request, job_id, expires_at in found
@@ -164,7 +177,7 @@ async def _kept(connection: Connection, found: Sequence[Row], now: int) -> dict[
     }
 
 
-async def _put_keys(connection: Connection, jobs: Sequence[NewJob], known: set[_Name], now: int) -> None:
+async def _put_keys(connection: Runner, jobs: Sequence[NewJob], known: set[_Name], now: int) -> None:
     """Let the keys of new jobs stand for them: those that are free, and those that have been kept long enough.
 
     What was not there when we looked is refused if it is there now: somebody else was faster.
@@ -185,10 +198,8 @@ async def _put_keys(connection: Connection, jobs: Sequence[NewJob], known: set[_
         await connection.many(statement("retake_key"), again)
 
 
-async def _states(connection: Connection, ids: Sequence[JobId]) -> dict[JobId, State]:
+async def _states(connection: Runner, ids: Sequence[JobId], how: str = "states") -> dict[JobId, State]:
     states: dict[JobId, State] = {}
     for some in lists(ids):
-        states.update(
-            (job_id, State(state)) for job_id, state in await connection.rows(statement("states"), {"ids": some})
-        )
+        states.update((job_id, State(state)) for job_id, state in await connection.rows(statement(how), {"ids": some}))
     return states

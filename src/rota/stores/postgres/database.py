@@ -62,6 +62,10 @@ class Session:
         count = status.rpartition(" ")[2]
         return int(count) if count.isdecimal() else 0
 
+    async def say(self, command: str) -> None:
+        """Give a command that has no file."""
+        await self.connection.execute(command)
+
 
 Verb = Callable[Concatenate[Session, P], Awaitable[T]]
 

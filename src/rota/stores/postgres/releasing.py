@@ -16,10 +16,10 @@ from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
 from rota.core.workflow import Verdict, judge
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.statements import Runner
 
 
-async def link(session: Session, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
+async def link(session: Runner, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
     """Tie new blocked jobs to what they wait for; what has already ended lets go at once."""
     rows = [
         (dependency.on, child, dependency.need.value)
@@ -35,7 +35,7 @@ async def link(session: Session, waits: Sequence[tuple[JobId, tuple[Dependency, 
     await release(session, sorted(set(parents)), now)
 
 
-async def _hold(session: Session, parents: Sequence[JobId]) -> None:
+async def _hold(session: Runner, parents: Sequence[JobId]) -> None:
     """Mark and hold all parents that have not ended."""
     held: set[JobId] = set()
     while True:
@@ -46,7 +46,7 @@ async def _hold(session: Session, parents: Sequence[JobId]) -> None:
             return
 
 
-async def release(session: Session, parents: Iterable[JobId], now: int) -> None:
+async def release(session: Runner, parents: Iterable[JobId], now: int) -> None:
     """Judge every wait for these jobs, and those for the jobs that are cancelled thereby, to the last generation."""
     ended = sorted(parents)
     while ended:
@@ -68,7 +68,7 @@ async def release(session: Session, parents: Iterable[JobId], now: int) -> None:
         ended = await withdraw(session, failed, (State.BLOCKED,), Reason.DEPENDENCY_FAILED, now)
 
 
-async def _unblock(session: Session, waits: Counter[JobId], now: int) -> None:
+async def _unblock(session: Runner, waits: Counter[JobId], now: int) -> None:
     if waits:
         children = sorted(waits)
         counts = [waits[child] for child in children]
@@ -76,7 +76,7 @@ async def _unblock(session: Session, waits: Counter[JobId], now: int) -> None:
 
 
 async def withdraw(
-    session: Session, ids: Sequence[JobId], states: Iterable[State], reason: Reason, now: int
+    session: Runner, ids: Sequence[JobId], states: Iterable[State], reason: Reason, now: int
 ) -> list[JobId]:
     """Cancel jobs that wait in one of some states, and give those that did."""
     if not ids:

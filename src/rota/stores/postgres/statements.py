@@ -1,9 +1,31 @@
-"""The SQL of this store."""
+"""The SQL of this store, and who runs it."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
+from rota.stores.rows import Row
 from rota.stores.statements import statements_of
 
 statement: Final = statements_of(__package__)
+
+
+class Runner(Protocol):
+    """Runs statements by the names of their files, in a transaction that is ours or a caller's."""
+
+    async def rows(self, name: str, *arguments: object) -> Sequence[Row]:
+        """Run a statement and give the rows it yields."""
+        ...
+
+    async def values(self, name: str, *arguments: object) -> list[Any]:
+        """Run a statement and give the first column of the rows it yields."""
+        ...
+
+    async def run(self, name: str, *arguments: object) -> int:
+        """Run a statement and say how many rows it changed."""
+        ...
+
+    async def say(self, command: str) -> None:
+        """Give a command that has no file: where the transaction has a point to go back to."""
+        ...

@@ -15,9 +15,9 @@ from rota.core.lifecycle import State
 from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.postgres.database import Session
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.releasing import link
+from rota.stores.postgres.statements import Runner
 from rota.stores.rows import Row, micros
 
 _STATES: Final = {state.value: state for state in State}
@@ -27,7 +27,7 @@ Room = dict[str, int]
 
 
 async def insert_plain(
-    session: Session, jobs: Sequence[NewJob], bound: int | None, now: int | None
+    session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int | None
 ) -> list[Inserted | None]:
     """Store plain jobs with one statement; None stands for one that needs a closer look.
 
@@ -62,7 +62,7 @@ def _job_id(job: NewJob) -> JobId:
     return job.id
 
 
-async def insert(session: Session, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
+async def insert(session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
     """Store new jobs and answer each, in order."""
     room = await _room(session, jobs, bound)
     answers = await _insert_together(session, jobs, now) if _is_ample(room, jobs, now) else None
@@ -74,7 +74,7 @@ async def insert(session: Session, jobs: Sequence[NewJob], bound: int | None, no
     return await _with_states(session, answers) if any(job.after for job in jobs) else answers
 
 
-async def _room(session: Session, jobs: Sequence[NewJob], bound: int | None) -> Room:
+async def _room(session: Runner, jobs: Sequence[NewJob], bound: int | None) -> Room:
     """Say how much room there is in queues with a bound, and let nobody else in until we are done."""
     queues = sorted({job.queue for job in jobs})
     bounds: dict[str, int] = dict(await session.rows("queue_bounds", queues))
@@ -97,7 +97,7 @@ def _first_state(job: NewJob, now: int) -> State:
     return first_state(job.run_at or moment, moment, blocked=bool(job.after))
 
 
-async def insert_made(session: Session, jobs: Sequence[NewJob], now: int) -> list[JobId]:
+async def insert_made(session: Runner, jobs: Sequence[NewJob], now: int) -> list[JobId]:
     """Store jobs that the system itself makes, and say under which ids.
 
     Nobody is there to be told that an id is taken, so the next free one is.
@@ -115,16 +115,16 @@ async def insert_made(session: Session, jobs: Sequence[NewJob], now: int) -> lis
     return ids
 
 
-async def _insert_together(session: Session, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
+async def _insert_together(session: Runner, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
     """Store jobs set by set; None, and nothing done, if a key went to a job whose id is not free."""
     has_keys = any(job.idempotency for job in jobs)
     if has_keys:
-        await session.connection.execute("SAVEPOINT inserting")
+        await session.say("SAVEPOINT inserting")
     winners = await _take_keys(session, jobs, now)
     entitled = [job for job in jobs if job.idempotency is None or winners.get(_key(job.idempotency)) is job]
     made = await _store(session, entitled, now)
     if has_keys and not _have_ids_of_their_own(winners.values(), entitled, made):
-        await session.connection.execute("ROLLBACK TO SAVEPOINT inserting")
+        await session.say("ROLLBACK TO SAVEPOINT inserting")
         return None
     created = {id(job): _created(job, made) for job in entitled}
     answers = [created.get(id(job)) for job in jobs]
@@ -138,7 +138,7 @@ def _have_ids_of_their_own(winners: Iterable[NewJob], entitled: Iterable[NewJob]
     return all(job.id in made and counts[job.id] == 1 for job in winners)
 
 
-async def _insert_one(session: Session, job: NewJob, room: Room, now: int) -> Inserted:
+async def _insert_one(session: Runner, job: NewJob, room: Room, now: int) -> Inserted:
     state = _first_state(job, now)
     is_bounded = state is State.PENDING and job.queue in room
     if is_bounded and not room[job.queue]:
@@ -151,18 +151,18 @@ async def _insert_one(session: Session, job: NewJob, room: Room, now: int) -> In
     return answers[0]
 
 
-async def _earlier(session: Session, job: NewJob, now: int) -> Inserted | None:
+async def _earlier(session: Runner, job: NewJob, now: int) -> Inserted | None:
     """Answer a submission whose key came before and still counts."""
     if job.idempotency is None:
         return None
-    await session.connection.execute("SAVEPOINT asking")
+    await session.say("SAVEPOINT asking")
     if await _take_keys(session, [job], now):
-        await session.connection.execute("ROLLBACK TO SAVEPOINT asking")
+        await session.say("ROLLBACK TO SAVEPOINT asking")
         return None
     return (await _answered(session, [job], [None]))[0]
 
 
-async def _store(session: Session, jobs: Sequence[NewJob], now: int | None) -> dict[JobId, str]:
+async def _store(session: Runner, jobs: Sequence[NewJob], now: int | None) -> dict[JobId, str]:
     """Store the rows whose id is free, and give their ids and states."""
     if not jobs:
         return {}
@@ -198,7 +198,7 @@ def _row(job: NewJob) -> Row:
     )
 
 
-async def _tag(session: Session, jobs: Sequence[tuple[NewJob, JobId]]) -> None:
+async def _tag(session: Runner, jobs: Sequence[tuple[NewJob, JobId]]) -> None:
     tags = [(tag, number) for job, number in jobs for tag in job.tags]
     if tags:
         await session.run("put_tags", [tag for tag, _ in tags], [number for _, number in tags])
@@ -208,7 +208,7 @@ def _key(key: IdempotencyKey) -> Key:
     return key.scope, key.key
 
 
-async def _take_keys(session: Session, jobs: Sequence[NewJob], now: int) -> dict[Key, NewJob]:
+async def _take_keys(session: Runner, jobs: Sequence[NewJob], now: int) -> dict[Key, NewJob]:
     """Take the keys that are free, each for the first job that brings it."""
     bringers: dict[Key, NewJob] = {}
     for job in jobs:
@@ -236,7 +236,7 @@ def _created(job: NewJob, made: dict[JobId, str]) -> Inserted | None:
     return None if state is None else Inserted(job.id, Receipt.CREATED, _STATES[state])
 
 
-async def _answered(session: Session, jobs: Sequence[NewJob], answers: Sequence[Inserted | None]) -> list[Inserted]:
+async def _answered(session: Runner, jobs: Sequence[NewJob], answers: Sequence[Inserted | None]) -> list[Inserted]:
     """Answer for the jobs that were not stored: their key came before, or their id is taken."""
     left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
     keys = sorted({_key(job.idempotency) for job in left if job.idempotency is not None})
@@ -265,14 +265,14 @@ def _receipt(job: NewJob, earlier: Mapping[Key, tuple[bytes, JobId]]) -> Receipt
     return Receipt.REPLAYED if request == job.idempotency.request else Receipt.KEY_REUSED
 
 
-async def _taken(session: Session, job: NewJob) -> Inserted:
+async def _taken(session: Runner, job: NewJob) -> Inserted:
     rows = await session.rows("states", [job.id])
     if not rows:
         raise MovedError("a job")
     return Inserted(job.id, Receipt.ID_TAKEN, _STATES[rows[0][1]])
 
 
-async def _with_states(session: Session, answers: Sequence[Inserted]) -> list[Inserted]:
+async def _with_states(session: Runner, answers: Sequence[Inserted]) -> list[Inserted]:
     """Say in which states jobs are, once all are tied to what they wait for."""
     states: dict[JobId, str] = dict(await session.rows("states", sorted({answer.job_id for answer in answers})))
     return [replace(answer, state=_STATES[states[answer.job_id]]) for answer in answers]

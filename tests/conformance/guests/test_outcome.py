@@ -1,0 +1,161 @@
+"""A job that was submitted in a transaction exists exactly if the transaction was committed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from conformance.guests.callers import Caller
+from rota import Handle, Rota, Task
+from rota.core.errors import KeyReused
+from rota.core.identity import JobId, to_number, to_text
+from rota.core.lifecycle import State
+from rota.ports.store import JobQuery, Store
+
+Ship = Task[[int], int]
+
+
+def id_of(handle: Handle[int]) -> JobId:
+    return JobId(to_number(handle.id))
+
+
+async def ids(store: Store) -> list[str]:
+    """Give the ids of all jobs, oldest first."""
+    return [to_text(job.id) for job in reversed(await store.find(JobQuery()))]
+
+
+async def test_a_commit_leaves_one_job_beside_the_program_s_own_row(caller: Caller, task: Ship, store: Store) -> None:
+    await caller.buy(7)
+    handle = await caller.submit(task, 7)
+    await caller.commit()
+    assert await ids(store) == [handle.id]
+    (job,) = await store.find(JobQuery())
+    assert (job.type, job.payload, job.state) == ("ship", '{"args":[7],"kwargs":{}}', State.PENDING)
+    await caller.start()
+    assert await caller.fetch("SELECT number FROM purchase") == [(7,)]
+
+
+async def test_a_rollback_leaves_nothing(caller: Caller, task: Ship, store: Store) -> None:
+    await caller.buy(7)
+    await caller.submit(task, 7, idempotency_key="k", tags=["urgent"], delay="1h")
+    await caller.rollback()
+    assert await ids(store) == []
+    await caller.start()
+    assert await caller.fetch("SELECT number FROM purchase") == []
+    assert await caller.fetch("SELECT * FROM idempotency") == []
+    assert await caller.fetch("SELECT * FROM tag") == []
+
+
+async def test_a_submission_may_be_the_first_statement_of_a_transaction(
+    caller: Caller, task: Ship, store: Store
+) -> None:
+    await caller.submit(task, 1)
+    await caller.rollback()
+    assert await ids(store) == []
+    await caller.start()
+    handle = await caller.submit(task, 2)
+    await caller.commit()
+    assert await ids(store) == [handle.id]
+
+
+async def test_the_id_is_known_before_the_commit_and_nobody_sees_the_job_until_then(
+    caller: Caller, task: Ship, store: Store
+) -> None:
+    await caller.buy(7)
+    handle = await caller.submit(task, 7)
+    assert await store.get([id_of(handle)]) == []
+    await caller.commit()
+    assert len(await store.get([id_of(handle)])) == 1
+
+
+async def test_a_rollback_to_a_savepoint_takes_back_what_was_submitted_behind_it(
+    caller: Caller, task: Ship, store: Store
+) -> None:
+    await caller.buy(1)
+    first = await caller.submit(task, 1)
+    await caller.execute("SAVEPOINT before_the_second")
+    await caller.submit(task, 2)
+    await caller.execute("ROLLBACK TO SAVEPOINT before_the_second")
+    third = await caller.submit(task, 3)
+    await caller.commit()
+    assert await ids(store) == [first.id, third.id]
+
+
+async def test_a_refused_submission_leaves_the_transaction_as_it_was(
+    caller: Caller, app: Rota, task: Ship, store: Store
+) -> None:
+    first = await caller.submit(task, 1, idempotency_key="k")
+    await caller.buy(1)
+    with pytest.raises(KeyReused, match="'k'"):
+        await caller.submit(task, 2, idempotency_key="k")
+    with pytest.raises(KeyReused):
+        await caller.submit_many(app, [task.call(3), task.using(idempotency_key="k").call(4)])
+    await caller.buy(2)
+    await caller.commit()
+    assert await ids(store) == [first.id]
+    await caller.start()
+    assert await caller.fetch("SELECT number FROM purchase ORDER BY number") == [(1,), (2,)]
+
+
+async def test_many_jobs_stand_and_fall_together(caller: Caller, app: Rota, task: Ship, store: Store) -> None:
+    await caller.submit_many(app, [task.call(number) for number in range(50)])
+    await caller.rollback()
+    assert await ids(store) == []
+    await caller.start()
+    handles = await caller.submit_many(app, [task.call(number) for number in range(300)])
+    await caller.commit()
+    assert (await store.census()).total(State.PENDING) == 300
+    jobs = await store.get([id_of(handle) for handle in handles])
+    assert [job.payload for job in jobs] == [f'{{"args":[{number}],"kwargs":{{}}}}' for number in range(300)]
+
+
+async def test_what_a_submission_brings_is_stored_with_it(caller: Caller, task: Ship, store: Store) -> None:
+    when = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+    options = {
+        "run_at": when,
+        "tags": ["späte", "100%s"],
+        "meta": {"by": "ö $1 %(p1)s '\"\\"},
+        "priority": 9,
+        "queue": "q",
+        "timeout": "30s",
+        "expires": "1h",
+        "concurrency_key": "c",
+    }
+    handle = await caller.submit(task, 5, on_success=task.call(6), idempotency_key="ключ", **options)
+    await caller.commit()
+    (job,) = await store.get([id_of(handle)])
+    assert (job.run_at, job.state, job.tags) == (when, State.SCHEDULED, ("späte", "100%s"))
+    assert (job.meta, job.priority, job.queue) == ({"by": "ö $1 %(p1)s '\"\\"}, 9, "q")
+    assert (job.timeout, job.expires_at) == (timedelta(seconds=30), when + timedelta(hours=1))
+    assert (job.concurrency_key, job.idempotency_key) == ("c", "ключ")
+    assert job.on_success is not None
+    assert [found.id for found in await store.find(JobQuery(tag="100%s"))] == [job.id]
+
+
+async def test_times_are_reckoned_by_the_store_s_clock(caller: Caller, task: Ship, store: Store) -> None:
+    before = await store.time()
+    handle = await caller.submit(task, 5, delay="1h")
+    after = await store.time()
+    await caller.commit()
+    (job,) = await store.get([id_of(handle)])
+    assert before <= job.created_at <= after
+    assert job.run_at == job.created_at + timedelta(hours=1)
+
+
+async def test_a_worker_runs_the_job_after_the_commit(caller: Caller, app: Rota, task: Ship) -> None:
+    with app.run():
+        await caller.buy(21)
+        handle = await caller.submit(task, 21)
+        await caller.commit()
+        assert await handle.aresult(timeout="20s") == 42
+
+
+async def test_others_hear_of_the_job_after_the_commit_and_not_before(caller: Caller, task: Ship, store: Store) -> None:
+    # What was written before we listened may be heard of first.
+    while await store.watch(timedelta(seconds=0.3)):
+        pass
+    await caller.submit(task, 1)
+    assert not await store.watch(timedelta(seconds=0.3))
+    await caller.commit()
+    assert await store.watch(timedelta(seconds=20))
