@@ -125,7 +125,7 @@ def mutants(most: int) -> int:
     """Plant each bug in turn and print who found it, and when."""
     survivors = 0
     for mutant in MUTANTS:
-        kill = hunt(mutant, range(most))
+        kill = hunt(mutant, most)
         survivors += kill.seed is None
         found = "SURVIVED" if kill.seed is None else f"seed {kill.seed:>3}  noticed by {' '.join(kill.violated)}"
         print(f"{mutant.invariant:<4} {mutant.cast.name:<7} {mutant.name:<40} {found}", flush=True)

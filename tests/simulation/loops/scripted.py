@@ -26,7 +26,6 @@ _CAME_TO: Final[dict[type[BaseException], str]] = {
     RetryLater: "snoozed",
     Cancelled: "stopped",
     asyncio.CancelledError: "released",
-    GeneratorExit: "aborted",
 }
 
 
@@ -47,7 +46,7 @@ class Performer:
         try:
             return await self._act(step)
         except BaseException as raised:
-            outcome = _CAME_TO[type(raised)]
+            outcome = _CAME_TO.get(type(raised), "aborted")
             raise
         finally:
             self._note("end", job, outcome=outcome, deaf=step.is_deaf)
@@ -76,7 +75,7 @@ class Performer:
             try:
                 await asyncio.sleep(left)
             except asyncio.CancelledError:
-                if not step.is_deaf:
+                if not step.is_deaf or self._stage.is_over():
                     raise
 
     def _note(self, kind: str, job: Job, **more: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId, compose
@@ -16,6 +16,7 @@ from rota.ports.store import Store
 from simulation.faults import FaultClass, Nemesis
 from simulation.history import History
 from simulation.hosts import Host
+from simulation.loop import SimulatedLoop
 from simulation.web import Web
 
 T = TypeVar("T")
@@ -42,6 +43,10 @@ class Stage:
     def now(self) -> float:
         """Tell the time durations are measured with."""
         return asyncio.get_running_loop().time()
+
+    def is_over(self) -> bool:
+        """Say whether everything has happened, and who is left is only asked to go."""
+        return cast("SimulatedLoop", asyncio.get_running_loop()).is_over
 
     async def reach(self, point: str) -> None:
         """Come by a failpoint."""

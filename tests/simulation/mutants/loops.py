@@ -41,7 +41,7 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=30)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
@@ -53,7 +53,7 @@ def begun_after_the_lease_lapsed() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=140)
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
@@ -77,7 +77,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS)
+@mutant("G4", LOOPS, first=10)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
@@ -90,7 +90,7 @@ def heart_stops_with_the_first_signal() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS)
+@mutant("I12", LOOPS, first=15)
 def drain_burns_an_attempt() -> Planting:
     """What is interrupted by a deploy has failed."""
 
@@ -104,7 +104,7 @@ def drain_burns_an_attempt() -> Planting:
         yield
 
 
-@mutant("I4", LOOPS)
+@mutant("I4", LOOPS, first=15)
 def interrupted_taken_for_unbegun() -> Planting:
     """A job whose handler was interrupted is handed back as if it had never begun."""
 
@@ -116,7 +116,7 @@ def interrupted_taken_for_unbegun() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS)
+@mutant("I12", LOOPS, first=40)
 def nothing_handed_back() -> Planting:
     """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
 
@@ -129,7 +129,7 @@ def nothing_handed_back() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS)
+@mutant("I12", LOOPS, first=10)
 def claims_while_draining() -> Planting:
     """The fetcher does not hear that the worker is to end, and is given the time that is meant for handlers."""
 
@@ -145,19 +145,19 @@ def claims_while_draining() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS)
+@mutant("I12", LOOPS, first=10)
 def overstays_its_grace() -> Planting:
-    """The deadline is for handlers only; writing back and waiting for the deaf ones comes on top."""
+    """The time for handlers and the time for writing back are counted apart, and both are used up."""
 
-    def seconds_left(right: Any, drain: Drain) -> float:
-        left: float = right(drain)
-        return left + 6
+    async def finish(right: Any, drain: Drain) -> None:
+        await right(drain)
+        await asyncio.sleep(drain._seconds + 3)
 
-    with instead(Drain, "seconds_left", seconds_left):
+    with instead(Drain, "finish", finish):
         yield
 
 
-@mutant("I7", LOOPS)
+@mutant("I7", LOOPS, first=45)
 def cancel_not_obeyed() -> Planting:
     """The word that a job is to stop arrives, and nobody passes it on to the handler."""
 
@@ -183,7 +183,7 @@ def open_question_forgotten() -> Planting:
 # The engine
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=28)
 def refused_report_decided_anew_without_its_fence() -> Planting:
     """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
 
@@ -197,7 +197,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=50)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -208,7 +208,7 @@ def reaper_takes_live_leases() -> Planting:
         yield
 
 
-@mutant("I1", LOOPS)
+@mutant("I1", LOOPS, first=35)
 def retries_reckoned_by_the_hosts_clock() -> Planting:
     """When a failed job is due again is reckoned by a clock that may be an hour off. (This one was ours.)"""
 
@@ -246,7 +246,7 @@ def operators_deeds_not_entered() -> Planting:
 # The scheduler
 
 
-@mutant("I8", LOOPS)
+@mutant("I8", LOOPS, first=95)
 def fire_times_planned_by_the_hosts_clock() -> Planting:
     """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
 

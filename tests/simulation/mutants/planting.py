@@ -22,7 +22,7 @@ class Mutant:
     plant: Callable[[], AbstractContextManager[None]]
     invariant: str
     cast: Cast
-    #: Where the hunt begins: below this seed it was not found when it was last looked for.
+    #: Where the hunt begins: a seed below which it was not found when it was last looked for.
     first: int = 0
 
     @property
