@@ -145,9 +145,9 @@ async def ask_cancel(session: Session, leases: Sequence[tuple[JobId, int]], now:
     return [lease[0] for lease in leases if lease in marked]
 
 
-async def lost(session: Session, limit: int, now: int) -> list[Job]:
+async def lost(session: Session, limit: int, start: int, now: int) -> list[Job]:
     """Give running jobs whose lease has run out."""
-    return [job_of(row) for row in await session.rows("lost", now, limit)]
+    return [job_of(row) for row in await session.rows("lost", now, limit, start)]
 
 
 async def expired(session: Session, limit: int, now: int) -> list[Job]:

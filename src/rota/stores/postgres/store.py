@@ -7,6 +7,7 @@ one statement is one. The rest are transactions of their own.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -44,9 +45,10 @@ from rota.stores.postgres import (
 )
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.edges import Edge
 from rota.stores.postgres.floors import Floors
 from rota.stores.postgres.hearing import Bell, Ear
-from rota.stores.postgres.lanes import Lane, Lanes
+from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
 from rota.stores.rows import Row, is_plain
 
@@ -70,6 +72,8 @@ class PostgresStore:
         self._clock = clock
         self._lanes = Lanes()
         self._floors = Floors(database)
+        self._due_edge = Edge(time.monotonic)
+        self._lease_edge = Edge(time.monotonic)
         mark = secrets.token_hex(8)
         self._bell = Bell(database, mark)
         self._ear = Ear(database, mark)
@@ -222,14 +226,16 @@ class PostgresStore:
 
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
         """Make jobs whose time has come pending."""
-        queues = await self._write(upkeep.promote, limit, now=self._given(now))
+        given = self._given(now)
+        queues = await self._write(upkeep.promote, limit, _start(self._due_edge, given), now=given)
         if queues:
             self._bell.ring()
         return queues
 
     async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
         """Give running jobs whose lease has run out."""
-        return await self._read_timed(leasing.lost, limit, now=self._given(now))
+        given = self._given(now)
+        return await self._read_timed(leasing.lost, limit, _start(self._lease_edge, given), now=given)
 
     async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
         """Give waiting jobs that are too late to start."""
@@ -253,8 +259,14 @@ class PostgresStore:
 
     async def due(self) -> datetime | None:
         """Say when upkeep is needed next."""
-        at = await self._database.read(upkeep.due)
-        return None if at is None else from_micros(at)
+        if self._clock is not None:
+            found = await self._database.read(upkeep.due, LOWEST, LOWEST)
+        else:
+            starts = (self._due_edge.start(), self._lease_edge.start())
+            found = await self._database.read(upkeep.due, *starts)
+            self._due_edge.learn(starts[0], found.job, found.now)
+            self._lease_edge.learn(starts[1], found.lease, found.now)
+        return None if found.first is None else from_micros(found.first)
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their time; a whole day of them at once, where that can be."""
@@ -429,6 +441,11 @@ async def _recorded(session: Session, verb: Timed[Any], subject: Any, entry: Ent
     if entry is not None and did_something:
         await ledger.record(session, [entry], now)
     return answer
+
+
+def _start(edge: Edge, now: int | None) -> int:
+    """Say where to start to look: at the edge by the server's clock, at the beginning by any other."""
+    return edge.start() if now is None else LOWEST
 
 
 def _differ(ids: Iterable[JobId]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -12,22 +13,37 @@ from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
 from rota.stores.postgres.database import Session
-from rota.stores.postgres.lanes import LOWEST
 
 #: Nobody repeats a claim after this long: its leases are gone.
 CLAIM_MEMORY: Final = timedelta(hours=1)
 _BELONGINGS: Final = ("drop_attempts", "drop_steps", "drop_tags", "drop_keys", "drop_dependencies")
 
 
-async def promote(session: Session, limit: int, now: int) -> Mapping[str, int]:
+async def promote(session: Session, limit: int, start: int, now: int) -> Mapping[str, int]:
     """Make jobs whose time has come pending; say how many in which queue."""
-    return dict(Counter(await session.values("promote", now, limit, LOWEST)))
+    return dict(Counter(await session.values("promote", now, limit, start)))
 
 
-async def due(session: Session) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """What upkeep is needed for next, of each kind, and the server's time."""
+
+    now: int
+    job: int | None
+    lease: int | None
+    expiry: int | None
+    schedule: int | None
+
+    @property
+    def first(self) -> int | None:
+        """What comes first of all."""
+        return min((at for at in (self.job, self.lease, self.expiry, self.schedule) if at is not None), default=None)
+
+
+async def due(session: Session, job_start: int, lease_start: int) -> Timetable:
     """Say when upkeep is needed next."""
-    found: list[int | None] = await session.values("due")
-    return found[0]
+    (row,) = await session.rows("due", job_start, lease_start)
+    return Timetable(*row)
 
 
 async def prune(session: Session, retention: Retention, limit: int, now: int) -> int:

@@ -1,4 +1,4 @@
--- Make jobs whose time has come pending, the earliest first. Served by job_time.
+-- Make jobs whose time has come pending, the earliest first. Served by job_time, from where its edge is known to be.
 WITH due AS MATERIALIZED (
     SELECT ctid AS place
     FROM job
