@@ -81,6 +81,8 @@ class MariadbServer:
             "socket": str(self.socket),
             "pid-file": str(self.folder / "pid"),
             "datadir": str(self.data),
+            # A server that starts clears its folder of temporary tables, those of other servers included.
+            "tmpdir": str(self.folder),
             "max-connections": "400",
             "innodb-buffer-pool-size": "128M",
             "innodb-log-file-size": "64M",
@@ -134,7 +136,7 @@ class MariadbServer:
             installer = Path(shutil.which("mariadb-install-db", path=_PATH) or installer)
         options = ["--no-defaults", f"--datadir={self.data}", "--auth-root-authentication-method=normal"]
         done = subprocess.run(
-            [installer, *options, "--skip-test-db", "--innodb-flush-method=nosync"],
+            [installer, *options, "--skip-test-db", "--innodb-flush-method=nosync", f"--tmpdir={self.folder}"],
             capture_output=True,
             check=False,
             cwd=self.folder,

@@ -106,6 +106,10 @@ class Runner(Protocol):
         """Run a statement and say how many rows it found to change, or made."""
         ...
 
+    def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
+        """Run a statement together with the next one, or with the commit: for what gives no answer that matters."""
+        ...
+
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
         ...
@@ -126,6 +130,7 @@ class Connection:
         self.origin = origin
         #: Whether the transaction has made work that others should hear of.
         self.has_made_work = False
+        self._deferred: list[str] = []
 
     @property
     def collation(self) -> str:
@@ -144,9 +149,17 @@ class Connection:
         # Typed as an object; it is a number.
         return cast("int", self._cursor.rowcount)
 
+    def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
+        """Run a statement together with the next one, or with the commit: for what gives no answer that matters.
+
+        A round trip costs more than most statements. What goes wrong with it is told by the next one.
+        """
+        self._deferred.append(self._cursor.mogrify(sql, parameters))
+
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
         try:
+            await self._run_deferred()
             for batch in _packets(rows):
                 if len(batch) == 1:
                     await self._cursor.execute(sql, batch[0])
@@ -163,6 +176,7 @@ class Connection:
 
     async def rollback(self) -> None:
         """Undo what was done."""
+        self._deferred.clear()
         await self._execute("ROLLBACK", None)
 
     async def close(self) -> None:
@@ -178,9 +192,22 @@ class Connection:
 
     async def _execute(self, sql: str, parameters: Mapping[str, Any] | None) -> None:
         try:
-            await self._cursor.execute(sql, parameters)
+            if self._deferred:
+                self.defer(sql, parameters or {})
+                await self._run_deferred()
+            else:
+                await self._cursor.execute(sql, parameters)
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
+
+    async def _run_deferred(self) -> None:
+        """Send all that was put off in one packet; what is left to be read is the answer to the last of it."""
+        if self._deferred:
+            script = ";\n".join(self._deferred)
+            self._deferred.clear()
+            await self._cursor.execute(script)
+            while await self._cursor.nextset():
+                pass
 
 
 async def connect(location: Location, origin: str, *, autocommit: bool) -> Connection:
@@ -210,8 +237,10 @@ async def connect(location: Location, origin: str, *, autocommit: bool) -> Conne
         for sql in (*_SESSION, f"SET NAMES utf8mb4 COLLATE {connection.collation}"):
             await connection.run(sql)
         if connection.is_mariadb:
-            # Or it makes a subquery of a long list, and scans the table that the list should have led through.
-            await connection.run("SET SESSION in_predicate_conversion_threshold = 0")
+            # Or it makes a subquery of a long list, and a list of a subquery, and scans whole tables for them.
+            await connection.run(
+                "SET SESSION in_predicate_conversion_threshold = 0, optimizer_switch = 'exists_to_in=off'"
+            )
     except BaseException:
         connection.abandon()
         raise

@@ -105,6 +105,11 @@ class _GuestRunner:
     def __init__(self, cursor: Any) -> None:  # noqa: ANN401 - of either driver
         self._cursor = cursor
         self.has_made_work = False
+        self._deferred: list[tuple[str, Mapping[str, Any] | Row]] = []
+
+    def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
+        """Run a statement before the next one: the caller's connection may not take two at once."""
+        self._deferred.append((sql, parameters))
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run a statement and give the rows it yields."""
@@ -124,10 +129,14 @@ class _GuestRunner:
     async def rollback(self) -> None:
         """Undo what we did, and nothing of what the caller did."""
         self.has_made_work = False
+        self._deferred.clear()
         await self.run(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
 
     async def _ask(self, execute: Callable[[str, Any], Any], sql: str, parameters: object) -> None:
         try:
+            for one in self._deferred:
+                await answered(self._cursor.execute(*one))
+            self._deferred.clear()
             await answered(execute(sql, parameters))
         except Exception as error:
             if _code_of(error) not in CLASHES:

@@ -83,7 +83,7 @@ async def _lease_together(connection: Connection, claims: Sequence[Claim], now: 
         shares.append(ids[start : start + wanted.limit])
         start += wanted.limit
         if shares[-1]:
-            await _lease(connection, wanted, shares[-1], now)
+            _lease(connection, wanted, shares[-1], now)
     jobs = await _jobs(connection, ids)
     return [[jobs[job_id] for job_id in share] for share in shares]
 
@@ -122,15 +122,15 @@ async def _handed_over(connection: Connection, wanted: Claim, ids: Sequence[JobI
     pending = [one for one in chosen if one.state is State.PENDING]
     owned = await own(connection, pending)
     taken = [one for one in chosen if one.state is State.QUEUED or one.id in owned]
-    await _leave_lines(connection, taken)
+    _leave_lines(connection, taken)
     return [one.id for one in taken]
 
 
-async def _leave_lines(connection: Connection, taken: Sequence[Standing]) -> None:
+def _leave_lines(connection: Connection, taken: Sequence[Standing]) -> None:
     pending = [one.ready_key for one in taken if one.state is State.PENDING]
     queued = [one.id for one in taken if one.state is State.QUEUED]
-    await leave(connection, "ready", pending)
-    await leave(connection, "held", queued)
+    leave(connection, "ready", pending)
+    leave(connection, "held", queued)
 
 
 async def _paused(connection: Connection, now: int) -> set[str]:
@@ -186,7 +186,7 @@ async def _leave_ready(connection: Connection, lane: tuple[str, str], rows: Sequ
     stretch = {"queue": lane[0], "type": lane[1], "first": rows[0][0], "last": rows[-1][0]}
     ((count,),) = await connection.rows(statement("count_ready"), stretch)
     if count != len(rows):
-        await leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in rows])
+        leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in rows])
     elif await connection.run(statement("leave_ready_range"), stretch) != count:
         raise Again("a job came into the stretch at this moment")
 
@@ -219,7 +219,7 @@ async def _types_with_work(
         floor = sought[place] if place < len(sought) else None
 
 
-async def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> None:
+def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> None:
     parameters = {
         "worker": wanted.worker.name,
         "boot": wanted.worker.boot,
@@ -227,7 +227,7 @@ async def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], no
         "lease_until": now + span_to_micros(wanted.lease),
     }
     for some in lists(ids):
-        await connection.run(statement("claim"), {**parameters, "ids": some})
+        connection.defer(statement("claim"), {**parameters, "ids": some})
 
 
 async def renew(connection: Connection, renewals: Sequence[Renewal], now: int) -> list[Renewed | None]:
@@ -259,7 +259,7 @@ async def _renew_round(connection: Connection, renewals: Sequence[Renewal], now:
             notes.append((lease[0], lease[1], *lease[3:6], renewal.progress, renewal.log_tail))
     for until, ids in by_end.items():
         for some in lists(ids):
-            await connection.run(statement("renew"), {"ids": some, "lease_until": until})
+            connection.defer(statement("renew"), {"ids": some, "lease_until": until})
     if notes:
         await connection.many(statement("note_attempt"), notes)
     return answers

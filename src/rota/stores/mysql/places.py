@@ -84,16 +84,19 @@ async def shift(connection: Runner, before: Sequence[Standing], after: Sequence[
         if table != "expiry" or (table, key) not in leaving:
             entered.setdefault(table, []).append(row)
     for table, keys in left.items():
-        await leave(connection, table, keys)
+        leave(connection, table, keys)
     for table, rows in entered.items():
-        await connection.many(statement(f"enter_{table}"), rows)
+        if len(rows) == 1:
+            connection.defer(statement(f"enter_{table}"), rows[0])
+        else:
+            await connection.many(statement(f"enter_{table}"), rows)
     connection.has_made_work |= not entered.keys() <= {"finished"}
 
 
-async def leave(connection: Runner, table: str, keys: Sequence[Any]) -> None:
+def leave(connection: Runner, table: str, keys: Sequence[Any]) -> None:
     """Delete the rows of jobs from a place."""
     for parameters in _parted(table, keys):
-        await connection.run(statement(f"leave_{table}"), parameters)
+        connection.defer(statement(f"leave_{table}"), parameters)
 
 
 def _parted(table: str, keys: Sequence[Any]) -> Iterator[dict[str, Any]]:

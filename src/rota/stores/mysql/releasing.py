@@ -38,11 +38,8 @@ async def link(connection: Runner, waits: Sequence[tuple[JobId, tuple[Dependency
 async def release(connection: Runner, parents: Iterable[JobId], now: int) -> None:
     """Judge every wait for these jobs, and those for the jobs that are cancelled thereby, to the last generation."""
     ended = list(parents)
-    while ended:
-        states = {job_id: standing.state for job_id, standing in (await lock(connection, ended)).items()}
-        waiters = await _waiters(connection, ended)
-        if not waiters:
-            return
+    states = {job_id: standing.state for job_id, standing in (await lock(connection, ended)).items()}
+    while ended and (waiters := await _waiters(connection, ended)):
         children = await lock(connection, list({child for _, child, _ in waiters}))
         after, met = dict(children), []
         for parent, child, need in waiters:
@@ -52,8 +49,9 @@ async def release(connection: Runner, parents: Iterable[JobId], now: int) -> Non
                 if child in after:
                     after[child] = _judged(after[child], verdict, now)
         for some in lists(met):
-            await connection.run(statement("meet"), {"waits": some})
+            connection.defer(statement("meet"), {"waits": some})
         ended = await _write(connection, children, after, now)
+        states = dict.fromkeys(ended, State.CANCELLED)
 
 
 async def _waiters(connection: Runner, parents: Sequence[JobId]) -> list[Row]:
@@ -84,7 +82,7 @@ async def _write(
     changed = [job_id for job_id, standing in after.items() if standing != before[job_id]]
     cancelled = [job_id for job_id in changed if after[job_id].state is State.CANCELLED]
     for some in lists(cancelled):
-        await connection.run(statement("drop_waiter"), {"ids": some, "now": now})
+        connection.defer(statement("drop_waiter"), {"ids": some, "now": now})
     let_go = [after[job_id] for job_id in changed if after[job_id].state is not State.CANCELLED]
     if let_go:
         rows = [(one.state.value, one.blockers, one.turn, one.run_at, now, one.id) for one in let_go]

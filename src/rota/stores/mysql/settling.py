@@ -78,10 +78,11 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
         for common, group in alike.items():
             parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
             for some in lists(group):
-                await connection.run(statement("complete"), {**parameters, "ids": some})
-    await leave(connection, "lease", ids)
-    await leave(connection, "expiry", expiring)
-    await connection.many(statement("enter_finished"), [("completed", now, job_id, None) for job_id in ids])
+                connection.defer(statement("complete"), {**parameters, "ids": some})
+    for some in lists(ids):
+        connection.defer(statement("finish"), {"ids": some, "now": now})
+    leave(connection, "lease", ids)
+    leave(connection, "expiry", expiring)
     return set(ids)
 
 

@@ -382,7 +382,7 @@ class MysqlStore:
             answer = await verb(connection, *rest, moment)
             if connection.has_made_work:
                 connection.has_made_work = False
-                await connection.run(statement("ring"), {"origin": connection.origin, "now": moment})
+                connection.defer(statement("ring"), {"origin": connection.origin, "now": moment})
             return answer
 
         return run
