@@ -13,6 +13,7 @@ from pathlib import Path
 from rota.api.routes import ROUTES
 from rota.cli.tree import build
 from rota.settings import OPTIONS, Settings, shown
+from rota.telemetry.catalogue import CATALOGUE, Source
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 MARKER = "<!-- Below this line the page is made by `make docs`. -->"
@@ -61,9 +62,24 @@ def setting_lines() -> Iterator[str]:
         yield f"| `{name}` | {names} | {f'`{default}`' if default else ''} | {OPTIONS[name].help} |"
 
 
+def metric_lines() -> Iterator[str]:
+    """Give a table of metrics for every place that shows them."""
+    for source, metrics in groupby(CATALOGUE, key=lambda metric: metric.source):
+        yield f"\n### {_SHOWN_BY[source]}\n\n| metric | kind | labels | what it says |\n|---|---|---|---|"
+        for metric in metrics:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+
+
+_SHOWN_BY = {
+    Source.EVERYWHERE: "Of the process that is asked",
+    Source.API: "Of the whole, shown by the API",
+    Source.WORKER: "Of one worker, shown by its own endpoint",
+}
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "cli.md": lambda: command_lines(build()),
     "http.md": route_lines,
+    "metrics.md": metric_lines,
     "settings.md": setting_lines,
 }
 

@@ -47,6 +47,7 @@ class Api:
     async def aclose(self) -> None:
         """Close, and end what goes on behind answered requests."""
         self.close()
+        self.context.stop_metrics()
         errands = tuple(self.context.errands)
         for errand in errands:
             errand.cancel()

@@ -11,12 +11,14 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from rota.api.counting import Counting
 from rota.api.errors import Refusal, invalid, malformed, too_busy
 from rota.api.live import Live
 from rota.api.reading import meant, read
 from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.engine import Engine
 from rota.ports.faces import Actor
+from rota.telemetry.metrics import Metrics
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -61,6 +63,10 @@ class Context:
         self.started_at = self.engine.clock()
         self.streams = Streams(self.limits.streams)
         self.live = Live(self.engine)
+        self.counting = Counting(self.engine)
+        self.metrics = Metrics(clock=self.engine.clock)
+        #: Ends the counting of what happens.
+        self.stop_metrics = self.engine.telemetry.listen(self.metrics.heard)
         self.describe: Callable[[], dict[str, Any]] = dict
 
     @cached_property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from rota.core.fleet import Member, Role
 from rota.core.lane import Queue
@@ -14,6 +16,28 @@ from rota.engine.explain import ALIVE_FOR
 from rota.ports.store import Census
 from rota.wire.fleet import QueueForm, TypeDepth
 from rota.wire.system import Overview, Stats, lane_forms
+
+#: How long a count is good enough for those who ask again and again.
+FRESH_SECONDS: Final = 1.0
+
+
+class Counting:
+    """Counts at most once a second, however many ask: a census reads every lane, and scrapers come in swarms."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._one_at_a_time = asyncio.Lock()
+        self._last: Stats | None = None
+        self._until = 0.0
+
+    async def stats(self) -> Stats:
+        """Give counts that are not older than a second."""
+        loop = asyncio.get_running_loop()
+        async with self._one_at_a_time:
+            if self._last is None or loop.time() >= self._until:
+                self._last = await stats_now(self._engine)
+                self._until = loop.time() + FRESH_SECONDS
+            return self._last
 
 
 async def live_workers(engine: Engine) -> Sequence[Member]:

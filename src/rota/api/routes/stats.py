@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from rota.api.calls import Answer, Call, shown
+from rota.api.calls import Answer, Call, Context, shown
 from rota.api.counting import stats_now
 from rota.api.settings import Scope
 from rota.api.table import PLAIN_TEXT, Route
-from rota.core.lifecycle import FINISHED, State
+from rota.core.errors import RotaError
+from rota.core.lifecycle import FINISHED, WAITING, State
 from rota.engine import Engine
 from rota.ports.store import JobQuery
+from rota.telemetry import catalogue
+from rota.telemetry.exposition import OPEN_METRICS, exposition, is_asked_for
+from rota.telemetry.metrics import Metrics
+from rota.telemetry.tallies import Counts, Tally
 from rota.wire.system import MetricsForm, Stats
-
-OPEN_METRICS = "application/openmetrics-text"
 
 
 async def stats(call: Call) -> Answer:
@@ -23,18 +26,11 @@ async def stats(call: Call) -> Answer:
 
 async def metrics(call: Call) -> Answer:
     """Give the counts: as JSON, or as text for scrapers that ask for it."""
-    counts = await stats_now(call.engine)
-    accepted = (call.header(b"accept") or "").lower()
-    if PLAIN_TEXT in accepted or OPEN_METRICS in accepted:
-        is_open = OPEN_METRICS in accepted
-        media = (
-            f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
-            if is_open
-            else f"{PLAIN_TEXT}; version=0.0.4; charset=utf-8"
-        )
-        lines = [*_exposition(counts, is_leader=call.context.settings.is_leader()), *(["# EOF"] if is_open else [])]
-        return Answer(("\n".join(lines) + "\n").encode(), media=media)
-    return shown(await _seed_metrics(call.engine, counts))
+    accepted = call.header(b"accept")
+    if is_asked_for(accepted):
+        written = exposition(await _tallies(call.context), accepted)
+        return Answer(written.text, media=written.media)
+    return shown(await _seed_metrics(call.engine, await call.context.counting.stats()))
 
 
 async def _seed_metrics(engine: Engine, counts: Stats) -> MetricsForm:
@@ -60,34 +56,37 @@ async def _last_start(engine: Engine) -> int:
     return int(newest[0].started_at.timestamp()) if newest and newest[0].started_at else 0
 
 
-def _exposition(counts: Stats, *, is_leader: bool) -> Iterator[str]:
-    yield "# HELP rota_jobs Unfinished jobs by queue, type and state."
-    yield "# TYPE rota_jobs gauge"
+async def _tallies(context: Context) -> Sequence[Tally]:
+    """Gather what this process has counted and what the store counts. A store that is away hides only its own part."""
+    settings = context.settings
+    own = (
+        Counts.of(catalogue.BUILD, 1, settings.version),
+        Counts.of(catalogue.LEADER, settings.is_leader()),
+        *context.metrics.tallies(),
+    )
+    try:
+        counts = await context.counting.stats()
+    except RotaError:
+        return (*own, Counts.of(catalogue.STORE_UP, 0))
+    return (*own, Counts.of(catalogue.STORE_UP, 1), *_counted(counts, context.metrics))
+
+
+def _counted(counts: Stats, metrics: Metrics) -> Iterator[Tally]:
+    jobs, depth, finished = Counts(catalogue.JOBS), Counts(catalogue.DEPTH), Counts(catalogue.FINISHED)
+    for queue in metrics.queues.known:
+        # A queue that ran empty shows its nought: whoever scales by it must not take silence for an answer.
+        depth.add((queue,), 0)
     for lane in counts.lanes:
-        labels = f'queue="{_escaped(lane.queue)}",type="{_escaped(lane.type)}",state="{lane.state}"'
-        yield f"rota_jobs{{{labels}}} {lane.count}"
-    yield "# HELP rota_jobs_finished Finished jobs by state, those that retention has deleted included."
-    yield "# TYPE rota_jobs_finished counter"
-    for state in State:
-        if state in FINISHED:
-            total = counts.states[state] + counts.pruned.get(state, 0)
-            yield f'rota_jobs_finished_total{{state="{state}"}} {total}'
-    gauges = {
-        "rota_dead_letters": ("Jobs in state dead.", counts.dlq_size),
-        "rota_queue_depth": ("Jobs that wait.", counts.queue_depth),
-        "rota_workers": ("Workers heard of lately.", counts.workers),
-        "rota_worker_slots": ("Slots of those workers.", counts.slots),
-        "rota_worker_slots_busy": ("Slots in use.", counts.busy),
-        "rota_leader": ("Whether this process leads.", int(is_leader)),
-    }
-    for name, (said, value) in gauges.items():
-        yield f"# HELP {name} {said}"
-        yield f"# TYPE {name} gauge"
-        yield f"{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        queue = metrics.queues.shown(lane.queue)
+        jobs.add((queue, metrics.types.shown(lane.type), lane.state), lane.count)
+        depth.add((queue,), lane.count if lane.state in WAITING else 0)
+    for state in sorted(FINISHED):
+        finished.add((state,), counts.states[state] + counts.pruned.get(state, 0))
+    yield from (jobs, depth, finished)
+    yield Counts.of(catalogue.DEAD_LETTERS, counts.dlq_size)
+    yield Counts.of(catalogue.WORKERS, counts.workers)
+    yield Counts.of(catalogue.FLEET_SLOTS, counts.slots)
+    yield Counts.of(catalogue.FLEET_BUSY, counts.busy)
 
 
 _STATS = Route(

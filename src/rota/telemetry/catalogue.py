@@ -1,0 +1,126 @@
+"""The catalogue of metrics: every name that Rota shows to a scraper, once. The reference page is made of it.
+
+Names are a promise: dashboards and alerts are built on them. None is renamed without a line in the changelog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What a metric is, in the words of Prometheus."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Source(StrEnum):
+    """Where a metric is shown."""
+
+    EVERYWHERE = "everywhere"
+    API = "API"
+    WORKER = "worker"
+
+
+#: Round trips to a store: from a tenth of a millisecond to ten seconds.
+_TRIPS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+#: Waiting: from a millisecond to an hour.
+_WAITS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3600.0)
+#: Handlers: from a millisecond to a day.
+_RUNS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: a counter's name ends in `_total`, a duration's in `_seconds`."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    #: The upper bounds of a histogram's buckets, without the last, which has none.
+    bounds: tuple[float, ...] = ()
+    source: Source = Source.EVERYWHERE
+
+
+BUILD: Final = Metric("rota_build_info", Kind.GAUGE, "Always 1; the label says which release runs.", ("version",))
+SUBMITTED: Final = Metric("rota_jobs_submitted_total", Kind.COUNTER, "Jobs stored by this process.", ("type",))
+ATTEMPTS: Final = Metric("rota_attempts_total", Kind.COUNTER, "Attempts begun: jobs that a worker leased.", ("type",))
+OUTCOMES: Final = Metric(
+    "rota_attempt_outcomes_total",
+    Kind.COUNTER,
+    "Attempts ended: succeeded, failed, dead, snoozed, released, cancelled or lost.",
+    ("type", "outcome"),
+)
+DURATION: Final = Metric(
+    "rota_attempt_duration_seconds",
+    Kind.HISTOGRAM,
+    "From the lease of a job until its outcome was written, for attempts that a handler ended.",
+    ("type",),
+    _RUNS,
+)
+START_LATENCY: Final = Metric(
+    "rota_start_latency_seconds",
+    Kind.HISTOGRAM,
+    "From when a job was due until a worker leased it.",
+    ("queue",),
+    _WAITS,
+)
+LATENESS: Final = Metric(
+    "rota_schedule_lateness_seconds", Kind.HISTOGRAM, "From a schedule's fire time until its job was made.", (), _WAITS
+)
+LEASES_LOST: Final = Metric(
+    "rota_leases_lost_total", Kind.COUNTER, "Jobs taken from workers that did not renew.", ("type",)
+)
+REFUSED: Final = Metric(
+    "rota_settlements_refused_total", Kind.COUNTER, "Outcomes that came too late: their jobs belonged to someone else."
+)
+LEADER_CHANGES: Final = Metric(
+    "rota_leader_changes_total", Kind.COUNTER, "Times this process learned of a new leader, the first included."
+)
+PRUNED: Final = Metric("rota_jobs_pruned_total", Kind.COUNTER, "Finished jobs deleted past their time.")
+STORE: Final = Metric(
+    "rota_store_seconds",
+    Kind.HISTOGRAM,
+    "How long the store took: to submit, claim, settle, promote or prune a batch. Empty claims are left out.",
+    ("operation",),
+    _TRIPS,
+)
+
+JOBS: Final = Metric(
+    "rota_jobs", Kind.GAUGE, "Unfinished jobs by queue, type and state.", ("queue", "type", "state"), source=Source.API
+)
+FINISHED: Final = Metric(
+    "rota_jobs_finished",
+    Kind.GAUGE,
+    "Finished jobs by state, those that retention has deleted included; falls when one is retried.",
+    ("state",),
+    source=Source.API,
+)
+DEPTH: Final = Metric("rota_queue_depth", Kind.GAUGE, "Jobs that wait, by queue.", ("queue",), source=Source.API)
+DEAD_LETTERS: Final = Metric("rota_dead_letters", Kind.GAUGE, "Jobs in state dead.", source=Source.API)
+WORKERS: Final = Metric("rota_workers", Kind.GAUGE, "Workers heard of lately.", source=Source.API)
+FLEET_SLOTS: Final = Metric("rota_fleet_slots", Kind.GAUGE, "Slots of all those workers.", source=Source.API)
+FLEET_BUSY: Final = Metric("rota_fleet_slots_busy", Kind.GAUGE, "Slots of those workers in use.", source=Source.API)
+LEADER: Final = Metric("rota_leader", Kind.GAUGE, "Whether this process leads.", source=Source.API)
+STORE_UP: Final = Metric(
+    "rota_store_up", Kind.GAUGE, "Whether the store answered this scrape; if not, the counts are absent.",
+    source=Source.API,
+)  # fmt: skip
+
+SLOTS: Final = Metric("rota_worker_slots", Kind.GAUGE, "Slots of this worker.", source=Source.WORKER)
+BUSY: Final = Metric("rota_worker_slots_busy", Kind.GAUGE, "Jobs that this worker holds.", source=Source.WORKER)
+DRAINING: Final = Metric("rota_worker_draining", Kind.GAUGE, "Whether it was told to stop.", source=Source.WORKER)
+LINKED: Final = Metric(
+    "rota_worker_linked", Kind.GAUGE, "Whether its API or store took its last sign of life.", source=Source.WORKER
+)
+
+CATALOGUE: Final = (
+    BUILD, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
+    PRUNED, STORE, JOBS, FINISHED, DEPTH, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP, SLOTS, BUSY,
+    DRAINING, LINKED,
+)  # fmt: skip
