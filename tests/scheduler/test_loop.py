@@ -20,6 +20,7 @@ from rota.engine import Engine
 from rota.ports.faces import Actor
 from rota.ports.store import JobQuery, Retention, Store
 from rota.scheduler import Scheduler
+from rota.scheduler.duties import Promoter
 from rota.scheduler.scheduler import LONGEST_BACKOFF_SECONDS, LONGEST_SLEEP_SECONDS, Backoff
 from rota.stores.sqlite import SqliteStore
 from simulation.loop import run
@@ -113,6 +114,24 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
     calls = run(story())
     assert set(calls) == {"due", "time"}
     assert len(calls) <= 2 * (60 / LONGEST_SLEEP_SECONDS + 1)
+
+
+def test_what_is_due_and_cannot_be_moved_is_looked_at_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did all duties two hundred times a second, for as long as that lasted."""
+
+    async def nothing(duty: Promoter) -> int:
+        del duty
+        return 0
+
+    monkeypatch.setattr(Promoter, "tick", nothing)
+
+    async def story() -> int:
+        async with night() as one:
+            await one.engine.submit([new_job(run_at=one.now() + timedelta(seconds=1))])
+            await asyncio.sleep(61)
+            return one.line.calls.count("due")
+
+    assert run(story()) <= 60 / LONGEST_SLEEP_SECONDS + 15
 
 
 def test_a_pass_that_fails_is_repeated() -> None:

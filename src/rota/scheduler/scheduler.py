@@ -58,6 +58,7 @@ class Scheduler:
         backoff = Backoff(self._dice)
         loop = asyncio.get_running_loop()
         due_at = loop.time()
+        in_vain = SHORTEST_SLEEP_SECONDS
         with self._engine.broker.attend((TIMETABLE,)) as attendance:
             while True:
                 try:
@@ -71,9 +72,11 @@ class Scheduler:
                     _log.warning("a pass failed and will be repeated: %s", error)
                     await asyncio.sleep(backoff.next())
                     continue
-                if pause > 0 or (is_due and not did):
-                    # Something due that no duty could move must not make us spin.
-                    seconds = max(min(pause, LONGEST_SLEEP_SECONDS), SHORTEST_SLEEP_SECONDS)
+                # Something due that no duty could move must not make us spin: we look at it less and less often.
+                is_stuck = is_due and not did and pause <= 0
+                in_vain = min(in_vain * 2, LONGEST_SLEEP_SECONDS) if is_stuck else SHORTEST_SLEEP_SECONDS
+                if pause > 0 or is_stuck:
+                    seconds = max(min(pause, LONGEST_SLEEP_SECONDS), in_vain)
                     await attendance.wait(0, timedelta(seconds=seconds))
 
     async def _until_due(self) -> float:
