@@ -15,6 +15,7 @@ from engine.staging import bench_in_memory
 from rota.api import ApiSettings, create_app
 from rota.core.errors import InvalidRequest
 from rota.core.retry import Backoff
+from rota.core.submission import Delivery
 from rota.ports.store import JobQuery
 from rota.wire.submission import Defaults
 
@@ -206,3 +207,13 @@ async def test_a_delay_and_an_expiry_are_counted_by_the_stores_clock(path: str) 
         assert answer.is_success
         (made,) = await bench.store.find(JobQuery(types=("a",)))
         assert (made.run_at, made.expires_at) == (at(60), at(90))
+
+
+async def test_a_task_that_must_start_once_does_so_over_http_too() -> None:
+    """A task's delivery was ignored where its submission said nothing of it."""
+    own = Defaults(delivery=Delivery.AT_MOST_ONCE, tags=("money",), expires=timedelta(hours=1))
+    async with staged(ApiSettings(defaults=Defaults(tasks={"charge": own}))) as stage:
+        job = await stage.submit(type="charge")
+        told = await stage.submit(type="charge", delivery="at_least_once", tags=[])
+    assert (job["delivery"], job["tags"], job["expires_at"] is not None) == ("at_most_once", ["money"], True)
+    assert (told.get("delivery"), told.get("tags", [])) == (None, [])

@@ -200,5 +200,6 @@ def test_a_full_queue_is_said_to_be_full(app: Rota, monkeypatch: pytest.MonkeyPa
     def work() -> None: ...
 
     work.submit()
-    with pytest.raises(QueueFull, match="'narrow' is full"):
+    with pytest.raises(QueueFull, match="'narrow' is full") as refusal:
         work.submit()
+    assert refusal.value.handles == [None]

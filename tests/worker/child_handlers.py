@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -111,3 +112,24 @@ def pays(marker: str) -> object:
         return {"paid": 7}
 
     return current().step("pay", pay)
+
+
+async def pays_two_at_once() -> list[str]:
+    """Take two guarded steps side by side."""
+
+    async def pay(word: str) -> str:
+        await asyncio.sleep(0)
+        return word
+
+    job = current()
+    return list(await asyncio.gather(job.astep("a", lambda: pay("A")), job.astep("b", lambda: pay("B"))))
+
+
+async def loses_patience() -> str:
+    """Give up on a step before its answer can have come."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(current().astep("slow", _nothing), 0)
+    return "went on"
+
+
+async def _nothing() -> None: ...

@@ -17,7 +17,9 @@ from rota.core.lifecycle import State
 from rota.core.outcome import Lost
 from rota.core.settlement import Reason
 from rota.ports.faces import Report
-from rota.worker import handler_of
+from rota.worker import Handler, handler_of
+from rota.worker.crew import MOST_ISOLATED
+from rota.worker.handlers import isolated
 from worker import child_handlers as children
 from worker.staging import OPERATOR, Stage, eventually
 
@@ -225,3 +227,30 @@ async def test_a_suspect_that_no_other_process_could_find_runs_where_it_always_d
     await lost(stage, suspect, 2)
     async with stage.worker(whoami, **SETTINGS):
         assert (await stage.end_of(suspect)).result == str(os.getpid())
+
+
+class Namesake:
+    """Has a method whose name, without its object, names another function."""
+
+    def whoami(self) -> int:
+        return os.getpid()
+
+
+def test_a_name_that_stands_for_another_function_sets_nobody_apart() -> None:
+    method = handler_of(Namesake().whoami)
+    assert isolated(method) is method
+    own = Handler("whoami", children.whoami, "thread", decode=lambda _text: ((), {}))
+    assert isolated(own) is own
+    assert isolated(handler_of(children.whoami)).executor == "process"
+
+
+async def test_suspects_that_come_in_crowds_take_turns(stage: Stage) -> None:
+    suspects = [await stage.submit("whoami") for _ in range(3 * MOST_ISOLATED)]
+    for number in range(2):
+        held = await stage.engine.claim(Claim(WorkerId("ben", f"boot-{number}"), 100, types=("whoami",)))
+        await stage.engine.settle([Report(job.id, job.fence, Lost()) for job in held])
+    crowd = SETTINGS | {"concurrency": 50}
+    async with stage.scheduler(), stage.worker(handler_of(children.whoami), **crowd):
+        ended = await stage.ends_of(suspects)
+    assert {job.state for job in ended} == {State.COMPLETED}
+    assert os.getpid() not in {json.loads(job.result or "[]")[2] for job in ended}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Awaitable
@@ -304,3 +305,131 @@ async def test_a_handler_may_still_give_up_in_a_step(stage: Stage) -> None:
     async with stage.worker(sells, **SETTINGS):
         job = await stage.end_of(await quick(stage))
     assert (job.state, job.reason) == (State.DEAD, Reason.PERMANENT)
+
+
+async def test_steps_side_by_side_in_a_child_process_each_get_their_answer(stage: Stage) -> None:
+    async with stage.worker(handler_of(children.pays_two_at_once, executor="process"), **SETTINGS):
+        job = await stage.end_of(await stage.submit("pays_two_at_once"))
+    assert (job.state, json.loads(job.result or "")) == (State.COMPLETED, ["A", "B"])
+
+
+async def test_a_child_whose_handler_did_not_wait_for_an_answer_goes_on(stage: Stage) -> None:
+    handlers = (handler_of(children.loses_patience, executor="process"), handler_of(children.add, executor="process"))
+    async with stage.worker(*handlers, concurrency=1, **SETTINGS):
+        first = await stage.end_of(await stage.submit("loses_patience"))
+        second = await stage.end_of(await stage.submit("add", '{"args": [1, 2]}'))
+    assert (first.result, second.result) == ('"went on"', "3")
+
+
+class Slow:
+    """Answers, and only then lets go of the answer."""
+
+    def __init__(self, stage: Stage, verb: str) -> None:
+        self._steps = stage.engine.steps
+        self._verb = verb
+        self.asked, self.free = asyncio.Event(), asyncio.Event()
+
+    async def intend(self, job_id: JobId, fence: int, key: str) -> Any:  # noqa: ANN401 - as the keeper answers
+        return await self._hold("intend", await self._steps.intend(job_id, fence, key))
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Any:  # noqa: ANN401 - as above
+        await self._hold("conclude", None)
+        return await self._steps.conclude(job_id, fence, key, outcome)
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> Any:  # noqa: ANN401 - as above
+        return await self._steps.withdraw(job_id, fence, key)
+
+    async def _hold(self, verb: str, answer: Any) -> Any:  # noqa: ANN401 - as above
+        if verb == self._verb:
+            self.asked.set()
+            await self.free.wait()
+        return answer
+
+
+async def test_an_answer_that_comes_too_late_performs_nothing(stage: Stage) -> None:
+    """Its lease ran out meanwhile, and someone else may have performed the effect."""
+    till, slow = Till(), Slow(stage, "intend")
+
+    def sells() -> dict[str, int]:
+        return current().step("pay", till.pay, doubt="retry")
+
+    job_id = await quick(stage)
+    async with stage.worker(sells, steps=slow, **SETTINGS):
+        await slow.asked.wait()
+        await stage.engine.cancel([job_id], Actor("olga"))
+        await stage.until(job_id, lambda job: job.cancel_requested_at is not None)
+        # Told to stop at the next beat, as it is when its lease runs out.
+        await asyncio.sleep(3 * SETTINGS["beat"].total_seconds())
+        slow.free.set()
+        await stage.end_of(job_id)
+    assert till.taken == 0
+
+
+async def test_a_handler_told_to_stop_still_writes_down_what_happened(stage: Stage) -> None:
+    till, slow = Till(), Slow(stage, "conclude")
+
+    async def sells() -> dict[str, int]:
+        return await current().astep("pay", till.apay)
+
+    job_id = await quick(stage)
+    async with stage.worker(sells, steps=slow, **SETTINGS) as worker:
+        await slow.asked.wait()
+        worker.stop()
+        worker.stop()
+        asyncio.get_running_loop().call_later(0.3, slow.free.set)
+    (step,) = await stage.engine.steps.all(job_id)
+    assert (till.taken, step.outcome) == (1, '{"paid":1}')
+
+
+async def test_what_the_server_refuses_is_not_asked_again(stage: Stage) -> None:
+    class Strict(Forgetful):
+        async def intend(self, job_id: JobId, fence: int, key: str) -> Any:  # noqa: ANN401, ARG002 - as above
+            raise InvalidRequest("key: will not do", field="key")
+
+    def sells() -> None:
+        current().step("pay", Till().pay)
+
+    async with stage.worker(sells, steps=Strict(stage), **SETTINGS):
+        job = await stage.end_of(await stage.submit("sells", max_attempts=1))
+    assert job.error is not None
+    assert "will not do" in job.error.message
+
+
+async def test_that_a_large_effect_happened_is_kept_though_its_result_is_not(stage: Stage) -> None:
+    def sells() -> str:
+        return current().step("pay", lambda: "x" * 600_000)
+
+    async with stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    (step,) = await stage.engine.steps.all(job.id)
+    assert (job.state, job.reason, step.outcome) == (State.DEAD, Reason.PERMANENT, "null")
+
+
+async def test_a_key_is_not_used_twice_at_once(stage: Stage) -> None:
+    till = Till()
+
+    async def sells() -> list[str]:
+        done = await asyncio.gather(*(current().astep("pay", till.apay) for _ in range(3)), return_exceptions=True)
+        return sorted(type(one).__name__ for one in done)
+
+    async with stage.worker(sells, **SETTINGS):
+        job = await stage.end_of(await quick(stage))
+    assert (json.loads(job.result or ""), till.taken) == (["InvalidRequest", "InvalidRequest", "dict"], 1)
+
+
+async def test_functions_of_the_wrong_kind_do_no_harm(stage: Stage) -> None:
+    till = Till()
+
+    async def lenient() -> dict[str, int]:
+        return await current().astep("pay", till.pay)  # type: ignore[arg-type]
+
+    def strict() -> object:
+        return current().step("pay", till.apay)
+
+    async with stage.worker(lenient, strict, **SETTINGS):
+        one = await stage.end_of(await stage.submit("lenient"))
+        other = await stage.end_of(await stage.submit("strict", max_attempts=1))
+    assert (json.loads(one.result or ""), till.taken) == ({"paid": 1}, 1)
+    assert other.error is not None
+    assert "astep" in other.error.message
+    assert await stage.engine.steps.all(other.id) == []

@@ -22,6 +22,9 @@ A message names the thing, the value and the remedy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class RotaError(Exception):
     """The root: whoever catches this catches all that Rota raises."""
@@ -64,7 +67,13 @@ class StoreUnavailable(Unavailable):
 
 
 class QueueFull(Unavailable):
-    """As many jobs wait in the queue as may; nothing was submitted."""
+    """As many jobs wait in the queue as may. What was refused was not submitted.
+
+    `handles` are those of a submission of many: None stands for each that was refused, so that only those need be
+    submitted again.
+    """
+
+    handles: Sequence[Any] = ()
 
 
 class LeaseLost(Unavailable):

@@ -40,6 +40,13 @@ def _defaults_of(server: Defaults, options: Options) -> Defaults:
         timeout=told.timeout,
         queue=told.queue,
         priority=told.priority,
+        delivery=told.delivery,
+        expires=told.expires,
+        concurrency_key=told.concurrency_key,
+        tags=told.tags,
+        meta=told.meta,
+        on_success=told.on_success,
+        on_failure=told.on_failure,
     )
 
 

@@ -217,9 +217,15 @@ class Rota:
                 key = call.options.get("idempotency_key")
                 message = f"idempotency_key {key!r} was used before for another submission; choose another"
                 raise KeyReused(message, field="idempotency_key")
-            if answer.receipt is Receipt.QUEUE_FULL:
-                raise full(call.template().queue)
-        return [Handle(self, answer.job_id, call.decode) for call, answer in zip(calls, answers, strict=True)]
+        handles = [
+            None if answer.receipt is Receipt.QUEUE_FULL else Handle(self, answer.job_id, call.decode)
+            for call, answer in zip(calls, answers, strict=True)
+        ]
+        if None in handles:
+            refusal = full(calls[handles.index(None)].template().queue)
+            refusal.handles = handles
+            raise refusal
+        return [handle for handle in handles if handle is not None]
 
 
 async def _close(link: asyncio.Future[Link]) -> None:

@@ -9,7 +9,7 @@ from msgspec import Meta, Raw, Struct
 
 from rota.core.identity import JobId, to_text
 from rota.core.step import Resolution, Step
-from rota.wire.scalars import Fence, Identifier, Moment, Text, job_id_of, no_value
+from rota.wire.scalars import Fence, Identifier, Moment, job_id_of, no_value
 from rota.wire.submission import text_of
 
 StepKey = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -22,7 +22,7 @@ class StepRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_default
     fence: Fence
     key: StepKey
     act: Literal["intend", "conclude", "withdraw"]
-    outcome: Text | None = None
+    outcome: Annotated[str, Meta(max_length=500_000)] | None = None
 
 
 class StepForm(Struct, kw_only=True):

@@ -26,6 +26,7 @@ from rota.core.submission import (
     IdempotencyKey,
     NewJob,
     Template,
+    no_meta,
     request_hash,
 )
 from rota.wire.scalars import (
@@ -73,7 +74,7 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     priority: Priority | None = None
     max_attempts: Attempts | None = None
     retry: RetryRule | None = None
-    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    delivery: Delivery | None = None
     timeout: Duration | None = None
     expires: Duration | None = None
     delay: Duration | None = None
@@ -111,6 +112,13 @@ class Defaults:
     timeout: timedelta | None = None
     queue: str = DEFAULT_QUEUE
     priority: int = DEFAULT_PRIORITY
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    expires: timedelta | None = None
+    concurrency_key: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default_factory=no_meta)
+    on_success: Template | None = None
+    on_failure: Template | None = None
     tasks: Mapping[str, Defaults] = field(default_factory=dict)
 
     def of(self, job_type: str) -> Defaults:
@@ -179,6 +187,7 @@ def _said(form: FollowUp) -> list[object]:
     said = {name: getattr(form, name) for name in form.__struct_fields__ if name not in _KEYS}
     said["queue"] = form.queue or DEFAULT_QUEUE
     said["priority"] = form.priority or DEFAULT_PRIORITY
+    said["delivery"] = form.delivery or Delivery.AT_LEAST_ONCE
     for name in ("on_success", "on_failure"):
         said[name] = None if said[name] is None else _said(said[name])
     return list(said.values())
@@ -191,7 +200,7 @@ def new_job_of(
     s, own = submission, defaults.of(submission.type)
     delay = None if s.delay is None else duration_of(s.delay, "delay")
     run_at = now + delay if delay else s.run_at
-    expires = None if s.expires is None else duration_of(s.expires, "expires")
+    expires = own.expires if s.expires is None else duration_of(s.expires, "expires")
     key = None
     if s.idempotency_key is not None:
         key = IdempotencyKey(s.idempotency_key, fingerprint(s), key_scope)
@@ -204,16 +213,16 @@ def new_job_of(
         run_at=run_at,
         max_attempts=s.max_attempts or own.max_attempts,
         backoff=own.backoff if s.retry is None else backoff_of(s.retry, own.backoff),
-        delivery=s.delivery,
+        delivery=s.delivery or own.delivery,
         timeout=own.timeout if s.timeout is None else positive(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
-        concurrency_key=s.concurrency_key,
-        tags=tuple(dict.fromkeys(s.tags)) if s.tags else (),
-        meta=s.meta or NO_META,
+        concurrency_key=own.concurrency_key if s.concurrency_key is None else s.concurrency_key,
+        tags=own.tags if s.tags is None else tuple(dict.fromkeys(s.tags)),
+        meta=own.meta if s.meta is None else s.meta or NO_META,
         after=tuple(Dependency(id_within(one, "after")) for one in dict.fromkeys(s.after)) if s.after else (),
-        on_success=None if s.on_success is None else template_of(s.on_success, defaults),
-        on_failure=None if s.on_failure is None else template_of(s.on_failure, defaults),
+        on_success=own.on_success if s.on_success is None else template_of(s.on_success, defaults),
+        on_failure=own.on_failure if s.on_failure is None else template_of(s.on_failure, defaults),
     )
 
 
@@ -227,15 +236,15 @@ def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
         priority=form.priority or own.priority,
         max_attempts=form.max_attempts or own.max_attempts,
         backoff=own.backoff if form.retry is None else backoff_of(form.retry, own.backoff),
-        delivery=form.delivery,
+        delivery=form.delivery or own.delivery,
         timeout=own.timeout if form.timeout is None else positive(form.timeout, "timeout"),
-        expires=duration_of(form.expires, "expires"),
+        expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
         delay=duration_of(form.delay, "delay"),
-        concurrency_key=form.concurrency_key,
-        tags=tuple(dict.fromkeys(form.tags)) if form.tags else (),
-        meta=form.meta or NO_META,
-        on_success=None if form.on_success is None else template_of(form.on_success, defaults),
-        on_failure=None if form.on_failure is None else template_of(form.on_failure, defaults),
+        concurrency_key=own.concurrency_key if form.concurrency_key is None else form.concurrency_key,
+        tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
+        meta=own.meta if form.meta is None else form.meta or NO_META,
+        on_success=own.on_success if form.on_success is None else template_of(form.on_success, defaults),
+        on_failure=own.on_failure if form.on_failure is None else template_of(form.on_failure, defaults),
     )
 
 

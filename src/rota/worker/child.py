@@ -18,11 +18,13 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import count
 from math import inf
 from queue import SimpleQueue
 from resource import RUSAGE_SELF, getrusage
@@ -70,8 +72,9 @@ class ChildProgram:
         self._errand: Errand | None = None
         self._context: JobContext | None = None
         self._handlers: dict[str, Handler] = {}
-        #: The question about a step that waits for its answer: a handler has one at a time.
-        self._asked: Future[Reply] | None = None
+        #: The questions about steps that wait for their answers.
+        self._asked: dict[int, Future[Reply]] = {}
+        self._numbers = count(1)
 
     def run(self) -> None:
         """Serve until the orders end."""
@@ -107,6 +110,14 @@ class ChildProgram:
         return handler
 
     def _listen(self) -> None:
+        try:
+            self._take_orders()
+        except BaseException:  # noqa: BLE001 - whatever it is
+            # Without ears this process would run on when nobody wants it: better none.
+            traceback.print_exc()
+            os.killpg(0, signal.SIGKILL)
+
+    def _take_orders(self) -> None:
         frames = Frames()
         while True:
             ready, _, _ = select.select([self._orders], [], [], NEWS_EVERY_SECONDS if self._errand else None)
@@ -129,12 +140,8 @@ class ChildProgram:
             case {"run": _}:
                 self._errand = _errand_of(message["run"])
                 self._inbox.put(self._errand)
-            case {"stepped": answer} if self._asked is not None:
-                asked, self._asked = self._asked, None
-                try:
-                    asked.set_result(reply_from(answer))
-                except BaseException as raised:  # noqa: BLE001 - it is the handler's to hear
-                    asked.set_exception(raised)
+            case {"stepped": {"number": number}}:
+                self._answer(self._asked.pop(number, None), message["stepped"])
             case {"stop": _} if self._errand is not None:
                 self._errand.is_stopped = True
             case _:
@@ -143,9 +150,20 @@ class ChildProgram:
     def ask(self, act: Act, key: str, outcome: str | None = None) -> Future[Reply]:
         """Ask about a step: the worker knows whom."""
         asked: Future[Reply] = Future()
-        self._asked = asked
-        self._say({"step": {"act": act.value, "key": key, "outcome": outcome}})
+        number = next(self._numbers)
+        self._asked[number] = asked
+        self._say({"step": {"number": number, "act": act.value, "key": key, "outcome": outcome}})
         return asked
+
+    def _answer(self, asked: Future[Reply] | None, answer: dict[str, Any]) -> None:
+        if asked is None or not asked.set_running_or_notify_cancel():
+            return  # nobody waits for it any more
+        try:
+            reply = reply_from(answer)
+        except BaseException as raised:  # noqa: BLE001 - it is the handler's to hear
+            asked.set_exception(raised)
+        else:
+            asked.set_result(reply)
 
     def _tell_news(self) -> None:
         context = self._context

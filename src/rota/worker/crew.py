@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from rota.core.identity import to_text
 from rota.core.job import Job
-from rota.core.outcome import Failed, Released
+from rota.core.outcome import Failed, Released, Snoozed
 from rota.core.settlement import JobError
 from rota.ports.faces import Report
 from rota.worker import handlers as known
@@ -21,6 +22,11 @@ from rota.worker.run import Executor, Run
 _log = logging.getLogger("rota.worker")
 #: More unwritten outcomes than this, and no more work is taken on: the store must hear of what was done first.
 MOST_UNSETTLED: Final = 2000
+
+
+#: How many suspects have a process of their own at once; a process costs memory, and suspects may come in crowds.
+MOST_ISOLATED: Final = 4
+COME_BACK: Final = timedelta(seconds=1)
 
 
 class Crew:
@@ -77,6 +83,10 @@ class Crew:
         for executor, some in by_executor.items():
             executor.put(some)
 
+    @property
+    def _isolated(self) -> int:
+        return sum(run.is_alone for run in self._holding.runs.values())
+
     def turn_away(self, jobs: Sequence[Job]) -> None:
         """Hand these jobs back untouched."""
         self._holding.outbox.extend(Report(job.id, job.fence, Released(started=False)) for job in jobs)
@@ -91,9 +101,15 @@ class Crew:
             self._holding.outbox.append(Report(job.id, job.fence, Failed(told)))
             self._holding.ring()
             return None
-        if job.is_suspect:
+        alone = isolated(handler) if job.is_suspect else handler
+        if alone is not handler:
             # It, or a neighbour of its, takes workers down. Alone, it can only blame itself, and harms nobody.
-            handler = isolated(handler)
+            if self._isolated >= MOST_ISOLATED:
+                self._holding.outbox.append(Report(job.id, job.fence, Snoozed(COME_BACK)))
+                self._holding.ring()
+                return None
+            handler = alone
         run = Run(job, handler, self._executors[handler.executor])
+        run.is_alone = handler is alone and job.is_suspect
         run.extend(sent, self._lease)
         return run

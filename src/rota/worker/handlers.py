@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rota.core.errors import InvalidRequest
 from rota.worker.calling import Call, Calling, encode_result
-from rota.worker.references import reference_to
+from rota.worker.references import reference_to, resolve
 
 Executor = Literal["async", "thread", "process"]
 Kinds = tuple[type[BaseException], ...]
@@ -75,13 +75,22 @@ def handler_of(
 
 def isolated(handler: Handler) -> Handler:
     """Give the same handler in a process of its own, if another process can find it."""
-    if handler.executor == "process":
+    if handler.executor == "process" or not _is_plain(handler):
         return handler
     try:
         reference = handler.reference or reference_to(handler.function)
-    except InvalidRequest:
+        found = resolve(reference)
+    except (InvalidRequest, ImportError, AttributeError):
+        return handler
+    # A name can lie: two functions may share one, or a decorator may have put something else in its place.
+    if getattr(found, "function", found) is not handler.function:
         return handler
     return replace(handler, executor="process", reference=reference)
+
+
+def _is_plain(handler: Handler) -> bool:
+    """Whether another process would read payloads and write results in the same way."""
+    return isinstance(getattr(handler.decode, "__self__", None), Calling) and handler.encode is encode_result
 
 
 class Handlers:

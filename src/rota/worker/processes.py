@@ -22,6 +22,7 @@ from datetime import timedelta
 from math import inf
 from typing import Any
 
+from rota.core.errors import InvalidRequest
 from rota.core.instant import to_micros
 from rota.core.outcome import Failed, Lost, Outcome, Snoozed, Stopped, Succeeded, Unknown
 from rota.core.settlement import JobError
@@ -138,7 +139,7 @@ class Processes:
         elif "outcome" in message and run is not None:
             child.run = None
             self._gate.end(run, outcome_from(message["outcome"], run.handler))
-            if child.jobs >= self._jobs_each or message.get("bytes", 0) > self._bytes_each:
+            if run.is_alone or child.jobs >= self._jobs_each or message.get("bytes", 0) > self._bytes_each:
                 self._children.discard(child)
                 self._retired.add(child)
                 child.retire()
@@ -149,13 +150,23 @@ class Processes:
         self._pump()
 
     def _ask_about_a_step(self, child: Child, run: Run, told: dict[str, Any]) -> None:
+        number = told["number"]
         if self._ferry is None:
-            child.tell({"stepped": {"refused": "this worker was not told where steps are kept"}})
+            child.tell({"stepped": {"number": number, "refused": "this worker was not told where steps are kept"}})
             return
 
         def answer(crossing: asyncio.Task[Reply]) -> None:
-            if child.run is run and not crossing.cancelled():
-                child.tell({"stepped": {"cancelled": True} if crossing.exception() else reply_to(crossing.result())})
+            raised = None if crossing.cancelled() else crossing.exception()
+            if child.run is not run:
+                return
+            match raised:
+                case InvalidRequest():
+                    reply: dict[str, Any] = {"refused": str(raised)}
+                case None if not crossing.cancelled():
+                    reply = reply_to(crossing.result())
+                case _:
+                    reply = {"cancelled": True}
+            child.tell({"stepped": {"number": number, **reply}})
 
         act = Act(told["act"])
         self._ferry.start(self._ferry.ask(run, act, told["key"], told["outcome"]), answer)

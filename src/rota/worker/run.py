@@ -45,8 +45,8 @@ class Run:
     """
 
     __slots__ = (
-        "context", "deadline", "doubted_at", "executor", "handler", "is_stopped", "job", "key", "lease_until", "place",
-        "start_before", "started_at", "stop", "stopped_at",
+        "context", "deadline", "doubted_at", "executor", "handler", "is_alone", "is_stopped", "job", "key",
+        "lease_until", "place", "start_before", "started_at", "stop", "stopped_at",
     )  # fmt: skip
 
     def __init__(self, job: Job, handler: Handler, executor: Executor) -> None:
@@ -60,6 +60,8 @@ class Run:
         self.lease_until = 0.0
         self.start_before = 0.0
         self.is_stopped = False
+        #: A suspect, in a process that ends with it.
+        self.is_alone = False
         self.stop: Stop | None = None
         self.stopped_at = inf
         #: Since when its lease may have run out; the heart then has a moment to find out.

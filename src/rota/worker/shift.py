@@ -48,7 +48,7 @@ class Shift:
         dice: Dice,
         clock: Callable[[], float],
     ) -> None:
-        ferry = None if steps is None else Ferry(steps, dice)
+        self._ferry = ferry = None if steps is None else Ferry(steps, dice, clock)
         self._loop = asyncio.get_running_loop()
         self._is_alone = not options.own_loop
         self.holding = Holding(lambda: self._soon(self._rung))
@@ -144,6 +144,8 @@ class Shift:
         await self._heart.close()
         self._slots.close()
         self._threads.close()
+        if self._ferry is not None:
+            await self._ferry.close(min(self.drain.seconds_left(), 1.0))
         await self._processes.close()
         await self._floor.close(self._slots.tasks(), min(max(self.drain.seconds_left(), 0.2), 1.0))
 

@@ -13,6 +13,7 @@ sent again, the step is found begun under our own fence: that is no doubt, for t
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
@@ -24,12 +25,14 @@ from typing import Any, Final, Protocol, TypeVar
 from rota.core.errors import InvalidRequest
 from rota.core.instant import from_micros, to_micros
 from rota.core.step import Advice, Doubt, Step, advise
-from rota.worker.calling import encode_result
+from rota.worker.calling import NotJson, encode_result
 from rota.worker.signals import Cancelled, OutcomeUnknown
 
 R = TypeVar("R")
 Kinds = tuple[type[BaseException], ...]
 LONGEST_KEY: Final = 200
+#: As JSON; also what the API takes.
+LARGEST_OUTCOME: Final = 500_000
 
 
 class Act(StrEnum):
@@ -65,15 +68,30 @@ AsyncVerify = Callable[[], Awaitable[Happened | None]]
 Effect = Callable[[], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What must be written now that the effect was performed, or surely was not: also by a handler told to stop."""
+
+    answer: Future[Reply]
+
+
+Wish = Future[Reply] | Owed | Effect
+
+
+class Misused(TypeError):
+    """A step was given a function of the wrong kind, and nothing was performed."""
+
+
 class Steps:
     """The steps of one attempt."""
 
-    __slots__ = ("_begun", "_fence", "_line")
+    __slots__ = ("_begun", "_fence", "_line", "_under_way")
 
     def __init__(self, line: StepLine, fence: int) -> None:
         self._line = line
         self._fence = fence
         self._begun: set[str] = set()
+        self._under_way: set[str] = set()
 
     def perform(self, key: str, function: Callable[[], R], doubt: Doubt, verify: Verify | None, failed_on: Kinds) -> R:
         """Perform a step on a thread."""
@@ -81,7 +99,7 @@ class Steps:
         wish = next(plan)
         while True:
             try:
-                answer = wish.result() if isinstance(wish, Future) else wish()
+                answer = _done(wish)
             except BaseException as raised:  # noqa: BLE001 - the plan knows what it means
                 advance = partial(plan.throw, raised)
             else:
@@ -100,7 +118,7 @@ class Steps:
         wish = next(plan)
         while True:
             try:
-                answer = await (asyncio.wrap_future(wish) if isinstance(wish, Future) else wish())
+                answer = await _adone(wish)
             except BaseException as raised:  # noqa: BLE001 - the plan knows what it means
                 advance = partial(plan.throw, raised)
             else:
@@ -113,27 +131,46 @@ class Steps:
 
     def _plan(
         self, key: str, function: Effect, doubt: Doubt, verify: Effect | None, failed_on: Kinds
-    ) -> Generator[Future[Reply] | Effect, Any, Any]:
+    ) -> Generator[Wish, Any, Any]:
         """Say what is to be done, one thing after the other; whoever drives the plan does it and tells the outcome."""
-        reply = yield self._line.ask(Act.INTEND, key)
-        match self._advice(reply, key, doubt):
-            case Advice.REUSE:
-                return _yielded(reply)
-            case Advice.VERIFY:
-                assert verify is not None
-                found = yield verify
-                if found is not None:
-                    return _yielded((yield self._line.ask(Act.CONCLUDE, key, encode_result(found.result))))
-            case _:
-                pass
-        self._begun.add(key)
+        unhappened: Kinds = (Misused, *failed_on)
+        if key in self._under_way:
+            raise InvalidRequest(f"step {key!r} is under way already in this attempt; wait for it", field="key")
+        self._under_way.add(key)
         try:
-            result = yield function
-        except failed_on:
-            yield self._line.ask(Act.WITHDRAW, key)
-            self._begun.discard(key)
-            raise
-        return _yielded((yield self._line.ask(Act.CONCLUDE, key, encode_result(result))))
+            reply = yield self._line.ask(Act.INTEND, key)
+            match self._advice(reply, key, doubt):
+                case Advice.REUSE:
+                    return _yielded(reply)
+                case Advice.VERIFY:
+                    assert verify is not None
+                    found = yield verify
+                    if found is not None:
+                        return (yield from self._concluded(key, found.result))
+                case _:
+                    pass
+            self._begun.add(key)
+            try:
+                result = yield function
+            except unhappened:
+                yield Owed(self._line.ask(Act.WITHDRAW, key))
+                self._begun.discard(key)
+                raise
+            return (yield from self._concluded(key, result))
+        finally:
+            self._under_way.discard(key)
+
+    def _concluded(self, key: str, result: object) -> Generator[Wish, Any, Any]:
+        """Write down that the effect happened; too large a result is not kept, but that it happened is."""
+        text = encode_result(result)
+        is_too_large = len(text) > LARGEST_OUTCOME
+        reply = yield Owed(self._line.ask(Act.CONCLUDE, key, "null" if is_too_large else text))
+        if is_too_large:
+            raise NotJson(
+                f"step {key!r} happened, but its result is {len(text):,} characters of JSON; at most"
+                f" {LARGEST_OUTCOME:,} are kept: store it elsewhere and return where"
+            )
+        return _yielded(reply)
 
     def _advice(self, reply: Reply, key: str, doubt: Doubt) -> Advice:
         step, is_new = _ours(reply)
@@ -147,6 +184,37 @@ class Steps:
         return advice
 
 
+def _done(wish: Wish) -> Any:  # noqa: ANN401 - whatever it yields
+    match wish:
+        case Owed(answer):
+            return answer.result()
+        case Future():
+            return wish.result()
+        case _:
+            result = wish()
+            if inspect.iscoroutine(result):
+                result.close()
+                raise Misused("step was given an async function; in an async handler, await current().astep(…)")
+            return result
+
+
+async def _adone(wish: Wish) -> Any:  # noqa: ANN401 - as above
+    match wish:
+        case Owed(answer):
+            writing = asyncio.wrap_future(answer)
+            try:
+                return await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                # Told to stop in the middle of writing down what happened: that first.
+                await asyncio.wait([writing])
+                raise
+        case Future():
+            return await asyncio.wrap_future(wish)
+        case _:
+            result = wish()
+            return await result if inspect.isawaitable(result) else result
+
+
 def _yielded(reply: Reply) -> Any:  # noqa: ANN401 - what the step yielded
     # As it was written, not as it was returned: a later attempt must see the same.
     return json.loads(_ours(reply)[0].outcome or "null")
@@ -156,6 +224,10 @@ def policy_of(key: str, doubt: Doubt | str | None, verify: object) -> Doubt:
     """Read what is to be done in doubt, and refuse what makes no sense."""
     if not 1 <= len(key) <= LONGEST_KEY:
         raise InvalidRequest(f"step: a key has 1 to {LONGEST_KEY} characters, this one has {len(key)}", field="key")
+    if not key.isprintable():
+        raise InvalidRequest(f"step: the key {key!a} holds characters that cannot be shown", field="key")
+    if doubt is not None and doubt not in set(Doubt):
+        raise InvalidRequest(f"doubt: {doubt!r} must be one of {', '.join(Doubt)}", field="doubt")
     chosen = Doubt(doubt) if doubt is not None else Doubt.PARK if verify is None else Doubt.VERIFY
     if (chosen is Doubt.VERIFY) != (verify is not None):
         raise InvalidRequest(f"step {key!r}: doubt='verify' and a verify function belong together", field="doubt")

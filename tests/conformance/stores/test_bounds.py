@@ -78,3 +78,14 @@ async def test_the_bound_holds_however_many_come_at_once(store: Store) -> None:
     made = [one for batch in answers for one in receipts(batch)].count(Receipt.CREATED)
     assert made == 25
     assert (await store.census()).total(State.PENDING) == 25
+
+
+async def test_one_that_finds_no_room_does_not_hinder_one_that_waits_for_another(store: Store) -> None:
+    parent, refused = new_jobs(2)
+    await store.insert([parent], now=BASE)
+    child = new_job(after=(Dependency(parent.id),))
+    answers = await store.insert([refused, child], bound=1, now=BASE)
+    assert [(one.receipt, one.state) for one in answers] == [
+        (Receipt.QUEUE_FULL, State.PENDING),
+        (Receipt.CREATED, State.BLOCKED),
+    ]

@@ -46,6 +46,7 @@ SERVED = {
     "forget_occurrences": ("occurrence_at", {"before": 0, "limit": 10}),
     "drop_tags": ("tag_job", ("[]",)),
     "drop_keys": ("idempotency_job", ("[]",)),
+    "queue_depth": ("job_held", {"queue": "default", "limit": 10}),
 }
 
 BY_KEY = [

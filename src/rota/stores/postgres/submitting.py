@@ -275,4 +275,5 @@ async def _taken(session: Runner, job: NewJob) -> Inserted:
 async def _with_states(session: Runner, answers: Sequence[Inserted]) -> list[Inserted]:
     """Say in which states jobs are, once all are tied to what they wait for."""
     states: dict[JobId, str] = dict(await session.rows("states", sorted({answer.job_id for answer in answers})))
-    return [replace(answer, state=_STATES[states[answer.job_id]]) for answer in answers]
+    # What found no room is not there.
+    return [replace(answer, state=_STATES[states.get(answer.job_id, answer.state)]) for answer in answers]

@@ -77,7 +77,8 @@ def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Insert
     states: dict[JobId, str] = dict(
         connection.rows(statement("states"), (ids_text([answer.job_id for answer in answers]),))
     )
-    return [replace(answer, state=State(states[answer.job_id])) for answer in answers]
+    # What found no room is not there.
+    return [replace(answer, state=State(states.get(answer.job_id, answer.state))) for answer in answers]
 
 
 def _insert_one(connection: Connection, job: NewJob, room: Room, now: int) -> Inserted:
