@@ -7,7 +7,7 @@ Whoever moves a job keeps it locked: by its row in `ready` (then it is pending a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rota.core.identity import JobId
@@ -85,12 +85,17 @@ async def shift(connection: Runner, before: Sequence[Standing], after: Sequence[
             entered.setdefault(table, []).append(row)
     for table, keys in left.items():
         leave(connection, table, keys)
+    await enter(connection, entered)
+
+
+async def enter(connection: Runner, entered: Mapping[str, Sequence[Row]]) -> None:
+    """Insert rows of jobs into places."""
     for table, rows in entered.items():
         if len(rows) == 1:
             connection.defer(statement(f"enter_{table}"), rows[0])
-        else:
+        elif rows:
             await connection.many(statement(f"enter_{table}"), rows)
-    connection.has_made_work |= not entered.keys() <= {"finished"}
+    connection.has_made_work |= any(rows for table, rows in entered.items() if table != "finished")
 
 
 def leave(connection: Runner, table: str, keys: Sequence[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from rota.core.identity import LARGEST, JobId
 from rota.core.instant import from_micros, span_to_micros
@@ -12,11 +13,12 @@ from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.mysql.driver import Again, Clash, Runner, lists
-from rota.stores.mysql.places import Standing, shift
+from rota.stores.mysql.places import Standing, enter, shift
 from rota.stores.mysql.releasing import link
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, new_job_row
+from rota.stores.rows import Row, is_plain, new_job_row, plain_job_row
 
+_PENDING: Final = State.PENDING.value
 _Name = tuple[str, str]
 #: How many more jobs may wait in each queue that has a bound.
 Room = dict[str, int]
@@ -126,6 +128,8 @@ def _state_of(job: NewJob, now: int) -> State:
 
 async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
     """Store jobs under ids that are free, all at once, each with its tags and in its place."""
+    if all(map(is_plain, jobs)):
+        return await _store_plain(connection, jobs, now)
     moment = from_micros(now)
     rows: list[Row] = []
     standings: list[Standing] = []
@@ -142,6 +146,24 @@ async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> li
     tags = [(tag, job.id) for job in jobs for tag in dict.fromkeys(job.tags)]
     if tags:
         await connection.many(statement("put_tag"), tags)
+    return answers
+
+
+async def _store_plain(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    """Store jobs that set nothing beyond what every job sets: nearly all of them."""
+    rows = [plain_job_row(job, now) for job in jobs]
+    await connection.many(statement("insert_plain"), rows)
+    ready: list[Row] = []
+    scheduled: list[Row] = []
+    answers: list[Inserted] = []
+    for job_id, type_, queue, _, state, turn, run_at, *_ in rows:
+        if state == _PENDING:
+            ready.append((queue, type_, turn, job_id, run_at, None))
+            answers.append(Inserted(job_id, Receipt.CREATED, State.PENDING))
+        else:
+            scheduled.append((run_at, job_id, state, queue, type_))
+            answers.append(Inserted(job_id, Receipt.CREATED, State.SCHEDULED))
+    await enter(connection, {"ready": ready, "scheduled": scheduled})
     return answers
 
 
