@@ -89,6 +89,13 @@ def host_of(value: Any) -> str:  # noqa: ANN401
     return str(value).rpartition(":")[0].strip("[]") or "127.0.0.1"
 
 
+def address(value: Any) -> str:  # noqa: ANN401
+    """Read an address to listen on, such as `:9090` or `0.0.0.0:9090`, or nothing."""
+    if str(value).strip():
+        port_of(value)
+    return str(value).strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One setting: how it is read, under which older names, and what it is for."""
@@ -114,7 +121,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "api_url": Option(words, "where the API is, for workers and clients; several for failover"),
     "app": Option(text, "the Python app whose tasks to run, as module:name"),
     "worker_id": Option(text, "the worker's name; empty for host and pid", {"WORKER_ID": text}),
-    "worker_address": Option(text, "where a worker shows its health; empty for nowhere", {"WORKER_HTTP_ADDR": text}),
+    "worker_address": Option(
+        address,
+        "where a worker shows its health and metrics, such as :9090; empty for nowhere",
+        {"WORKER_HTTP_ADDR": address},
+    ),
     "queues": Option(words, "the queues a worker takes jobs from"),
     "concurrency": Option(whole, "how many jobs a worker runs at once", {"WORKER_POOL_SIZE": whole}),
     "lease": Option(span, "how long a worker keeps a job without a heartbeat", {"LEASE_SECONDS": span}),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from journeys.stage import Stage
+from journeys.stage import Stage, free_port
 
 on_every_store = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
 
@@ -115,3 +116,20 @@ def test_two_schedulers_and_their_workers_make_each_occurrence_once_while_being_
     jobs = stage.ask("GET", "/v1/jobs?type=echo&limit=500")["items"]
     fired = [job["fire_time"] for job in jobs]
     assert len(fired) == len(set(fired))
+
+
+def test_a_worker_shows_its_health_until_its_last_job_is_done(stage: Stage) -> None:
+    scheduler(stage)
+    port = free_port()
+    pid = worker(stage, "worker-1", WORKER_HTTP_ADDR=f":{port}")
+    shown = replace(stage, port=port, started=[])
+    shown.until_up()
+    assert shown.ask("GET", "/health")["instance_id"] == "worker-1"
+    (known,) = stage.ask("GET", "/v1/workers")["items"]
+    assert known["address"] == f"127.0.0.1:{port}"
+    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 3}})["id"]
+    stage.until(lambda: shown.ask("GET", "/health")["busy"], lambda busy: busy == 1)
+    os.kill(pid, signal.SIGTERM)
+    stage.until(shown.is_up, lambda is_up: not is_up)
+    assert shown.ask("GET", "/health")["status"] == "stopping"
+    stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "completed")

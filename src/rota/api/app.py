@@ -15,7 +15,7 @@ from rota.api.endpoint import CALL, Endpoint, answered, deliver
 from rota.api.errors import Refusal, refusal_of, too_busy
 from rota.api.openapi import document
 from rota.api.routes import ROUTES
-from rota.api.settings import ApiSettings, Limits
+from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.api.table import Route
 from rota.engine import Engine
 
@@ -39,6 +39,11 @@ class Api:
     def _describe(self) -> dict[str, Any]:
         settings = self.context.settings
         return document(self.routes, settings.version, asks_for_key=bool(settings.keys))
+
+    @property
+    def settings(self) -> ApiSettings:
+        """What it was told."""
+        return self.context.settings
 
     def close(self) -> None:
         """Answer whoever waits, and end the streams; requests are still served."""
@@ -71,9 +76,7 @@ class Api:
     async def _serve(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         try:
-            _refuse_excess(scope, headers, self.context.limits, self._in_flight)
-            refuse_strangers(headers, self.context.settings)
-            key = identify(scope, headers, self.context.settings)
+            key = admit(scope, headers, self.context.settings, self._in_flight)
         except Exception as error:  # noqa: BLE001 - every error has an answer
             call = Call(scope, receive, self.context, headers, NOBODY)
             await deliver(refused(refusal_of(error)), call, send)
@@ -90,6 +93,13 @@ class Api:
         headers, key = scope[CALL]
         refusal = Refusal(404, "not_found", "there is nothing here", fix="see /docs for what there is")
         await deliver(refused(refusal), Call(scope, receive, self.context, headers, key), send)
+
+
+def admit(scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSettings, in_flight: int) -> ApiKey:
+    """Say with which key a request comes, or refuse it at the door."""
+    _refuse_excess(scope, headers, settings.limits, in_flight)
+    refuse_strangers(headers, settings)
+    return identify(scope, headers, settings)
 
 
 def _by_path(routes: Sequence[Route], context: Context) -> list[StarletteRoute]:

@@ -57,11 +57,16 @@ async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
     if isinstance(answer, Stream):
         await _stream(answer, call, send)
         return
+    await respond(answer, call.scope, send)
+
+
+async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
+    """Send an answer that is ready."""
     headers = [*_ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
     if answer.media:
         headers.append((b"content-type", answer.media.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if call.scope["method"] == "HEAD" else answer.body})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 
 
 async def _stream(answer: Stream, call: Call, send: Send) -> None:

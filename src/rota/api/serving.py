@@ -14,13 +14,14 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from uvicorn import Config, Server
 
-from rota.api.app import Api
 from rota.api.auth import is_loopback
+from rota.api.calls import AsgiScope, Receive, Send
 from rota.api.guarding import Timeouts, guarded
+from rota.api.settings import ApiSettings
 from rota.core.errors import InvalidRequest
 
 _BACKLOG: Final = 2_048
@@ -29,17 +30,38 @@ _log = logging.getLogger("rota.api")
 
 Ready = Callable[[str, int], None]
 
-__all__ = ["Ready", "Timeouts", "check_bind", "serve"]
+__all__ = ["Ready", "Served", "Timeouts", "check_bind", "serve"]
 
 
-def check_bind(host: str, has_token: bool, insecure: bool) -> None:  # noqa: FBT001 - the runtime's contract
+class Served(Protocol):
+    """An application that can be served: it says how it wants to be, and can be told to end."""
+
+    @property
+    def settings(self) -> ApiSettings:
+        """Its keys and limits."""
+        ...
+
+    def close(self) -> None:
+        """Answer whoever waits; requests are still served."""
+        ...
+
+    async def aclose(self) -> None:
+        """End for good."""
+        ...
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        ...
+
+
+def check_bind(host: str, has_token: bool, insecure: bool, *, field: str = "host") -> None:  # noqa: FBT001 - the runtime's contract
     """Refuse to be reachable from elsewhere without asking for a token (S1)."""
     if has_token or insecure or _stays_here(host):
         return
     raise InvalidRequest(
-        f"host: {host or '0.0.0.0'!r} can be reached from other machines and no token is set, so anyone could run jobs"  # noqa: S104 - refusing it
-        " here; set ROTA_TOKEN, bind to 127.0.0.1, or say --insecure if you mean it",
-        field="host",
+        f"{field}: {host or '0.0.0.0'!r} can be reached from other machines and no token is set, so anyone could"  # noqa: S104 - refusing it
+        " run jobs here; set ROTA_TOKEN, bind to 127.0.0.1, or say --insecure if you mean it",
+        field=field,
     )
 
 
@@ -54,7 +76,7 @@ def _stays_here(host: str) -> bool:
 
 
 async def serve(
-    app: Api,
+    app: Served,
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
@@ -63,7 +85,7 @@ async def serve(
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve until cancelled. `on_ready` is told the address once requests are taken; port 0 chooses a free one."""
-    has_token = bool(app.context.settings.keys)
+    has_token = bool(app.settings.keys)
     check_bind(host, has_token, insecure)
     times = timeouts or Timeouts()
     sockets = bind(host, port)
@@ -107,10 +129,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _config(app: Api, timeouts: Timeouts) -> Config:
+def _config(app: Served, timeouts: Timeouts) -> Config:
     return Config(
         app,
-        http=guarded(app.context.limits, timeouts),
+        http=guarded(app.settings.limits, timeouts),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -116,6 +116,7 @@ _ROLE_FLAGS = {
     "port": ("--port",),
     "app": ("--app",),
     "worker_id": ("--worker-id",),
+    "worker_address": ("--worker-address",),
     "queues": ("--queues",),
     "concurrency": ("--concurrency",),
     "lease": ("--lease",),

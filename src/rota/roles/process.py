@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rota import __version__
 from rota.core.fleet import Role
@@ -31,6 +31,9 @@ from rota.sdk.handlers import handlers_of, load_app
 from rota.settings import Settings
 from rota.worker import Handlers, SourceReference, Worker, WorkerOptions
 from rota.worker.builtin import CHECKS
+
+if TYPE_CHECKING:
+    from rota.roles.worker_endpoint import WorkerEndpoint
 
 _log = logging.getLogger("rota")
 _BEATS_PER_LEASE: Final = 3
@@ -91,7 +94,7 @@ class Process:
         if link.engine is not None and self._role != "worker":
             await self._start_services(link.engine, app)
         if self._role in {"standalone", "worker"}:
-            self._start_worker(link, app)
+            await self._start_worker(link, app)
 
     async def _start_services(self, engine: Engine, app: Rota | None) -> None:
         roles = []
@@ -123,28 +126,32 @@ class Process:
     def _handlers(self, app: Rota | None) -> Handlers:
         return handlers_of(app, allow_hosts=self._settings.allow_hosts, file_root=self._settings.file_root)
 
-    def _start_worker(self, link: Link, app: Rota | None) -> None:
+    async def _start_worker(self, link: Link, app: Rota | None) -> None:
         settings = self._settings
+        beat = min(settings.lease / _BEATS_PER_LEASE, timedelta(seconds=5))
+        endpoint, address = await self._start_endpoint(link, beat) if settings.worker_address else (None, "")
         options = WorkerOptions(
             name=settings.worker_id or f"{socket.gethostname()}-{os.getpid()}",
             queues=settings.queues,
             concurrency=settings.concurrency,
             lease=settings.lease,
-            beat=min(settings.lease / _BEATS_PER_LEASE, timedelta(seconds=5)),
+            beat=beat,
             poll_interval=settings.poll_interval,
             drain_timeout=settings.drain_timeout,
             fail_rate=settings.fail_rate,
             version=__version__,
-            address=settings.worker_address,
+            address=address,
         )
         self._worker = Worker(
-            link.source,
+            link.source if endpoint is None else endpoint.source,
             self._handlers(app),
             options,
-            announce_member=link.announce_member,
+            announce_member=link.announce_member if endpoint is None else endpoint.announce,
             steps=link.steps,
             companion=None if self._role == "standalone" else self._companion(),
         )
+        if endpoint is not None:
+            endpoint.show(self._worker)
         self._working = asyncio.create_task(self._worker.run(), name="rota-worker")
         _log.info(
             "worker %s takes jobs from %s with %d slots; it knows %s",
@@ -153,6 +160,20 @@ class Process:
             options.concurrency,
             ", ".join(self._handlers(app).types),
         )
+
+    async def _start_endpoint(self, link: Link, beat: timedelta) -> tuple[WorkerEndpoint, str]:
+        # Imported when needed: most workers serve nothing.
+        from rota.roles.worker_endpoint import WorkerEndpoint  # noqa: PLC0415
+
+        endpoint = WorkerEndpoint(self._settings, link, beat)
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._begin(endpoint.serve(ready), "worker-endpoint")
+        serving = self._parts[-1]
+        either: list[asyncio.Future[Any]] = [ready, serving]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        return endpoint, ready.result()
 
     def _companion(self) -> SourceReference:
         settings = self._settings

@@ -69,6 +69,18 @@ class Health(Struct, kw_only=True):
     timestamp: Count
 
 
+class WorkerHealth(Struct, kw_only=True):
+    """How a worker is. `link_health` says whether its API or store took its last sign of life."""
+
+    status: str
+    instance_id: str
+    link_health: bool
+    is_draining: bool
+    slots: Count
+    busy: Count
+    timestamp: Count
+
+
 class LeaderForm(Struct, kw_only=True):
     """Who leads."""
 
