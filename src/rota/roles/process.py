@@ -22,15 +22,17 @@ from rota.core.fleet import Role
 from rota.engine import Engine
 from rota.ports.faces import Actor
 from rota.ports.store import Retention
-from rota.roles.logs import set_up
 from rota.roles.presence import Presence
 from rota.runtime import Link, connect
 from rota.scheduler import Scheduler
 from rota.sdk.app import Rota
 from rota.sdk.handlers import handlers_of, load_app
 from rota.settings import Settings
+from rota.telemetry.diary import Diary
+from rota.telemetry.logs import set_up
 from rota.worker import Handlers, SourceReference, Worker, WorkerOptions
 from rota.worker.builtin import CHECKS
+from rota.worker.context import fields_for
 
 if TYPE_CHECKING:
     from rota.roles.worker_endpoint import WorkerEndpoint
@@ -44,9 +46,14 @@ def retention_of(settings: Settings) -> Retention:
     return Retention(completed=settings.keep_completed, cancelled=settings.keep_completed, dead=settings.keep_dead)
 
 
+def worker_name(settings: Settings) -> str:
+    """Say what a worker of this process is called."""
+    return settings.worker_id or f"{socket.gethostname()}-{os.getpid()}"
+
+
 def run_role(role: str, settings: Settings) -> None:
     """Run a role until a signal ends it."""
-    set_up(settings.log_level, settings.log_format)
+    set_up(settings.log_level, settings.log_format, fields_for(worker_name(settings)))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(Process(role, settings).run())
 
@@ -91,6 +98,8 @@ class Process:
         return await connect(settings.store, queue_bound=settings.queue_size or None)
 
     async def _start(self, link: Link, app: Rota | None) -> None:
+        if link.engine is not None:
+            link.engine.telemetry.listen(Diary().heard)
         if link.engine is not None and self._role != "worker":
             await self._start_services(link.engine, app)
         if self._role in {"standalone", "worker"}:
@@ -131,7 +140,7 @@ class Process:
         beat = min(settings.lease / _BEATS_PER_LEASE, timedelta(seconds=5))
         endpoint, address = await self._start_endpoint(link, beat) if settings.worker_address else (None, "")
         options = WorkerOptions(
-            name=settings.worker_id or f"{socket.gethostname()}-{os.getpid()}",
+            name=worker_name(settings),
             queues=settings.queues,
             concurrency=settings.concurrency,
             lease=settings.lease,
@@ -141,6 +150,7 @@ class Process:
             fail_rate=settings.fail_rate,
             version=__version__,
             address=address,
+            logs=(settings.log_level, settings.log_format),
         )
         self._worker = Worker(
             link.source if endpoint is None else endpoint.source,

@@ -33,7 +33,8 @@ from typing import Any, Final
 from rota.core.identity import JobId
 from rota.core.instant import from_micros
 from rota.core.outcome import Succeeded
-from rota.worker.context import CURRENT, JobContext
+from rota.telemetry.logs import set_up
+from rota.worker.context import CURRENT, JobContext, fields_for
 from rota.worker.handlers import Handler, handler_of
 from rota.worker.processes import outcome_to
 from rota.worker.references import resolve
@@ -137,6 +138,8 @@ class ChildProgram:
         match message:
             case {"path": [*entries]}:
                 sys.path[:] = entries
+            case {"logs": [level, form, worker]}:
+                set_up(level, form, fields_for(worker))
             case {"run": _}:
                 self._errand = _errand_of(message["run"])
                 self._inbox.put(self._errand)

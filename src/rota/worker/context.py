@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -228,3 +228,15 @@ def current() -> JobContext:
     if context is None:
         raise LookupError("current() knows a job only inside a handler that a Rota worker runs")
     return context
+
+
+def fields_for(worker: str) -> Callable[[], Mapping[str, object]]:
+    """Make what tells, for a line of log, in which job of a worker's it was written."""
+
+    def fields() -> Mapping[str, object]:
+        context = CURRENT.get(None)
+        if context is None:
+            return {}
+        return {"job_id": context.id, "job_type": context.type, "attempt": context.attempt, "worker": worker}
+
+    return fields

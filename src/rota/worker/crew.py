@@ -12,6 +12,7 @@ from rota.core.job import Job
 from rota.core.outcome import Failed, Released, Snoozed
 from rota.core.settlement import JobError
 from rota.ports.faces import Report
+from rota.telemetry.logs import about
 from rota.worker import handlers as known
 from rota.worker.floor import BLOCKED_SECONDS, Floor
 from rota.worker.handlers import Handlers, isolated
@@ -96,7 +97,8 @@ class Crew:
         handler = self._handlers.lookup(job.type)
         if handler is None:
             # It was not asked for. To hand it back would bring it here again at once; in backoff others find it.
-            _log.error("job %s has type %r, which this worker did not ask for", to_text(job.id), job.type)
+            said = "job %s has type %r, which this worker did not ask for"
+            _log.error(said, to_text(job.id), job.type, extra=about(job))
             told = JobError("UnknownType", f"the worker knows no type {job.type!r}")
             self._holding.outbox.append(Report(job.id, job.fence, Failed(told)))
             self._holding.ring()

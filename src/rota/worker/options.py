@@ -42,6 +42,8 @@ class WorkerOptions:
     silence: timedelta = timedelta(minutes=15)
     #: Run handlers on a loop of their own. Only a simulation, in which nothing blocks, does without.
     own_loop: bool = True
+    #: The level and the form of log lines in child processes; None leaves their logging alone.
+    logs: tuple[str, str] | None = None
     host: str = ""
     version: str = ""
     address: str = ""

@@ -54,6 +54,7 @@ class Processes:
         self._ferry = ferry
         self._gate = gate
         self._holding = holding
+        self._options = options
         self._limit = options.concurrency
         self._jobs_each = options.child_jobs
         self._bytes_each = options.child_bytes if options.child_bytes is not None else inf
@@ -107,7 +108,10 @@ class Processes:
         starting = len(self._children) - len(self._idle) - sum(child.run is not None for child in self._children)
         while len(self._queue) > starting and len(self._children) < self._limit:
             starting += 1
-            self._children.add(Child(self._heard, self._ended))
+            child = Child(self._heard, self._ended)
+            if self._options.logs is not None:
+                child.tell({"logs": [*self._options.logs, self._options.name]})
+            self._children.add(child)
 
     def _give(self, child: Child, run: Run) -> None:
         child.run, run.place = run, child

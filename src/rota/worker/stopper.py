@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import inf
 
 from rota.core.identity import to_text
+from rota.telemetry.logs import about
 from rota.worker.holding import Holding
 from rota.worker.run import Run
 from rota.worker.verdict import Stop
@@ -57,6 +58,7 @@ class Stopper:
             run.job.type,
             run.stop,
             self._clock() - run.stopped_at,
+            extra=about(run.job),
         )
         run.executor.abandon(run)
         self._holding.end(run, run.outcome_stopped())

@@ -26,6 +26,7 @@ from math import inf
 from typing import Final
 
 from rota.core.identity import to_text
+from rota.telemetry.logs import about
 from rota.worker.floor import BLOCKED_SECONDS
 from rota.worker.holding import Holding
 from rota.worker.options import WorkerOptions
@@ -108,7 +109,8 @@ class Watchdog:
         lapses_at = max(run.lease_until, run.doubted_at + self._doubt)
         if now < lapses_at:
             return min(run.deadline, lapses_at)
-        _log.warning("the lease of job %s ran out and could not be renewed", to_text(run.job.id))
+        said = "the lease of job %s ran out and could not be renewed"
+        _log.warning(said, to_text(run.job.id), extra=about(run.job))
         self._stopper.stop(run, Stop.LAPSED)
         return run.stopped_at + self._stopper.grace
 
@@ -140,6 +142,7 @@ class Watchdog:
                 "the handlers' loop is blocked by %s; it holds up every async job:\n%s",
                 name,
                 self._slots.floor.describe(),
+                extra=None if culprit is None else about(culprit.job),
             )
         for run in runs:
             if run.executor is self._slots:
