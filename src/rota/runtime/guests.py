@@ -108,10 +108,10 @@ async def guest_of(url: str, tx: Any) -> Guest:  # noqa: ANN401 - any connection
         connection = await _unwrapped(tx, kind)
         driver_kind = kind_of(connection)
     if driver_kind.is_async != kind.is_async:
-        message = f"tx: this {kind.name} stands on an {driver_kind.name}, which has to be awaited"
+        message = f"tx: what this {kind.name} uses ({driver_kind.name}) has to be awaited"
         raise InvalidRequest(f"{message}; pass the AsyncSession or AsyncConnection, and use asubmit", field="tx")
     if driver_kind.store != store or driver_kind.welcome is None:
-        message = f"tx: the connection is an {driver_kind.name} and the store is {store}"
+        message = f"tx: this {driver_kind.name} does not lead to the store, which is on {store}"
         raise InvalidRequest(f"{message}; connect to the store's database", field="tx")
     return driver_kind.welcome(connection, url)
 

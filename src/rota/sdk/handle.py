@@ -90,7 +90,7 @@ class Handle(Generic[R]):
         control = await self._app.control()
         found = await control.get([self._job_id])
         if not found:
-            raise RotaError(f"job {self.id}: unknown; it was pruned")
+            raise RotaError(f"job {self.id}: unknown; its transaction has not committed, or it was pruned")
         return found[0]
 
     async def _result(self, timeout: timedelta | float | str | None) -> R:  # noqa: ASYNC109 - passed on

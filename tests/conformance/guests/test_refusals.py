@@ -24,8 +24,9 @@ from conformance.guests.callers import (
     Caller,
     Way,
 )
-from rota import Rota, Task
+from rota import Rota, RotaError, Task
 from rota.core.errors import InvalidRequest
+from rota.core.lifecycle import State
 from rota.ports.store import Store
 from servers.databases import fresh_database
 from servers.postgres import new_database, shared_server
@@ -75,7 +76,7 @@ async def test_over_http_nobody_can_be_a_part_of_it(caller: Caller) -> None:
 async def test_a_connection_to_another_kind_of_store_is_refused(way: Way, caller: Caller, tmp_path: Path) -> None:
     url = "postgresql://127.0.0.1:9/none" if way is SQLITE3 else str(tmp_path / "other.db")
     kind = "PostgreSQL" if way is SQLITE3 else "SQLite"
-    with pytest.raises(InvalidRequest, match=f"the store is {kind}; connect to the store's database"):
+    with pytest.raises(InvalidRequest, match=f"does not lead to the store, which is on {kind}; connect"):
         await submit(shipping(Rota(url)), caller.tx, is_async=caller.is_async)
 
 
@@ -147,6 +148,19 @@ async def test_another_database_of_the_same_form_is_refused_by_its_name(
             ):
                 await submit(task, caller.tx, is_async=caller.is_async)
     assert (await store.census()).total() == 0
+
+
+@pytest.mark.parametrize("way", [PYMYSQL, ASYNCMY], ids=lambda way: way.name)
+async def test_a_session_in_which_values_are_cut_to_fit_is_refused(caller: Caller, task: Ship, store: Store) -> None:
+    for mode, is_strict in (("ANSI_QUOTES", False), ("STRICT_ALL_TABLES", True), ("TRADITIONAL", True)):
+        await caller.execute(f"SET SESSION sql_mode = '{mode}'")
+        if is_strict:
+            await caller.submit(task, 1)
+        else:
+            with pytest.raises(InvalidRequest, match=r"sql_mode is not strict.*add STRICT_TRANS_TABLES"):
+                await caller.submit(task, 1)
+    await caller.commit()
+    assert (await store.census()).total() == 2
 
 
 @pytest.mark.parametrize("way", [SQLITE3], ids=lambda way: way.name)
@@ -274,7 +288,7 @@ async def test_a_session_that_stands_on_an_async_driver_is_refused_by_the_blocki
             def inside(blocking: Session) -> None:
                 task.using(tx=blocking).submit(1)
 
-            with pytest.raises(InvalidRequest, match=r"stands on an asyncpg connection.*use asubmit"):
+            with pytest.raises(InvalidRequest, match=r"uses \(asyncpg connection\) has to be awaited; .* use asubmit"):
                 await session.run_sync(inside)
         await engine.dispose()
 
@@ -285,6 +299,20 @@ def test_no_driver_is_imported_by_us(file_app: Rota) -> None:
         stranger: Any = type("Connection", (), {"__module__": "nowhere." + lookalike})()
         with pytest.raises(InvalidRequest, match="is no connection that we know"):
             shipping(Rota(file_app.url)).using(tx=stranger).submit(1)
+
+
+def test_a_submission_within_a_transaction_opens_nothing(file_app: Rota, tmp_path: Path) -> None:
+    """A program that only submits so has no thread, no loop and no connection of Rota's."""
+    app = Rota(file_app.url)
+    connection = sqlite3.connect(tmp_path / "rota.db")
+    handle = shipping(app).using(tx=connection).submit(1)
+    assert app._portal is None
+    with pytest.raises(RotaError, match="its transaction has not committed"):
+        _ = handle.state
+    connection.commit()
+    assert handle.state is State.PENDING
+    connection.close()
+    app.close()
 
 
 def test_a_closed_connection_raises_its_driver_s_own_error(file_app: Rota, tmp_path: Path) -> None:

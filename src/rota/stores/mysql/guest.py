@@ -90,12 +90,15 @@ class MysqlGuest:
                 raise
             raise foreign(_WHERE) from error
         require_form(((row[0], row[1]) for row in registered), all_migrations(), _WHERE)
-        _, _, database, now, number = registered[0]
+        _, _, database, is_strict, now, number = registered[0]
         if database != self._location.database:
             message = (
                 f"tx: the connection uses the database {database!r} and the store is in {self._location.database!r}"
             )
             raise InvalidRequest(f"{message}; connect to the store's database", field="tx")
+        if not is_strict:
+            message = "tx: the connection's sql_mode is not strict, so what does not fit would be cut and not refused"
+            raise InvalidRequest(f"{message}; add STRICT_TRANS_TABLES to it", field="tx")
         return int(now), int(number)
 
 
