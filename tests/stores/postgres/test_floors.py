@@ -146,3 +146,9 @@ async def test_the_lookout_looks_by_itself(
         await store.watch(timedelta(milliseconds=20))
     assert watched.is_crowded
     assert not reader.is_closed()
+
+
+async def test_a_store_that_finds_no_work_looks_for_no_dead(store: PostgresStore) -> None:
+    await store.insert([new_job("other")])
+    assert await store.claim(claim(types=("mail", "report"))) == []
+    assert store._floors._lookout is None

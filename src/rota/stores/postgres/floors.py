@@ -28,8 +28,9 @@ from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.lanes import LOWEST, Lane
 from rota.stores.postgres.statements import statement
 
-#: How often to look, and how much longer than a look the pause after it is at least.
+#: How often to look, at how many lanes at the most, and how much longer than a look the pause after it is at least.
 LOOK_SECONDS: Final = 1.0
+MANY_LANES: Final = 16
 REST: Final = 20
 #: A lane that nobody claimed from for so long is left alone.
 IDLE_SECONDS: Final = 10.0
@@ -46,6 +47,7 @@ class _Watched:
     """A lane in use."""
 
     used_at: float
+    looked_at: float = 0.0
     floor: int = LOWEST
     #: Whether the dead lie in the way.
     is_crowded: bool = False
@@ -62,26 +64,30 @@ class Floors:
         self._lookout: asyncio.Task[None] | None = None
 
     def placed(self, lanes: Iterable[Lane]) -> list[Lane]:
-        """Say where to start in each lane, and have them watched from now on."""
-        loop = asyncio.get_running_loop()
-        placed = []
-        for lane in lanes:
-            watched = self._lanes.setdefault((lane.queue, lane.type), _Watched(0.0))
-            watched.used_at = loop.time()
-            placed.append(lane if watched.floor == LOWEST else Lane(lane.queue, lane.type, watched.floor))
-        if self._lookout is None and self._lanes:
-            self._lookout = loop.create_task(self._look_out())
-        return placed
+        """Say where to start in each lane."""
+        return [self._placed(lane) for lane in lanes] if self._lanes else list(lanes)
+
+    def _placed(self, lane: Lane) -> Lane:
+        watched = self._lanes.get((lane.queue, lane.type))
+        return lane if watched is None or watched.floor == LOWEST else Lane(lane.queue, lane.type, watched.floor)
 
     def claimed(self, turns: Sequence[tuple[str, str, int]], now: int) -> None:
-        """Learn from a claim: the queue, type and turn of each job, the lowest turn first, and the server's time."""
+        """Learn from a claim: the queue, type and turn of each job, the lowest turn first, and the server's time.
+
+        A lane that gives jobs is watched from now on: each of them leaves something dead.
+        """
+        loop = asyncio.get_running_loop()
         self._now = max(self._now, now)
-        seen: set[_Key] = set()
+        lowest: dict[_Key, int] = {}
         for queue, type_, turn in turns:
-            watched = self._lanes.get((queue, type_))
-            if watched is not None and watched.is_crowded and (queue, type_) not in seen:
+            lowest.setdefault((queue, type_), turn)
+        for key, turn in lowest.items():
+            watched = self._lanes.setdefault(key, _Watched(0.0))
+            watched.used_at = loop.time()
+            if watched.is_crowded:
                 watched.floor = max(watched.floor, turn - TRAIL)
-            seen.add((queue, type_))
+        if self._lookout is None:
+            self._lookout = loop.create_task(self._look_out())
 
     def stored(self, jobs: Sequence[NewJob]) -> None:
         """Learn of jobs that this process has stored: the more urgent ones may stand below a floor."""
@@ -115,8 +121,10 @@ class Floors:
             self._lookout = None
 
     async def look(self) -> None:
-        """Look at all lanes in use once."""
-        for (queue, type_), watched in list(self._lanes.items()):
+        """Look at the lanes in use, at those that were not looked at for longest if they are many."""
+        longest = sorted(self._lanes.items(), key=lambda item: item[1].looked_at)[:MANY_LANES]
+        for (queue, type_), watched in longest:
+            watched.looked_at = asyncio.get_running_loop().time()
             below = watched.floor if watched.floor != LOWEST else -LOWEST - 1
             pages, is_there = await self._database.survey(_cost, queue, type_, below)
             watched.is_crowded = pages > MANY_PAGES
