@@ -244,6 +244,9 @@ async def keep(server: PostgresServer, number: int) -> None:
         PAYLOAD,
         timeout=600,
     )
+    # As after a day, and not in the minute in which a million rows are written to the disk.
+    await connection.execute("VACUUM ANALYZE job_done", timeout=600)
+    await connection.execute("CHECKPOINT", timeout=600)
     await connection.close()
 
 
