@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -103,6 +104,21 @@ async def test_what_this_process_stores_is_never_below_the_floor(
     await store.insert([plain])
     await store.insert([urgent])
     assert ids_of(await store.claim(claim(types=("mail",)))) == ids_of([urgent, plain])
+    assert not reader.is_closed()
+
+
+async def test_what_another_process_stores_below_the_floor_is_told_by_its_notice(
+    store: PostgresStore, other: PostgresStore, reader: asyncpg.Connection
+) -> None:
+    await store.watch(timedelta(milliseconds=1))
+    await churn(store)
+    await store._floors.look()
+    await churn(store, 500)
+    watching = asyncio.ensure_future(store.watch(timedelta(seconds=20)))
+    urgent = new_job(priority=9)
+    await other.insert([urgent])
+    assert await watching
+    assert ids_of(await store.claim(claim(types=("mail",)))) == [urgent.id]
     assert not reader.is_closed()
 
 

@@ -6,10 +6,10 @@ since, and within a minute claiming is several times slower.
 
 So a lookout asks every now and then how many pages the first entry of each lane in use costs to find. While that is
 little, claims start at the beginning, and nothing of the following holds. When it is much, the lane gets a floor:
-claims start a little below the lowest turn that was claimed last. What this process stores lowers the floor if need be.
-What others store with a lower turn (more urgent, or committed late) is found by the lookout, which still looks at all
-that lies below the floor: such a job waits some seconds longer than it would. When the way is clear again, the floor
-goes.
+claims start a little below the lowest turn that was claimed last. What is stored lowers the floor if need be: here at
+once, by others with the notice they send. What comes below the floor unnoticed (the notice was lost, a commit was very
+late) is found by the lookout, which still looks at all that lies below: such a job waits some seconds longer than it
+would. When the way is clear again, the floor goes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import Any, Final
 
 from rota.core.errors import RotaError
 from rota.core.job import turn_at
-from rota.core.submission import NewJob
 from rota.stores.postgres.database import Database, Session
-from rota.stores.postgres.lanes import LOWEST, Lane
+from rota.stores.postgres.lanes import LOWEST, Lane, Place
 from rota.stores.postgres.statements import statement
 
 #: How often to look, at how many lanes at the most, and how much longer than a look the pause after it is at least.
@@ -89,14 +88,13 @@ class Floors:
         if self._lookout is None:
             self._lookout = loop.create_task(self._look_out())
 
-    def stored(self, jobs: Sequence[NewJob]) -> None:
-        """Learn of jobs that this process has stored: the more urgent ones may stand below a floor."""
-        if not any(watched.is_crowded for watched in self._lanes.values()):
-            return
-        for queue, type_, priority in {(job.queue, job.type, job.priority) for job in jobs}:
-            watched = self._lanes.get((queue, type_))
-            if watched is not None:
-                watched.floor = min(watched.floor, turn_at(self._now, priority) - TRAIL)
+    def stored(self, places: Iterable[Place]) -> None:
+        """Learn of jobs that were stored, here or elsewhere: the more urgent ones may stand below a floor."""
+        if self._lanes:
+            for queue, type_, priority in places:
+                watched = self._lanes.get((queue, type_))
+                if watched is not None:
+                    watched.floor = min(watched.floor, turn_at(self._now, priority) - TRAIL)
 
     async def close(self) -> None:
         """Stop looking."""

@@ -1,8 +1,9 @@
 """Hearing of what other processes do, over LISTEN and NOTIFY. A hint, never relied upon.
 
 Whoever has written rings: one notice goes out, and all that is written while it is on its way shares the next one. It
-is sent after the commit and not with it, since commits that notify wait for each other. Each store listens on one
-connection, made when somebody first watches.
+is sent after the commit and not with it, since commits that notify wait for each other. It tells in which lanes and
+with which priority jobs were stored, see `floors`. Each store listens on one connection, made when somebody first
+watches.
 
 A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
 sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
@@ -12,6 +13,8 @@ now and then. Whenever listening begins anew, something may have been missed, an
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -20,8 +23,13 @@ from rota.core.errors import RotaError
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.faults import AWAY
+from rota.stores.postgres.lanes import Place
 
 CHANNEL: Final = "rota"
+#: How a notice begins that is meant for its sender.
+PROBE: Final = "?"
+#: A notice may have 8000 bytes.
+LONGEST: Final = 7900
 #: How long after a notice the next one is sent at the earliest.
 PAUSE_SECONDS: Final = 0.005
 #: How often to wake up when nothing can be heard.
@@ -47,11 +55,13 @@ class Bell:
         self._database = database
         self._mark = mark
         self._is_rung = False
+        self._places: set[Place] = set()
         self._sending: asyncio.Task[None] | None = None
 
-    def ring(self) -> None:
-        """Have a notice sent soon."""
+    def ring(self, places: Iterable[Place] = ()) -> None:
+        """Have a notice sent soon, which tells where jobs were stored."""
         self._is_rung = True
+        self._places.update(places)
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
@@ -64,22 +74,31 @@ class Bell:
         try:
             while self._is_rung:
                 self._is_rung = False
+                text = _text(self._mark, self._places)
+                self._places.clear()
                 # Nobody relies on it, and whoever listens will notice that we are gone.
                 with suppress(RotaError):
-                    await self._database.alone(notify, self._mark)
+                    await self._database.alone(notify, text)
                 # The first is sent at once; under load, one for many is enough and spares the server.
                 await asyncio.sleep(PAUSE_SECONDS)
         finally:
             self._sending = None
 
 
-class Ear:
-    """Listens for the bells of others."""
+def _text(mark: str, places: Iterable[Place]) -> str:
+    """Write a notice: who sends it, and where jobs were stored, unless that is too much for one."""
+    text = json.dumps([mark, *sorted(places)])
+    return text if len(text) < LONGEST else json.dumps([mark])
 
-    def __init__(self, database: Database, mark: str) -> None:
+
+class Ear:
+    """Listens for the bells of others; `heed` is told where they have stored jobs."""
+
+    def __init__(self, database: Database, mark: str, heed: Callable[[Iterable[Place]], None]) -> None:
         self._database = database
+        self._heed = heed
         self._mark = mark
-        self._probe = f"{mark}?"
+        self._probe = f"{PROBE}{mark}"
         self._count = 0
         self._told = 0
         self._change = asyncio.Event()
@@ -140,7 +159,7 @@ class Ear:
             return
         await connection.add_listener(CHANNEL, self._hear)
         connection.add_termination_listener(self._break_off)
-        while await self._hears_itself() and not connection.is_closed():
+        while not connection.is_closed() and await self._hears_itself():
             if not self._is_hearing:
                 self._is_hearing = True
                 # What was written before we listened was not heard.
@@ -162,9 +181,19 @@ class Ear:
         return True
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:  # noqa: ANN401 - asyncpg's
-        if payload == self._probe:
-            self._echo.set()
-        elif payload != self._mark:
+        text = str(payload)
+        if text.startswith(PROBE):
+            # Somebody speaks to itself; perhaps we.
+            if text == self._probe:
+                self._echo.set()
+            return
+        try:
+            sender, *places = json.loads(text)
+            if sender != self._mark:
+                self._heed([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
+                self._wake()
+        except (ValueError, TypeError):
+            # Not one of ours, or from a later release: something has changed, that is all.
             self._wake()
 
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's

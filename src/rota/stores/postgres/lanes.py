@@ -27,6 +27,10 @@ _NEXT: Final = "\1"
 _BEYOND: Final = "\U0010ffff" * 201
 
 
+#: Where a job has been stored: queue, type and priority.
+Place = tuple[str, str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A lane, and the turn before which nothing waits in it."""

@@ -76,7 +76,7 @@ class PostgresStore:
         self._lease_edge = Edge(time.monotonic)
         mark = secrets.token_hex(8)
         self._bell = Bell(database, mark)
-        self._ear = Ear(database, mark)
+        self._ear = Ear(database, mark, self._floors.stored)
         self._inserts: MergingDesk[NewJob, Inserted] = MergingDesk(self._insert_together)
         self._settlements: MergingDesk[Settlement, bool] = MergingDesk(self._settle_together)
         self._renewals: MergingDesk[Renewal, Renewed | None] = MergingDesk(self._renew_together)
@@ -138,8 +138,9 @@ class PostgresStore:
             answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
         left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
         rest = iter(await self._write(submitting.insert, left, bound, now=now) if left else ())
-        self._floors.stored(jobs)
-        self._bell.ring()
+        places = {(job.queue, job.type, job.priority) for job in jobs}
+        self._floors.stored(places)
+        self._bell.ring(places)
         return [next(rest) if answer is None else answer for answer in answers]
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:

@@ -1,0 +1,105 @@
+"""Hearing: what others do is heard, our own voice is not taken for theirs, and deafness is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from building import new_job, new_jobs
+from rota.stores.postgres import PostgresStore, hearing
+
+SOON = timedelta(seconds=20)
+SHORT = timedelta(milliseconds=50)
+
+
+@pytest.fixture
+async def other(dsn: str) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(dsn)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+async def test_our_own_work_wakes_only_others(store: PostgresStore, other: PostgresStore) -> None:
+    await store.watch(SHORT)
+    await other.watch(SHORT)
+    watching = asyncio.ensure_future(other.watch(SOON))
+    await store.insert([new_job()])
+    assert await watching
+    assert not await store.watch(SHORT)
+
+
+async def test_many_writes_share_few_notices(store: PostgresStore, stranger: asyncpg.Connection) -> None:
+    heard: list[str] = []
+    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
+    await asyncio.gather(*(store.insert([job]) for job in new_jobs(200, priority=7)))
+    await store.close()
+    await stranger.fetchval("SELECT 1")
+    assert 1 <= len(heard) <= 20
+    assert {tuple(place) for text in heard for place in json.loads(text)[1:]} == {("default", "mail", 7)}
+
+
+async def test_a_notice_about_very_many_lanes_tells_only_that_something_changed(
+    store: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    heard: list[str] = []
+    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
+    await store.insert([new_job(f"type-{number}" * 10) for number in range(500)])
+    await store.close()
+    await stranger.fetchval("SELECT 1")
+    assert [len(json.loads(text)) for text in heard] == [1]
+
+
+@pytest.mark.parametrize("text", ["", "rota", "[]", "{}", "7", '["a", 1]', '["a", ["q"]]'])
+async def test_a_notice_in_other_words_is_heard_too(
+    store: PostgresStore, stranger: asyncpg.Connection, text: str
+) -> None:
+    await store.watch(SHORT)
+    await stranger.execute("SELECT pg_notify('rota', $1)", text)
+    assert await store.watch(SOON)
+    assert not await store.watch(SHORT)
+
+
+async def test_a_listener_that_was_cut_off_listens_again(
+    store: PostgresStore, other: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "DEAF_SECONDS", 0.01)
+    monkeypatch.setattr(hearing, "POLL_SECONDS", 60.0)
+    await store.watch(SHORT)
+    await stranger.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE query ILIKE 'LISTEN%' AND datname = current_database()"
+    )
+    assert await store.watch(SOON)
+    async with asyncio.timeout(20):
+        while not store._ear._is_hearing:
+            await stranger.fetchval("SELECT 1")
+    while await store.watch(SHORT):
+        pass
+    watching = asyncio.ensure_future(store.watch(SOON))
+    await other.insert([new_job()])
+    assert await watching
+
+
+async def test_a_listener_that_hears_nothing_is_found_out(
+    dsn: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own notices do not come: then it looks for changes itself."""
+    del dsn
+    monkeypatch.setattr(hearing, "CHANNEL", "nobody-speaks-here")
+    monkeypatch.setattr(hearing, "ECHO_SECONDS", 0.05)
+    monkeypatch.setattr(hearing, "POLL_SECONDS", 0.01)
+    await store.watch(SHORT)
+    assert not store._ear._is_hearing
+    assert await store.watch(SOON)
