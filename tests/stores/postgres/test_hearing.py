@@ -31,9 +31,16 @@ async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
+async def all_ears(*stores: PostgresStore) -> None:
+    """Wait until stores listen and have been told all there was."""
+    async with asyncio.timeout(60):
+        for store in stores:
+            while await store.watch(SHORT) or not store._ear._is_hearing:
+                pass
+
+
 async def test_our_own_work_wakes_only_others(store: PostgresStore, other: PostgresStore) -> None:
-    await store.watch(SHORT)
-    await other.watch(SHORT)
+    await all_ears(store, other)
     watching = asyncio.ensure_future(other.watch(SOON))
     await store.insert([new_job()])
     assert await watching
@@ -65,7 +72,7 @@ async def test_a_notice_about_very_many_lanes_tells_only_that_something_changed(
 async def test_a_notice_in_other_words_is_heard_too(
     store: PostgresStore, stranger: asyncpg.Connection, text: str
 ) -> None:
-    await store.watch(SHORT)
+    await all_ears(store)
     await stranger.execute("SELECT pg_notify('rota', $1)", text)
     assert await store.watch(SOON)
     assert not await store.watch(SHORT)
@@ -76,17 +83,13 @@ async def test_a_listener_that_was_cut_off_listens_again(
 ) -> None:
     monkeypatch.setattr(hearing, "DEAF_SECONDS", 0.01)
     monkeypatch.setattr(hearing, "POLL_SECONDS", 60.0)
-    await store.watch(SHORT)
+    await all_ears(store)
     await stranger.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE query ILIKE 'LISTEN%' AND datname = current_database()"
     )
     assert await store.watch(SOON)
-    async with asyncio.timeout(20):
-        while not store._ear._is_hearing:
-            await stranger.fetchval("SELECT 1")
-    while await store.watch(SHORT):
-        pass
+    await all_ears(store)
     watching = asyncio.ensure_future(store.watch(SOON))
     await other.insert([new_job()])
     assert await watching

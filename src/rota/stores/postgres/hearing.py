@@ -35,7 +35,7 @@ PAUSE_SECONDS: Final = 0.005
 #: How often to wake up when nothing can be heard.
 POLL_SECONDS: Final = 0.5
 #: How long a first watch may take longer than it was meant to, until listening has begun.
-BEGIN_SECONDS: Final = 1.0
+BEGIN_SECONDS: Final = 3.0
 #: How often to make sure that we still hear, and how long to wait for our own voice.
 PROBE_SECONDS: Final = 15.0
 ECHO_SECONDS: Final = 3.0
