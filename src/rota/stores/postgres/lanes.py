@@ -87,7 +87,7 @@ class Lanes:
         yield queue, first, beyond
 
     def _following(self, queue: str, type_: str) -> str:
-        types = self._types[queue]
+        types = self._types.get(queue, [])
         place = bisect_left(types, type_) + 1
         return types[place] if place < len(types) else _BEYOND
 

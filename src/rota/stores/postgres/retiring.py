@@ -134,5 +134,8 @@ async def _count(session: Session, counts: Sequence[Row]) -> int:
 
 
 async def _take_lock(session: Session) -> None:
-    """Let one process at a time change the archive's days, and give up soon if others are in the way."""
-    await session.connection.execute(f"SET LOCAL lock_timeout = '2s'; SELECT pg_advisory_xact_lock({_LOCK})")
+    """Let one process at a time change the archive's days, and give up soon if others are in the way.
+
+    While we wait for a table, everybody who comes later waits behind us: behind a dump of the database, for long.
+    """
+    await session.connection.execute(f"SET LOCAL lock_timeout = '200ms'; SELECT pg_advisory_xact_lock({_LOCK})")
