@@ -21,7 +21,7 @@ from rota.ports.faces import Actor
 from rota.ports.store import JobQuery, Retention, Store
 from rota.scheduler import Scheduler
 from rota.scheduler.duties import Promoter
-from rota.scheduler.scheduler import LONGEST_BACKOFF_SECONDS, LONGEST_SLEEP_SECONDS, Backoff
+from rota.scheduler.scheduler import LONGEST_SLEEP_SECONDS
 from rota.stores.sqlite import SqliteStore
 from simulation.loop import run
 
@@ -162,12 +162,3 @@ def test_two_schedulers_make_one_job_of_each_fire_time() -> None:
 
     times = run(story())
     assert len(times) == len(set(times)) == 6
-
-
-def test_a_backoff_grows_to_its_limit_and_begins_anew() -> None:
-    backoff = Backoff(lambda: 0.5)
-    waits = [backoff.next() for _ in range(12)]
-    assert waits == sorted(waits)
-    assert waits[-1] == LONGEST_BACKOFF_SECONDS
-    backoff.reset()
-    assert backoff.next() == waits[0]

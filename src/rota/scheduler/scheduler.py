@@ -21,6 +21,7 @@ from math import inf
 from typing import Final
 
 from rota.core.errors import RotaError
+from rota.core.patience import Patience
 from rota.engine import Engine
 from rota.ports.broker import TIMETABLE
 from rota.ports.clock import Dice
@@ -30,8 +31,6 @@ from rota.scheduler.duties import BATCH, Duty, Expirer, Promoter, Pruner, Reaper
 LONGEST_SLEEP_SECONDS: Final = 5.0
 SHORTEST_SLEEP_SECONDS: Final = 0.005
 PRUNE_EVERY: Final = timedelta(seconds=30)
-SHORTEST_BACKOFF_SECONDS: Final = 0.05
-LONGEST_BACKOFF_SECONDS: Final = 5.0
 _log = logging.getLogger("rota.scheduler")
 
 
@@ -55,7 +54,7 @@ class Scheduler:
         return sum([await duty.tick() for duty in self._timely])
 
     async def _keep_time(self) -> None:
-        backoff = Backoff(self._dice)
+        patience = Patience(self._dice)
         loop = asyncio.get_running_loop()
         due_at = loop.time()
         in_vain = SHORTEST_SLEEP_SECONDS
@@ -67,10 +66,10 @@ class Scheduler:
                     did = await self.tick() if is_due else 0
                     pause = await self._until_due()
                     due_at = loop.time() + pause
-                    backoff.reset()
+                    patience.reset()
                 except RotaError as error:
                     _log.warning("a pass failed and will be repeated: %s", error)
-                    await asyncio.sleep(backoff.next())
+                    await asyncio.sleep(patience.next())
                     continue
                 # Something due that no duty could move must not make us spin: we look at it less and less often.
                 is_stuck = is_due and not did and pause <= 0
@@ -87,32 +86,14 @@ class Scheduler:
         return (due - await self._engine.store.time()).total_seconds()
 
     async def _prune(self) -> None:
-        backoff = Backoff(self._dice)
+        patience = Patience(self._dice)
         while True:
             try:
                 is_full = await self._pruner.tick() >= BATCH
-                backoff.reset()
+                patience.reset()
             except RotaError as error:
                 _log.warning("pruning failed and will be repeated: %s", error)
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(patience.next())
                 continue
             # A breath between batches: retention must not be what everyone waits for.
             await asyncio.sleep(0.01 if is_full else PRUNE_EVERY.total_seconds() * (0.75 + self._dice() / 2))
-
-
-class Backoff:
-    """Waits longer each time, up to a limit, and a little at random."""
-
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
-        self._seconds = SHORTEST_BACKOFF_SECONDS
-
-    def next(self) -> float:
-        """Say how long to wait now."""
-        seconds = self._seconds * (0.5 + self._dice())
-        self._seconds = min(self._seconds * 2, LONGEST_BACKOFF_SECONDS)
-        return seconds
-
-    def reset(self) -> None:
-        """Begin anew after a success."""
-        self._seconds = SHORTEST_BACKOFF_SECONDS

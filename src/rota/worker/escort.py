@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import Report
 from rota.worker.heartbeat import LoopHeart, Renewing
@@ -39,7 +40,6 @@ from rota.worker.leases import (
     setup_message,
 )
 from rota.worker.options import WorkerOptions
-from rota.worker.patience import Patience
 from rota.worker.pipe import PipeReader, PipeWriter
 from rota.worker.run import Key, Run
 from rota.worker.verdict import Stop

@@ -13,9 +13,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from rota.core.errors import RotaError, Unavailable
+from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import StepKeeper
-from rota.worker.patience import Patience
 from rota.worker.run import Run
 from rota.worker.signals import Cancelled
 from rota.worker.steps import Act, Reply, Steps

@@ -22,9 +22,9 @@ from typing import Final, Protocol
 
 from rota.core.job import Job
 from rota.core.lease import Claim
+from rota.core.patience import Patience
 from rota.ports.faces import WorkSource
 from rota.worker.options import WorkerOptions
-from rota.worker.patience import Patience
 
 _log = logging.getLogger("rota.worker")
 WAIT_OF_LEASE: Final = 1 / 3

@@ -22,9 +22,9 @@ from typing import Final
 from rota.core.errors import InvalidRequest
 from rota.core.identity import to_text
 from rota.core.outcome import Failed
+from rota.core.patience import Patience
 from rota.core.settlement import JobError
 from rota.ports.faces import Report, WorkSource
-from rota.worker.patience import Patience
 
 _log = logging.getLogger("rota.worker")
 LARGEST_BATCH: Final = 500

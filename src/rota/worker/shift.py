@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import Report, StepKeeper, WorkSource
 from rota.worker.crew import Crew
@@ -22,7 +23,6 @@ from rota.worker.handlers import Handlers
 from rota.worker.heartbeat import Heart, LoopHeart, Renewing
 from rota.worker.holding import Holding
 from rota.worker.options import WorkerOptions
-from rota.worker.patience import Patience
 from rota.worker.processes import Processes
 from rota.worker.run import Run
 from rota.worker.settler import Settler

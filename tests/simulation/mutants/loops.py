@@ -16,6 +16,7 @@ from rota.core.errors import InvalidRequest, Unavailable
 from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.outcome import Failed, Outcome, Released
+from rota.core.patience import Patience
 from rota.core.schedule import Firing, Schedule
 from rota.core.settlement import JobError, Settlement
 from rota.core.submission import NewJob
@@ -24,8 +25,8 @@ from rota.engine.schedules import Schedules
 from rota.engine.work import Work
 from rota.ports.faces import Report
 from rota.ports.store import Inserted
+from rota.scheduler import scheduler
 from rota.scheduler.duties import Expirer, Promoter, Reaper
-from rota.scheduler.scheduler import Backoff
 from rota.worker import run as run_module
 from rota.worker.crew import Crew
 from rota.worker.drain import Drain
@@ -318,9 +319,9 @@ async def _nothing_done(duty: object) -> int:
 def scheduler_loses_heart() -> Planting:
     """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
 
-    def wait(right: Any, backoff: Backoff) -> float:
-        seconds: float = right(backoff)
-        return seconds * 10_000
+    class Disheartened(Patience):
+        def next(self) -> float:
+            return super().next() * 10_000
 
-    with instead(Backoff, "next", wait):
+    with patch.object(scheduler, "Patience", Disheartened):
         yield

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rota.ports.clock import Dice
+from collections.abc import Callable
 
 
 class Patience:
     """How long to wait before trying again."""
 
-    def __init__(self, dice: Dice, *, shortest: float = 0.05, longest: float = 5.0) -> None:
+    def __init__(self, dice: Callable[[], float], *, shortest: float = 0.05, longest: float = 5.0) -> None:
         self._dice = dice
         self._shortest = shortest
         self._longest = longest
