@@ -18,7 +18,7 @@ import pytest
 
 from servers.postgres import PostgresServer, shared_server
 
-MISSING: Final = "no pgbouncer: install Debian's pgbouncer"
+MISSING: Final = "no pgbouncer: install Debian's pgbouncer (tools/servers does, as root or with sudo)"
 _START_SECONDS: Final = 10.0
 
 
