@@ -40,6 +40,13 @@ SELECT value, 'type', 'default', 5, (ARRAY['completed', 'dead', 'cancelled'])[1 
     value, 3, 'at_least_once', 'null', 1, 1, value
 FROM generate_series($1::bigint + 1, 2 * $1::bigint) AS value
 """
+TAGS = (
+    "INSERT INTO tag (tag, job_id) SELECT 'tag-' || (value % 500), value FROM generate_series(1, $1::bigint) AS value"
+)
+KEYS = """
+INSERT INTO idempotency (scope, key, request, job_id, expires_at)
+SELECT '', value, '', value, value FROM generate_series(1, $1::bigint) AS value
+"""
 SCHEDULES = """
 INSERT INTO schedule (
     id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap, jitter,
@@ -105,6 +112,9 @@ async def planned_dsn(request: pytest.FixtureRequest) -> AsyncIterator[str]:
         await connection.execute(CROWD, ROWS)
         await connection.execute(FINISHED, ROWS)
         await connection.execute(SCHEDULES, ROWS)
+        # What is empty has no plan worth the name: any index will do.
+        await connection.execute(TAGS, ROWS)
+        await connection.execute(KEYS, ROWS)
         await connection.execute("ANALYZE")
         await connection.close()
         yield dsn
