@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from conformance.guests.callers import Caller
+from conformance.guests.callers import ASYNCPG, WRAPPED, Caller
 from rota import Handle, Rota, Task
 from rota.core.errors import KeyReused
 from rota.core.identity import JobId, to_number, to_text
 from rota.core.lifecycle import State
 from rota.ports.store import JobQuery, Store
+from rota.stores.guests import answered
 
 Ship = Task[[int], int]
 
@@ -159,3 +166,58 @@ async def test_others_hear_of_the_job_after_the_commit_and_not_before(caller: Ca
     assert not await store.watch(timedelta(seconds=0.3))
     await caller.commit()
     assert await store.watch(timedelta(seconds=20))
+
+
+class OwnSession(Session):
+    """A session with habits of its own, as frameworks make them."""
+
+
+class OwnConnection(sqlite3.Connection):
+    """A connection with habits of its own."""
+
+
+def test_what_is_made_of_a_known_class_is_known(tmp_path: Path) -> None:
+    app = Rota(str(tmp_path / "rota.db"))
+    app.portal.call(app.link())
+
+    @app.task
+    def ship(number: int) -> int:
+        return number
+
+    engine = create_engine(f"sqlite:///{tmp_path / 'rota.db'}")
+    connection = sqlite3.connect(tmp_path / "rota.db", factory=OwnConnection)
+    sessions = (OwnSession(engine), scoped_session(sessionmaker(engine)), connection)
+    handles = []
+    for session in sessions:
+        handles.append(ship.using(tx=session).submit(1))
+        session.commit()
+        session.close()
+    engine.dispose()
+    assert [handle.state for handle in handles] == [State.PENDING] * 3
+    app.close()
+
+
+@pytest.mark.parametrize("way", [ASYNCPG], ids=lambda way: way.name)
+async def test_a_scoped_session_of_asyncio_is_known(place: str, task: Ship, store: Store) -> None:
+    engine = create_async_engine(place.replace("postgresql://", "postgresql+asyncpg://"))
+    session = async_scoped_session(async_sessionmaker(engine), asyncio.current_task)
+    handle = await task.using(tx=session).asubmit(1)
+    assert await ids(store) == []
+    await session.commit()
+    await session.remove()
+    await engine.dispose()
+    assert await ids(store) == [handle.id]
+
+
+@pytest.mark.parametrize("way", [way for way in WRAPPED if "session" in way.name], ids=lambda way: way.name)
+async def test_a_nested_transaction_of_sqlalchemy_takes_its_jobs_back(caller: Caller, task: Ship, store: Store) -> None:
+    await caller.buy(1)
+    first = await caller.submit(task, 1)
+    nested = await answered(caller.tx.begin_nested())
+    await caller.submit(task, 2)
+    await answered(nested.rollback())
+    nested = await answered(caller.tx.begin_nested())
+    third = await caller.submit(task, 3)
+    await answered(nested.commit())
+    await caller.commit()
+    assert await ids(store) == [first.id, third.id]
