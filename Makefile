@@ -27,6 +27,8 @@ setup: $(STAMP) ## make the environment from the hash-locked requirements
 lock: $(STAMP) ## renew the locked requirements
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml --group dev -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml --extra postgres --extra mysql -o requirements-container.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --group build -o requirements-build.txt
 
 run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080
 	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi
