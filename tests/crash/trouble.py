@@ -178,6 +178,11 @@ OF_EVERYTHING: Final[tuple[Verb, ...]] = (
 A_LITTLE: Final[tuple[Verb, ...]] = (Workload.submit_keyed, Workload.work)
 
 
+def _threads_of_stores() -> set[str]:
+    """Name the stores' own threads; the event loop's pool grows as it likes."""
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("rota-")}
+
+
 @dataclass(slots=True)
 class Life:
     """One life of a store on a troubled disk."""
@@ -191,17 +196,17 @@ class Life:
 
     async def open(self) -> SqliteStore | None:
         """Open the store; if it refuses, it must say why, leave nothing behind, and open once the disk is well."""
-        threads = threading.active_count()
+        before = _threads_of_stores()
         try:
             return await SqliteStore.open(self.path, clock=self.clock, connect=self.connections)
         except StoreUnavailable as error:
             self.check_words(error)
             if str(self.path) not in str(error):
                 self.complaints.append(f"the path is not in the message: {error}")
-        if self.connections.left_open or threading.active_count() > threads:
+        behind = _threads_of_stores() - before
+        if self.connections.left_open or behind:
             self.complaints.append(
-                f"a refused opening left {self.connections.left_open} connections "
-                f"and {threading.active_count() - threads} threads behind"
+                f"a refused opening left {self.connections.left_open} connections and {sorted(behind)} behind"
             )
         return None
 
