@@ -57,7 +57,7 @@ arch: $(STAMP) ## check that imports go down only
 
 test: $(STAMP) ## run every test, the simulation and the crash tests
 	@tools/servers
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n (CAST=models|loops|http)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes 2) $(if $(CAST),--cast $(CAST))

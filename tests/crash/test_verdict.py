@@ -49,8 +49,10 @@ async def _made() -> Sound:
             await load.prune()
         # What is still to be claimed, waited for and lost.
         await load.submit_batch()
+        await load.submit_keyed()
         await load.submit_workflow()
         await load.fire()
+        await load.lead()
         await store.close()
         return Sound(pick_up(folder / DATABASE), promises)
 
@@ -58,11 +60,10 @@ async def _made() -> Sound:
 async def _has_all_that_can_be_harmed(store: Store, promises: Promises) -> bool:
     heirs = await store.find(JobQuery(types=("heir",), states=(State.PENDING,)))
     parents = await store.get([heir.parent_id for heir in heirs if heir.parent_id is not None])
-    ends = {state for _, state in promises.finals.values()}
+    ends = [await store.find(JobQuery(states=(state,))) for state in (State.COMPLETED, State.DEAD)]
     with_steps = await store.get([JobId(job_id) for (job_id, _), outcome in promises.steps.items() if outcome])
     pruned = (await store.census()).pruned.get(State.COMPLETED, 0)
-    happened = {"completed", "dead"} <= ends and len(promises.entries) > 3 and pruned > 10
-    return happened and bool(parents and with_steps)
+    return all([*ends, parents, with_steps]) and len(promises.entries) > 3 and pruned > 10
 
 
 @pytest.fixture
