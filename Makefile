@@ -9,6 +9,8 @@ STORE  ?= sqlite
 KILLS  ?= 500
 CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
+# Names, versions and hashes only: where they are fetched from is not ours to write down.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench docs clean
@@ -25,10 +27,10 @@ $(STAMP): requirements-dev.txt pyproject.toml
 setup: $(STAMP) ## make the environment from the hash-locked requirements
 
 lock: $(STAMP) ## renew the locked requirements
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml --group dev -o requirements-dev.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade pyproject.toml --extra postgres --extra mysql -o requirements-container.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --group build -o requirements-build.txt
+	$(COMPILE) pyproject.toml -o requirements.txt
+	$(COMPILE) pyproject.toml --group dev -o requirements-dev.txt
+	$(COMPILE) pyproject.toml --extra postgres --extra mysql -o requirements-container.txt
+	$(COMPILE) --group build -o requirements-build.txt
 
 run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080
 	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi

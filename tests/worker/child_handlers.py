@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -112,6 +113,24 @@ def pays(marker: str) -> object:
         return {"paid": 7}
 
     return current().step("pay", pay)
+
+
+def books(place: str, *, dies: bool = False) -> object:
+    """Take a step in a transaction of its own on the store's database; the first attempt may die after the commit."""
+    job = current()
+    with closing(sqlite3.connect(place)) as connection:
+
+        def book() -> int:
+            connection.execute("INSERT INTO booking VALUES (?)", (job.attempt,))
+            return job.attempt
+
+        with connection:
+            booked = job.step("book", book, tx=connection)
+    if dies and job.attempt == 1:
+        os._exit(1)
+    if job.attempt == 1:
+        raise ConnectionError("after the commit")
+    return booked
 
 
 async def pays_two_at_once() -> list[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 from collections.abc import Awaitable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,14 @@ from rota.core.identity import JobId
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost
+from rota.core.retry import Backoff
 from rota.core.settlement import Reason
 from rota.core.step import Doubt, Resolution
 from rota.ports.faces import Actor, Report
+from rota.ports.guest import House
+from rota.runtime.guests import HOUSE
 from rota.worker import handler_of
+from rota.worker.handlers import Executor
 from worker import child_handlers as children
 from worker.staging import Stage, eventually
 
@@ -258,6 +264,22 @@ async def test_a_step_in_a_child_process_is_guarded_too(stage: Stage, tmp_path: 
     assert marker.read_text(encoding="ascii") == "paid\npaid\n"
 
 
+@pytest.mark.parametrize(("executor", "dies"), [("thread", False), ("process", False), ("process", True)])
+async def test_a_step_in_a_transaction_happens_once_whatever_comes_after_the_commit(
+    stage: Stage, executor: Executor, *, dies: bool
+) -> None:
+    place = str(stage.path)
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("CREATE TABLE booking (attempt INTEGER)")
+        handler = handler_of(children.books, executor=executor)
+        async with stage.scheduler(), stage.worker(handler, house=House(HOUSE, place), **SETTINGS):
+            again = {"max_attempts": 5, "backoff": Backoff(base=timedelta(milliseconds=1))}
+            payload = json.dumps({"place": place, "dies": dies})
+            job = await stage.end_of(await stage.submit("books", payload, **again))
+        assert (job.state, job.attempts, job.result) == (State.COMPLETED, 2, "1")
+        assert connection.execute("SELECT attempt FROM booking").fetchall() == [(1,)]
+
+
 async def test_a_child_process_parks_what_is_in_doubt(stage: Stage, tmp_path: Path) -> None:
     marker = tmp_path / "book"
     job_id = await stage.submit("sells", json.dumps({"marker": str(marker)}))
@@ -294,6 +316,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         policy_of("pay", Doubt.VERIFY, None)
     with pytest.raises(InvalidRequest, match="1 to 200 characters"):
         policy_of("", None, None)
+    with pytest.raises(InvalidRequest, match="nothing is in doubt"):
+        policy_of("pay", Doubt.RETRY, None, (), object())
 
 
 async def test_a_handler_may_still_give_up_in_a_step(stage: Stage) -> None:

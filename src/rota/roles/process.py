@@ -151,6 +151,7 @@ class Process:
             version=__version__,
             address=address,
             logs=(settings.log_level, settings.log_format),
+            house=link.house,
         )
         self._worker = Worker(
             link.source if endpoint is None else endpoint.source,

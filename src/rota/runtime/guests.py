@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
-from rota.ports.guest import Guest
+from rota.ports.guest import Guest, Welcome
 from rota.runtime.store import is_mysql, is_postgres, path_of
 from rota.stores.guests import answered
 
@@ -88,6 +88,10 @@ KINDS: Final[Mapping[tuple[str, str], Kind]] = {
 }
 
 
+#: Names `guests_of` to workers, which cannot see it, and to their child processes.
+HOUSE: Final = f"{__name__}:guests_of"
+
+
 def kind_of(tx: object) -> Kind:
     """Recognise a connection, or refuse it."""
     for ancestor in type(tx).__mro__:
@@ -114,6 +118,20 @@ async def guest_of(url: str, tx: Any) -> Guest:  # noqa: ANN401 - any connection
         message = f"tx: this {driver_kind.name} does not lead to the store, which is on {store}"
         raise InvalidRequest(f"{message}; connect to the store's database", field="tx")
     return driver_kind.welcome(connection, url)
+
+
+def guests_of(url: str) -> Welcome:
+    """Give what makes guests of handlers' connections, for the store at a URL; see `HOUSE`."""
+
+    async def welcome(tx: object, *, is_async: bool) -> Guest:
+        kind = kind_of(tx)
+        if kind.is_async and not is_async:
+            raise InvalidRequest(f"tx: the {kind.name} has to be awaited; use astep", field="tx")
+        if is_async and not kind.is_async:
+            raise InvalidRequest(f"tx: the {kind.name} would block the event loop; use step", field="tx")
+        return await guest_of(url, tx)
+
+    return welcome
 
 
 def _store_of(url: str) -> str:

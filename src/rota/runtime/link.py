@@ -12,7 +12,9 @@ from rota.engine import Engine
 from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.ports.faces import Control, StepKeeper, WorkSource
+from rota.ports.guest import House
 from rota.ports.store import Store
+from rota.runtime.guests import HOUSE
 from rota.runtime.store import open_store
 
 
@@ -28,6 +30,8 @@ class Link:
     #: Tells the others that a process is alive.
     announce_member: Callable[[Member], Awaitable[None]]
     engine: Engine | None = None
+    #: Where the store is, for a connection of a handler's own; None where it is out of reach.
+    house: House | None = None
 
 
 async def connect(url: str, *others: str, token: str = "", queue_bound: int | None = None) -> Link:
@@ -37,10 +41,10 @@ async def connect(url: str, *others: str, token: str = "", queue_bound: int | No
     """
     if url.startswith(("http://", "https://")):
         return _over_http((url, *others), token)
-    return link_of(await open_store(url), queue_bound=queue_bound)
+    return link_of(await open_store(url), queue_bound=queue_bound, house=House(HOUSE, url))
 
 
-def link_of(store: Store, *, queue_bound: int | None = None) -> Link:
+def link_of(store: Store, *, queue_bound: int | None = None, house: House | None = None) -> Link:
     """Link up with a store that is open."""
     broker = InStoreBroker(store)
     engine = Engine(store, broker, queue_bound=queue_bound)
@@ -52,7 +56,7 @@ def link_of(store: Store, *, queue_bound: int | None = None) -> Link:
     async def announce(member: Member) -> None:
         await store.beat([member])
 
-    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, engine)
+    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, engine, house)
 
 
 def _over_http(urls: Sequence[str], token: str) -> Link:

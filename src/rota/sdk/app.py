@@ -27,13 +27,14 @@ from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.engine.jobs import full
 from rota.ports.faces import Control
+from rota.ports.guest import at_once
 from rota.ports.store import Inserted, Receipt
 from rota.runtime import Link, connect
 from rota.sdk.handle import Handle
 from rota.sdk.options import Duration, Options, check_defaults, template_of
 from rota.sdk.portal import Portal
 from rota.sdk.task import AsyncTask, Call, Task
-from rota.sdk.within import at_once, require_async, require_blocking, submit_in, transaction_of
+from rota.sdk.within import require_async, require_blocking, submit_in, transaction_of
 from rota.settings import read
 
 P = ParamSpec("P")

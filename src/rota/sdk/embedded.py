@@ -41,7 +41,9 @@ async def start(link: Link, app: Rota, *, concurrency: int, queues: tuple[str, .
         raise InvalidRequest("run() needs a store; over HTTP start `rota worker --app …` instead", field="url")
     for draft in app.recurring:
         await engine.schedules.put(draft, Actor("app"))
-    options = WorkerOptions(name=f"{socket.gethostname()}-{os.getpid()}", concurrency=concurrency, queues=queues)
+    options = WorkerOptions(
+        name=f"{socket.gethostname()}-{os.getpid()}", concurrency=concurrency, queues=queues, house=link.house
+    )
     worker = Worker(
         engine,
         handlers_of(app),

@@ -6,8 +6,7 @@ the same reason no store is opened for it.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from rota.core.errors import InvalidRequest
 from rota.engine.guests import submit_within
@@ -15,8 +14,6 @@ from rota.ports.guest import Make
 from rota.ports.store import Inserted
 from rota.runtime.guests import guest_of, kind_of
 from rota.sdk.options import Options
-
-T = TypeVar("T")
 
 
 def transaction_of(submissions: Sequence[Options], tx: object | None) -> object | None:
@@ -47,14 +44,3 @@ def require_async(tx: object) -> None:
 async def submit_in(url: str, tx: object, make: Make, bound: int | None) -> Sequence[Inserted]:
     """Store jobs in a transaction. Suspends only if its connection is async."""
     return await submit_within(await guest_of(url, tx), make, bound=bound)
-
-
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, without any loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    coroutine.close()
-    raise RuntimeError("a driver that was to block has suspended instead")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
@@ -19,6 +20,13 @@ SAVEPOINT: Final = "rota_submission"
 #: How often to try again when others change what we look at.
 ROUNDS: Final = 5
 _REFUSALS: Final = frozenset({Receipt.KEY_REUSED, Receipt.ID_TAKEN, Receipt.QUEUE_FULL})
+
+
+@dataclass(slots=True)
+class Room:
+    """What a guest does behind its savepoint, and whether it is to stay."""
+
+    is_kept: bool = True
 
 
 async def answered(answer: Any) -> Any:  # noqa: ANN401 - whatever a driver gives

@@ -33,6 +33,7 @@ from typing import Any, Final
 from rota.core.identity import JobId
 from rota.core.instant import from_micros
 from rota.core.outcome import Succeeded
+from rota.ports.guest import House
 from rota.telemetry.logs import set_up
 from rota.worker.context import CURRENT, JobContext, fields_for
 from rota.worker.handlers import Handler, handler_of
@@ -41,6 +42,7 @@ from rota.worker.references import resolve
 from rota.worker.steps import Act, Reply, Steps, reply_from
 from rota.worker.verdict import outcome_of
 from rota.worker.wire import CHUNK, Frames, frame
+from rota.worker.within import Within
 
 NEWS_EVERY_SECONDS: Final = 0.5
 
@@ -76,18 +78,22 @@ class ChildProgram:
         #: The questions about steps that wait for their answers.
         self._asked: dict[int, Future[Reply]] = {}
         self._numbers = count(1)
+        self._house: House | None = None
 
     def run(self) -> None:
         """Serve until the orders end."""
         threading.Thread(target=self._listen, name="rota-orders", daemon=True).start()
         self._say({"ready": os.getpid()})
         while (errand := self._inbox.get()) is not None:
-            context = JobContext(errand, errand, partial(Steps, self, errand.fence))
+            context = JobContext(errand, errand, partial(self._steps_of, errand))
             self._context = context
             outcome = self._perform(errand, context)
             self._context = self._errand = None
             size = getrusage(RUSAGE_SELF).ru_maxrss * 1024
             self._say({"outcome": outcome, "bytes": size, "log": context.log_tail()})
+
+    def _steps_of(self, errand: Errand) -> Steps:
+        return Steps(self, Within(errand.id, errand.fence, self._house))
 
     def _perform(self, errand: Errand, context: JobContext) -> dict[str, Any]:
         handler: Handler | None = None
@@ -140,6 +146,8 @@ class ChildProgram:
                 sys.path[:] = entries
             case {"logs": [level, form, worker]}:
                 set_up(level, form, fields_for(worker))
+            case {"house": [factory, url]}:
+                self._house = House(factory, url)
             case {"run": _}:
                 self._errand = _errand_of(message["run"])
                 self._inbox.put(self._errand)

@@ -159,6 +159,7 @@ class JobContext:
         doubt: Doubt | str | None = None,
         verify: Callable[[], Happened | None] | None = None,
         failed_on: Kinds = (),
+        tx: object = None,
     ) -> R:
         """Perform an effect once, guarded by this job and `key`; give what it yielded, now or in an earlier attempt.
 
@@ -167,8 +168,14 @@ class JobContext:
         `"retry"` performs the effect again, for effects that bear it, and `verify` is asked whether it happened and
         returns `Happened(result)` or None. An exception leaves the effect in doubt too (a timeout may hide a success),
         except those of `failed_on`, which say that nothing happened. What is yielded must be JSON.
+
+        With `tx`, a connection to the store's own database in whose transaction `function` does its work, the effect
+        happens exactly once: its record is a part of the transaction, and you commit both or neither.
         """
-        return self._opened().perform(key, function, policy_of(key, doubt, verify), verify, failed_on)
+        policy = policy_of(key, doubt, verify, failed_on, tx)
+        if tx is not None:
+            return self._opened().within.perform(key, function, tx)
+        return self._opened().perform(key, function, policy, verify, failed_on)
 
     async def astep(
         self,
@@ -178,9 +185,12 @@ class JobContext:
         doubt: Doubt | str | None = None,
         verify: Callable[[], Awaitable[Happened | None]] | None = None,
         failed_on: Kinds = (),
+        tx: object = None,
     ) -> R:
         """Perform an effect once; the same as `step`, for async handlers."""
-        policy = policy_of(key, doubt, verify)
+        policy = policy_of(key, doubt, verify, failed_on, tx)
+        if tx is not None:
+            return await self._opened().within.perform_async(key, function, tx)
         return await self._opened().perform_async(key, function, policy, verify, failed_on)
 
     def _opened(self) -> Steps:

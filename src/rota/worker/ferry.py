@@ -16,9 +16,11 @@ from rota.core.errors import RotaError, Unavailable
 from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import StepKeeper
+from rota.ports.guest import House
 from rota.worker.run import Run
 from rota.worker.signals import Cancelled
 from rota.worker.steps import Act, Reply, Steps
+from rota.worker.within import Within
 
 _log = logging.getLogger("rota.worker")
 
@@ -26,8 +28,9 @@ _log = logging.getLogger("rota.worker")
 class Ferry:
     """Asks a keeper of steps on behalf of runs."""
 
-    def __init__(self, keeper: StepKeeper, dice: Dice, clock: Callable[[], float]) -> None:
+    def __init__(self, keeper: StepKeeper, dice: Dice, clock: Callable[[], float], house: House | None = None) -> None:
         self._keeper = keeper
+        self._house = house
         self._clock = clock
         self._dice = dice
         self._loop = asyncio.get_running_loop()
@@ -35,7 +38,7 @@ class Ferry:
 
     def steps_for(self, run: Run) -> Steps:
         """Open the steps of a run."""
-        return Steps(Line(self, run), run.job.fence)
+        return Steps(Line(self, run), Within(run.job.id, run.job.fence, self._house))
 
     def start(self, crossing: Coroutine[Any, Any, Reply], done: Callable[[asyncio.Task[Reply]], None]) -> None:
         """Ask on the source's loop, from that loop, and tell when it is answered."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from rota.core.errors import InvalidRequest
 from rota.core.lease import DEFAULT_LEASE, WorkerId
+from rota.ports.guest import House
 
 
 def fresh_boot() -> str:
@@ -44,6 +45,8 @@ class WorkerOptions:
     own_loop: bool = True
     #: The level and the form of log lines in child processes; None leaves their logging alone.
     logs: tuple[str, str] | None = None
+    #: How a handler's own connections become a part of the store; None where the store is out of reach.
+    house: House | None = None
     host: str = ""
     version: str = ""
     address: str = ""

@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -111,6 +112,8 @@ class Processes:
             child = Child(self._heard, self._ended)
             if self._options.logs is not None:
                 child.tell({"logs": [*self._options.logs, self._options.name]})
+            if self._options.house is not None:
+                child.tell({"house": astuple(self._options.house)})
             self._children.add(child)
 
     def _give(self, child: Child, run: Run) -> None:

@@ -48,7 +48,7 @@ class Shift:
         dice: Dice,
         clock: Callable[[], float],
     ) -> None:
-        self._ferry = ferry = None if steps is None else Ferry(steps, dice, clock)
+        self._ferry = ferry = None if steps is None else Ferry(steps, dice, clock, options.house)
         self._loop = asyncio.get_running_loop()
         self._is_alone = not options.own_loop
         self.holding = Holding(lambda: self._soon(self._rung))

@@ -20,13 +20,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rota.core.errors import InvalidRequest
 from rota.core.instant import from_micros, to_micros
 from rota.core.step import Advice, Doubt, Step, advise
 from rota.worker.calling import NotJson, encode_result
 from rota.worker.signals import Cancelled, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from rota.worker.within import Within
 
 R = TypeVar("R")
 Kinds = tuple[type[BaseException], ...]
@@ -85,11 +88,11 @@ class Misused(TypeError):
 class Steps:
     """The steps of one attempt."""
 
-    __slots__ = ("_begun", "_fence", "_line", "_under_way")
+    __slots__ = ("_begun", "_line", "_under_way", "within")
 
-    def __init__(self, line: StepLine, fence: int) -> None:
+    def __init__(self, line: StepLine, within: Within) -> None:
+        self.within = within
         self._line = line
-        self._fence = fence
         self._begun: set[str] = set()
         self._under_way: set[str] = set()
 
@@ -165,22 +168,15 @@ class Steps:
         text = encode_result(result)
         is_too_large = len(text) > LARGEST_OUTCOME
         reply = yield Owed(self._line.ask(Act.CONCLUDE, key, "null" if is_too_large else text))
-        if is_too_large:
-            raise NotJson(
-                f"step {key!r} happened, but its result is {len(text):,} characters of JSON; at most"
-                f" {LARGEST_OUTCOME:,} are kept: store it elsewhere and return where"
-            )
+        require_small(key, text, "happened")
         return _yielded(reply)
 
     def _advice(self, reply: Reply, key: str, doubt: Doubt) -> Advice:
         step, is_new = _ours(reply)
-        is_fresh = is_new or (step.began_under == self._fence and key not in self._begun)
+        is_fresh = is_new or (step.began_under == self.within.fence and key not in self._begun)
         advice = advise(step, is_new=is_fresh and not step.is_done, doubt=doubt)
         if advice is Advice.PARK:
-            raise OutcomeUnknown(
-                f"step {key!r} was begun at {step.began_at:%Y-%m-%d %H:%M:%S} UTC and never finished; whether its"
-                " effect happened cannot be known: find out, say so (rota jobs resolve), and retry the job"
-            )
+            raise in_doubt(step)
         return advice
 
 
@@ -220,12 +216,32 @@ def _yielded(reply: Reply) -> Any:  # noqa: ANN401 - what the step yielded
     return json.loads(_ours(reply)[0].outcome or "null")
 
 
-def policy_of(key: str, doubt: Doubt | str | None, verify: object) -> Doubt:
+def require_small(key: str, text: str, fate: str) -> None:
+    """Refuse a result that is too large to be kept, and say what became of the step."""
+    if len(text) > LARGEST_OUTCOME:
+        raise NotJson(
+            f"step {key!r} {fate}: its result is {len(text):,} characters of JSON, and at most {LARGEST_OUTCOME:,} are"
+            " kept; store it elsewhere and return where"
+        )
+
+
+def in_doubt(step: Step) -> OutcomeUnknown:
+    """Say that nobody can know whether a step happened."""
+    return OutcomeUnknown(
+        f"step {step.key!r} was begun at {step.began_at:%Y-%m-%d %H:%M:%S} UTC and never finished; whether its"
+        " effect happened cannot be known: find out, say so (rota jobs resolve), and retry the job"
+    )
+
+
+def policy_of(key: str, doubt: Doubt | str | None, verify: object, failed_on: Kinds = (), tx: object = None) -> Doubt:
     """Read what is to be done in doubt, and refuse what makes no sense."""
     if not 1 <= len(key) <= LONGEST_KEY:
         raise InvalidRequest(f"step: a key has 1 to {LONGEST_KEY} characters, this one has {len(key)}", field="key")
     if not key.isprintable():
         raise InvalidRequest(f"step: the key {key!a} holds characters that cannot be shown", field="key")
+    if tx is not None and (doubt is not None or verify is not None or failed_on):
+        message = f"step {key!r}: within a transaction nothing is in doubt; leave out doubt, verify and failed_on"
+        raise InvalidRequest(message, field="tx")
     if doubt is not None and doubt not in set(Doubt):
         raise InvalidRequest(f"doubt: {doubt!r} must be one of {', '.join(Doubt)}", field="doubt")
     chosen = Doubt(doubt) if doubt is not None else Doubt.PARK if verify is None else Doubt.VERIFY

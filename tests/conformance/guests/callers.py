@@ -22,7 +22,9 @@ from sqlalchemy.orm import Session
 
 from conformance.stores.adapters import Adapter, Mariadb, Postgres, SqliteFile
 from rota import Call, Handle, Rota, Task
+from rota.ports.guest import at_once
 from rota.stores.guests import answered
+from rota.worker.within import Within
 
 OWN_TABLE: Final = "CREATE TABLE IF NOT EXISTS purchase (number bigint NOT NULL)"
 
@@ -66,6 +68,17 @@ class Caller:
         """Submit a job within the transaction, in the way that suits the driver."""
         chosen = task.using(tx=self.tx, **options)
         return await chosen.asubmit(number) if self.is_async else chosen.submit(number)
+
+    async def step(self, within: Within, key: str, number: int) -> Any:  # noqa: ANN401 - what it yielded
+        """Buy as a step of a job, in the way that suits the driver; nobody can buy nothing."""
+
+        async def buy() -> dict[str, int]:
+            await self.buy(number)
+            return {"bought": number * number // number}
+
+        if self.is_async:
+            return await within.perform_async(key, buy, self.tx)
+        return within.perform(key, lambda: at_once(buy()), self.tx)
 
     async def submit_many(self, app: Rota, calls: list[Call[int]]) -> list[Handle[int]]:
         """Submit jobs within the transaction, in the way that suits the driver."""

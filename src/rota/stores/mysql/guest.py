@@ -15,21 +15,33 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
+from rota.core.identity import JobId
 from rota.core.instant import from_micros
+from rota.core.step import Step
 from rota.ports.guest import Make
 from rota.ports.store import Inserted
-from rota.stores.guests import ROUNDS, SAVEPOINT, answered, foreign, has_refusal, require_form, without_transaction
+from rota.stores.guests import (
+    ROUNDS,
+    SAVEPOINT,
+    Room,
+    answered,
+    foreign,
+    has_refusal,
+    require_form,
+    without_transaction,
+)
 from rota.stores.mysql.driver import CLASHES, Again, Clash
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations
 from rota.stores.mysql.statements import statement
+from rota.stores.mysql.stepping import look, perform
 from rota.stores.mysql.submitting import insert
 from rota.stores.rows import Row
 
@@ -41,7 +53,7 @@ _IN_TRANSACTION: Final = 1
 
 
 class MysqlGuest:
-    """Stores jobs through a connection of the caller's to the database that a URL or a DSN names."""
+    """Acts through a connection of the caller's to the database that a URL or a DSN names."""
 
     def __init__(self, location: str, is_in_transaction: Callable[[], bool], cursor: Callable[[], Any]) -> None:
         self._location = location_of(location)
@@ -50,21 +62,40 @@ class MysqlGuest:
 
     async def insert(self, make: Make, *, bound: int | None = None) -> Sequence[Inserted]:
         """Store new jobs, all of them or none."""
+        async with self._room() as (runner, room):
+            answers = await self._insert_patiently(runner, make, bound)
+            room.is_kept = not has_refusal(answers)
+        return answers
+
+    async def step(self, job_id: JobId, key: str) -> Step | None:
+        """Give a step as this transaction sees it."""
+        async with self._room() as (runner, _):
+            await self._recognise(runner)
+            return await look(runner, job_id, key)
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> tuple[Step, bool] | None:
+        """Write down that a step happens in this transaction."""
+        async with self._room() as (runner, _):
+            now, _ = await self._recognise(runner)
+            return await perform(runner, job_id, fence, key, outcome, now)
+
+    @asynccontextmanager
+    async def _room(self) -> AsyncIterator[tuple[_GuestRunner, Room]]:
+        """Stand behind a savepoint: what fails, or is not to be kept, leaves no trace."""
         if not self._is_in_transaction():
             raise without_transaction(_REMEDY)
-        runner = _GuestRunner(self._make_cursor())
+        runner, room = _GuestRunner(self._make_cursor()), Room()
         await runner.run(f"SAVEPOINT {SAVEPOINT}")
         try:
-            answers = await self._insert_patiently(runner, make, bound)
+            yield runner, room
         except (Exception, asyncio.CancelledError):
             # After a deadlock there is no savepoint any more; what went wrong must not be hidden by that.
             with suppress(Exception):
                 await runner.rollback()
             raise
-        if has_refusal(answers):
+        if not room.is_kept:
             await runner.rollback()
         await runner.run(f"RELEASE SAVEPOINT {SAVEPOINT}")
-        return answers
 
     async def _insert_patiently(self, runner: _GuestRunner, make: Make, bound: int | None) -> Sequence[Inserted]:
         for number in range(ROUNDS):

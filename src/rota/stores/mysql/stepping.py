@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from rota.core.identity import JobId
 from rota.core.step import Resolution, Step
-from rota.stores.mysql.driver import Connection
+from rota.stores.mysql.driver import Connection, Runner
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import step_of
 
 
-async def intend(connection: Connection, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
+async def intend(runner: Runner, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
     """Write down the intent to perform a step, and say whether it is new."""
     parameters = {"id": job_id, "key": key, "fence": fence, "now": now}
-    if not await connection.rows(statement("holds"), parameters):
+    if not await runner.rows(statement("holds"), parameters):
         return None
-    found = await connection.rows(statement("step"), parameters)
+    found = await runner.rows(statement("step"), parameters)
     if found:
         return step_of(found[0]), False
-    await connection.run(statement("intend_step"), parameters)
-    return step_of((await connection.rows(statement("step"), parameters))[0]), True
+    await runner.run(statement("intend_step"), parameters)
+    return step_of((await runner.rows(statement("step"), parameters))[0]), True
 
 
 async def conclude(connection: Connection, job_id: JobId, fence: int, key: str, outcome: str, now: int) -> Step | None:
@@ -27,7 +27,24 @@ async def conclude(connection: Connection, job_id: JobId, fence: int, key: str, 
     if not await connection.rows(statement("holds"), parameters):
         return None
     await connection.run(statement("conclude_step"), parameters)
-    found = await connection.rows(statement("step"), parameters)
+    return await look(connection, job_id, key)
+
+
+async def perform(
+    runner: Runner, job_id: JobId, fence: int, key: str, outcome: str, now: int
+) -> tuple[Step, bool] | None:
+    """Write down a step that happens in this very transaction: intent and outcome are one."""
+    begun = await intend(runner, job_id, fence, key, now)
+    if begun is None or not begun[1]:
+        return begun
+    await runner.run(statement("conclude_step"), {"id": job_id, "key": key, "outcome": outcome, "now": now})
+    step = await look(runner, job_id, key)
+    return None if step is None else (step, True)
+
+
+async def look(runner: Runner, job_id: JobId, key: str) -> Step | None:
+    """Give a step."""
+    found = await runner.rows(statement("step"), {"id": job_id, "key": key})
     return step_of(found[0]) if found else None
 
 

@@ -13,22 +13,34 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any, Final
 
 from rota.core.errors import StoreUnavailable
+from rota.core.identity import JobId
 from rota.core.instant import from_micros
+from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.ports.guest import Make
 from rota.ports.store import Inserted, Receipt
-from rota.stores.guests import ROUNDS, SAVEPOINT, answered, foreign, has_refusal, require_form, without_transaction
+from rota.stores.guests import (
+    ROUNDS,
+    SAVEPOINT,
+    Room,
+    answered,
+    foreign,
+    has_refusal,
+    require_form,
+    without_transaction,
+)
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.database import Session
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.migrations import all_migrations
 from rota.stores.postgres.statements import Runner, statement
+from rota.stores.postgres.stepping import look, perform
 from rota.stores.postgres.submitting import insert, insert_plain
 from rota.stores.rows import Row, is_plain
 
@@ -41,7 +53,7 @@ _PARAMETER: Final = re.compile(r"\$(\d+)")
 
 
 class PostgresGuest:
-    """Stores jobs through a connection of the caller's."""
+    """Acts through a connection of the caller's."""
 
     def __init__(self, runner: Runner, is_in_transaction: Callable[[], bool], remedy: str) -> None:
         self._runner = runner
@@ -50,21 +62,41 @@ class PostgresGuest:
 
     async def insert(self, make: Make, *, bound: int | None = None) -> Sequence[Inserted]:
         """Store new jobs, all of them or none."""
+        async with self._room() as room:
+            answers = await self._insert_patiently(make, bound)
+            room.is_kept = not has_refusal(answers)
+        return answers
+
+    async def step(self, job_id: JobId, key: str) -> Step | None:
+        """Give a step as this transaction sees it."""
+        async with self._room():
+            await self._recognise()
+            return await look(self._runner, job_id, key)
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> tuple[Step, bool] | None:
+        """Write down that a step happens in this transaction."""
+        async with self._room():
+            now = await self._recognise()
+            return await perform(self._runner, job_id, fence, key, outcome, now)
+
+    @asynccontextmanager
+    async def _room(self) -> AsyncIterator[Room]:
+        """Stand behind a savepoint: what fails, or is not to be kept, leaves no trace."""
         if not self._is_in_transaction():
             raise without_transaction(self._remedy)
+        room = Room()
         await self._runner.say(f"SAVEPOINT {SAVEPOINT}")
         try:
-            answers = await self._insert_patiently(make, bound)
+            yield room
         except (Exception, asyncio.CancelledError):
             # The connection itself may be gone; what went wrong must not be hidden by that.
             with suppress(Exception):
                 await self._undo()
             raise
-        if has_refusal(answers):
-            await self._undo()
-        else:
+        if room.is_kept:
             await self._runner.say(f"RELEASE SAVEPOINT {SAVEPOINT}")
-        return answers
+        else:
+            await self._undo()
 
     async def _insert_patiently(self, make: Make, bound: int | None) -> Sequence[Inserted]:
         for _ in range(ROUNDS):

@@ -5,16 +5,17 @@ from __future__ import annotations
 from rota.core.identity import JobId
 from rota.core.step import Resolution, Step
 from rota.stores.postgres.database import Session
+from rota.stores.postgres.statements import Runner
 from rota.stores.rows import Row, step_of
 from rota.stores.texts import readable, writable
 
 
-async def intend(session: Session, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
+async def intend(runner: Runner, job_id: JobId, fence: int, key: str, now: int) -> tuple[Step, bool] | None:
     """Write down the intent to perform a step, and say whether it is new."""
-    if not await session.rows("holds", job_id, fence):
+    if not await runner.rows("holds", job_id, fence):
         return None
-    is_new = bool(await session.run("intend_step", job_id, writable(key), fence, now))
-    return _step((await session.rows("step", job_id, writable(key)))[0]), is_new
+    is_new = bool(await runner.run("intend_step", job_id, writable(key), fence, now))
+    return _step((await runner.rows("step", job_id, writable(key)))[0]), is_new
 
 
 async def conclude(session: Session, job_id: JobId, fence: int, key: str, outcome: str, now: int) -> Step | None:
@@ -22,7 +23,24 @@ async def conclude(session: Session, job_id: JobId, fence: int, key: str, outcom
     if not await session.rows("holds", job_id, fence):
         return None
     await session.run("conclude_step", now, writable(outcome), job_id, writable(key))
-    found = await session.rows("step", job_id, writable(key))
+    return await look(session, job_id, key)
+
+
+async def perform(
+    runner: Runner, job_id: JobId, fence: int, key: str, outcome: str, now: int
+) -> tuple[Step, bool] | None:
+    """Write down a step that happens in this very transaction: intent and outcome are one."""
+    begun = await intend(runner, job_id, fence, key, now)
+    if begun is None or not begun[1]:
+        return begun
+    await runner.run("conclude_step", now, writable(outcome), job_id, writable(key))
+    step = await look(runner, job_id, key)
+    return None if step is None else (step, True)
+
+
+async def look(runner: Runner, job_id: JobId, key: str) -> Step | None:
+    """Give a step."""
+    found = await runner.rows("step", job_id, writable(key))
     return _step(found[0]) if found else None
 
 

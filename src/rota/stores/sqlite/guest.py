@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId
 from rota.core.instant import to_micros
+from rota.core.step import Step
 from rota.ports.clock import Clock
 from rota.ports.guest import Make
 from rota.ports.store import Inserted
-from rota.stores.guests import SAVEPOINT, foreign, has_refusal, require_form, without_transaction
+from rota.stores.guests import SAVEPOINT, Room, foreign, has_refusal, require_form, without_transaction
 from rota.stores.rows import Row
 from rota.stores.sqlite.driver import Clash, Parameters
 from rota.stores.sqlite.migrations import all_migrations
 from rota.stores.sqlite.statements import statement
+from rota.stores.sqlite.stepping import look, perform
 from rota.stores.sqlite.store import IN_MEMORY, wall_clock
 from rota.stores.sqlite.submitting import insert
 
@@ -29,7 +32,7 @@ _REMEDY: Final = "execute BEGIN IMMEDIATE first, or connect without isolation_le
 
 
 class SqliteGuest:
-    """Stores jobs through a connection of the caller's to the file at `path`."""
+    """Acts through a connection of the caller's to the file at `path`."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, *, clock: Clock = wall_clock) -> None:
         self._connection = connection
@@ -38,37 +41,58 @@ class SqliteGuest:
 
     async def insert(self, make: Make, *, bound: int | None = None) -> Sequence[Inserted]:
         """Store new jobs, all of them or none."""
+        with self._room() as (connection, room):
+            moment = self._clock()
+            answers = insert(connection, make(moment), bound, to_micros(moment))
+            room.is_kept = not has_refusal(answers)
+        return answers
+
+    async def step(self, job_id: JobId, key: str) -> Step | None:
+        """Give a step as this transaction sees it."""
+        with self._room() as (connection, _):
+            return look(connection, job_id, key)
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> tuple[Step, bool] | None:
+        """Write down that a step happens in this transaction."""
+        with self._room() as (connection, _):
+            return perform(connection, job_id, fence, key, outcome, to_micros(self._clock()))
+
+    @contextmanager
+    def _room(self) -> Iterator[tuple[_Guarded, Room]]:
+        """Stand behind a savepoint, in a transaction that is begun if need be: what fails leaves no trace."""
         with _plain_texts(self._connection):
             self._require_file()
+            room = Room()
             if not self._begin():
-                return self._insert(make, bound)
+                with self._savepoint(room) as connection:
+                    yield connection, room
+                return
             is_wanted = False
             try:
-                answers = self._insert(make, bound)
-                is_wanted = not has_refusal(answers)
+                with self._savepoint(room) as connection:
+                    yield connection, room
+                is_wanted = room.is_kept
             finally:
                 # Nothing else has been done in it, and whoever is refused may never end it.
                 if not is_wanted:
                     self._connection.rollback()
-            return answers
 
-    def _insert(self, make: Make, bound: int | None) -> Sequence[Inserted]:
+    @contextmanager
+    def _savepoint(self, room: Room) -> Iterator[_Guarded]:
         connection = _Guarded(self._connection)
         connection.run(f"SAVEPOINT {SAVEPOINT}")
         try:
             self._require_form(connection)
-            moment = self._clock()
-            answers = insert(connection, make(moment), bound, to_micros(moment))
+            yield connection
         except BaseException:
             # SQLite may have rolled back by itself; what went wrong must not be hidden by that.
             with suppress(sqlite3.Error):
                 connection.undo()
             raise
-        if has_refusal(answers):
-            connection.undo()
-        else:
+        if room.is_kept:
             connection.run(f"RELEASE {SAVEPOINT}")
-        return answers
+        else:
+            connection.undo()
 
     def _begin(self) -> bool:
         """Make sure that there is a transaction; say whether it was begun here, as the driver itself would have."""

@@ -23,6 +23,23 @@ def conclude(connection: Connection, job_id: JobId, fence: int, key: str, outcom
     if not connection.rows(statement("holds"), (job_id, fence)):
         return None
     connection.run(statement("conclude_step"), (now, outcome, job_id, key))
+    return look(connection, job_id, key)
+
+
+def perform(
+    connection: Connection, job_id: JobId, fence: int, key: str, outcome: str, now: int
+) -> tuple[Step, bool] | None:
+    """Write down a step that happens in this very transaction: intent and outcome are one."""
+    begun = intend(connection, job_id, fence, key, now)
+    if begun is None or not begun[1]:
+        return begun
+    connection.run(statement("conclude_step"), (now, outcome, job_id, key))
+    step = look(connection, job_id, key)
+    return None if step is None else (step, True)
+
+
+def look(connection: Connection, job_id: JobId, key: str) -> Step | None:
+    """Give a step."""
     found = connection.rows(statement("step"), (job_id, key))
     return step_of(found[0]) if found else None
 
