@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 DEMO = Path(__file__).parent.parent.parent / "examples" / "demo"
 PATIENCE_SECONDS = 60.0
+#: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode.
+SERVERS = ("postgres", "pgbouncer", "mariadb")
 
 
 def free_port() -> int:

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from journeys.stage import Stage, free_port
+from journeys.stage import SERVERS, Stage, free_port
 
-on_every_store = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
+on_every_store = pytest.mark.parametrize("stage", ["sqlite", *SERVERS], indirect=True)
 
 
 def scheduler(stage: Stage) -> None:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from journeys.stage import Stage
+from journeys.stage import SERVERS, Stage
 from proofs.cast import alive
 
-on_servers = pytest.mark.parametrize("stage", ["postgres", "mariadb"], indirect=True)
+on_servers = pytest.mark.parametrize("stage", SERVERS, indirect=True)
 
 
 def go_style(url: str) -> str:
