@@ -96,12 +96,16 @@ class PostgresServer:
     def kill(self) -> None:
         """End the server and all its processes at once, as a crash would."""
         assert self.process is not None
+        # Held first: one that it forks after we looked would live on, and no other server could start.
+        self.process.send_signal(signal.SIGSTOP)
         children = _children(self.process.pid)
         for pid in (self.process.pid, *children):
             with _gone_is_fine():
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
+        while any(_is_alive(pid) for pid in children):
+            time.sleep(0.005)
 
     def stop(self) -> None:
         """End the server, cutting whoever is connected off."""
@@ -194,6 +198,14 @@ def _children(pid: int) -> list[int]:
     except FileNotFoundError:
         return []  # it has ended by itself
     return [int(child) for child in found]
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process still holds anything; in a container nobody may come to bury the dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class _gone_is_fine:  # noqa: N801 - reads as a clause
