@@ -97,18 +97,20 @@ class Template:
         job_id: JobId,
         now: datetime,
         *,
+        payload: str | None = None,
         run_at: datetime | None = None,
+        idempotency: IdempotencyKey | None = None,
         parent_id: JobId | None = None,
         schedule_id: ScheduleId | None = None,
         fire_time: datetime | None = None,
         after: tuple[Dependency, ...] = (),
     ) -> NewJob:
-        """Make a job of this template."""
+        """Make a job of this template, with a payload of its own if one is given."""
         due = run_at if run_at is not None else now + self.delay if self.delay else None
         return NewJob(
             id=job_id,
             type=self.type,
-            payload=self.payload,
+            payload=self.payload if payload is None else payload,
             queue=self.queue,
             priority=self.priority,
             run_at=due,
@@ -120,6 +122,7 @@ class Template:
             concurrency_key=self.concurrency_key,
             tags=self.tags,
             meta=self.meta,
+            idempotency=idempotency,
             after=after,
             on_success=self.on_success,
             on_failure=self.on_failure,

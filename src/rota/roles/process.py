@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rota import __version__
 from rota.core.fleet import Role
 from rota.engine import Engine
+from rota.loops import new_loop
 from rota.ports.faces import Actor
 from rota.ports.store import Retention
 from rota.roles.presence import Presence
@@ -54,17 +55,8 @@ def worker_name(settings: Settings) -> str:
 def run_role(role: str, settings: Settings) -> None:
     """Run a role until a signal ends it."""
     set_up(settings.log_level, settings.log_format, fields_for(worker_name(settings)))
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(Process(role, settings).run())
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Take the faster loop where it is installed."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 class Process:

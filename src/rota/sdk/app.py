@@ -13,7 +13,6 @@ import random
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -33,7 +32,7 @@ from rota.runtime import Link, connect
 from rota.sdk.handle import Handle
 from rota.sdk.options import Duration, Options, check_defaults, template_of
 from rota.sdk.portal import Portal
-from rota.sdk.task import AsyncTask, Call, Task
+from rota.sdk.task import AsyncTask, Call, Task, Wanted
 from rota.sdk.within import require_async, require_blocking, submit_in, transaction_of
 from rota.settings import read
 
@@ -139,7 +138,7 @@ class Rota:
 
     def submit_by_name(self, name: str, payload: object = None, **options: Unpack[Options]) -> Handle[Any]:
         """Submit a job for a task that is defined elsewhere."""
-        call: Call[Any] = Call(self, name, json.dumps(payload, allow_nan=False), options, json.loads)
+        call: Call[Any] = Call(self, Wanted(name, options), json.dumps(payload, allow_nan=False), json.loads)
         return call.submit()
 
     def get(self, job_id: str) -> Handle[Any]:
@@ -198,7 +197,8 @@ class Rota:
     async def send(self, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls; runs on the portal's loop."""
         link = await self.link()
-        answers = await link.control.submit([_job(call, link.fresh_id(), wall_clock()) for call in calls])
+        now = wall_clock()
+        answers = await link.control.submit([call.job(link.fresh_id(), now) for call in calls])
         return self._handles(calls, answers)
 
     async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
@@ -207,7 +207,7 @@ class Rota:
         def make(now: datetime) -> list[NewJob]:
             with self._guard:
                 ids = [self._fresh_id() for _ in calls]
-            return [_job(call, job_id, now) for call, job_id in zip(calls, ids, strict=True)]
+            return [call.job(job_id, now) for call, job_id in zip(calls, ids, strict=True)]
 
         return self._handles(calls, await submit_in(self.url, tx, make, self._queue_bound))
 
@@ -231,11 +231,6 @@ class Rota:
 
 async def _close(link: asyncio.Future[Link]) -> None:
     await (await link).close()
-
-
-def _job(call: Call[Any], job_id: JobId, now: datetime) -> NewJob:
-    job = call.template().make(job_id, now, run_at=call.options.get("run_at"))
-    return replace(job, idempotency=call.key())
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:

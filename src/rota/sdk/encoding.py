@@ -12,14 +12,14 @@ import msgspec
 from rota.core.errors import InvalidRequest
 
 
-def encode_call(name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Write a call down; refuse arguments that do not fit the function or cannot be JSON."""
+def encode_call(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Write a call down; refuse arguments that do not fit the function's signature or cannot be JSON."""
     try:
-        inspect.signature(function).bind(*args, **kwargs)
+        signature.bind(*args, **kwargs)
     except TypeError as error:
         raise InvalidRequest(f"task {name!r}: {error}", field="payload") from None
     try:
-        return msgspec.json.encode({"args": list(args), "kwargs": dict(kwargs)}).decode()
+        return msgspec.json.encode({"args": args, "kwargs": kwargs}).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"task {name!r}: an argument cannot be JSON: {error}", field="payload") from None
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.retry import DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
-from rota.core.submission import HIGHEST_PRIORITY, LOWEST_PRIORITY, Delivery, IdempotencyKey, Template, request_hash
+from rota.core.submission import HIGHEST_PRIORITY, LOWEST_PRIORITY, Delivery, Template
 
 Duration = timedelta | float | str
 
@@ -117,9 +117,3 @@ def _check(options: Options) -> None:
     if priority is not None and not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
         message = f"priority: {priority} must lie between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}"
         raise InvalidRequest(message, field="priority")
-
-
-def key_of(template: Template, options: Options) -> IdempotencyKey | None:
-    """Make the key under which a repeated submission is the same submission."""
-    key = options.get("idempotency_key")
-    return None if key is None else IdempotencyKey(key, request_hash(template.to_text().encode()))

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from rota.loops import new_loop
+
 T = TypeVar("T")
 
 
@@ -18,7 +20,7 @@ class Portal:
     """Runs coroutines on its own loop, whoever asks."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rota-portal", daemon=True)
         self._thread.start()
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from rota.core.submission import IdempotencyKey, Template
+from rota.core.identity import JobId
+from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
 from rota.sdk.encoding import decoder_of, encode_call
 from rota.sdk.handle import Handle
-from rota.sdk.options import Options, key_of, template_of
+from rota.sdk.options import Options, template_of
 
 if TYPE_CHECKING:
     from rota.sdk.app import Rota
@@ -20,16 +25,29 @@ R = TypeVar("R")
 class Call(Generic[R]):
     """A submission not yet made: for batches, chains and follow-ups."""
 
-    def __init__(self, app: Rota, name: str, payload: str, options: Options, decode: Callable[[str], R]) -> None:
+    __slots__ = ("_app", "_payload", "_task", "decode")
+
+    def __init__(self, app: Rota, task: Wanted, payload: str, decode: Callable[[str], R]) -> None:
         self._app = app
-        self._name = name
+        self._task = task
         self._payload = payload
-        self.options = options
         self.decode = decode
+
+    @property
+    def options(self) -> Options:
+        """What was said about it."""
+        return self._task.options
 
     def template(self) -> Template:
         """Give what this call submits."""
-        return template_of(self._name, self._payload, self.options)
+        return replace(self._task.template, payload=self._payload)
+
+    def job(self, job_id: JobId, now: datetime) -> NewJob:
+        """Make the job that this call submits."""
+        task = self._task
+        return task.template.make(
+            job_id, now, payload=self._payload, run_at=task.options.get("run_at"), idempotency=self._key()
+        )
 
     def submit(self) -> Handle[R]:
         """Submit it."""
@@ -39,19 +57,32 @@ class Call(Generic[R]):
         """Submit it."""
         return (await self._app.asubmit_many([self]))[0]
 
-    def key(self) -> IdempotencyKey | None:
+    def _key(self) -> IdempotencyKey | None:
         """Give the key under which a repetition is the same submission."""
-        return key_of(self.template(), self.options)
+        key = self.options.get("idempotency_key")
+        return None if key is None else IdempotencyKey(key, request_hash(self.template().to_text().encode()))
 
 
-class TaskBase(Generic[P, R]):
+class Wanted:
+    """A type of job with options: what all calls of it have in common, and what is found out once for all of them."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self.options = options
+
+    @cached_property
+    def template(self) -> Template:
+        """What a call submits, but for the payload."""
+        return template_of(self.name, "null", self.options)
+
+
+class TaskBase(Wanted, Generic[P, R]):
     """What sync and async tasks share."""
 
     def __init__(self, app: Rota, function: Callable[P, Any], name: str, options: Options) -> None:
+        super().__init__(name, options)
         self._app = app
         self.function = function
-        self.name = name
-        self.options = options
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -70,8 +101,15 @@ class TaskBase(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a submission without sending it."""
-        payload = encode_call(self.name, self.function, args, kwargs)
-        return Call(self._app, self.name, payload, self.options, decoder_of(self.function))
+        return Call(self._app, self, encode_call(self.name, self._signature, args, kwargs), self._decode)
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @cached_property
+    def _decode(self) -> Callable[[str], R]:
+        return decoder_of(self.function)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
