@@ -18,6 +18,7 @@ from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped,
 from rota.core.retry import MAX_CRASHES
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template
+from rota.core.trace import TRACEPARENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _follow_up(job: Job, template: Template | None, means: Means) -> NewJob | No
         return None
     if means.heir is None:
         raise TypeError(f"{job.name} asks for a follow-up job: bring an id for it")
-    return template.make(means.heir, means.now, parent_id=job.id)
+    return template.make(means.heir, means.now, parent_id=job.id, traceparent=job.meta.get(TRACEPARENT))
 
 
 def cancel(job: Job) -> Settlement | None:

@@ -16,6 +16,7 @@ from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, ScheduleId
 from rota.core.instant import MICROSECOND, span_to_micros
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
+from rota.core.trace import traced
 from rota.core.value import value
 
 DEFAULT_QUEUE: Final = "default"
@@ -98,6 +99,7 @@ class Template:
         now: datetime,
         *,
         payload: str | None = None,
+        traceparent: str | None = None,
         run_at: datetime | None = None,
         idempotency: IdempotencyKey | None = None,
         parent_id: JobId | None = None,
@@ -121,7 +123,7 @@ class Template:
             expires_at=(due or now) + self.expires if self.expires else None,
             concurrency_key=self.concurrency_key,
             tags=self.tags,
-            meta=self.meta,
+            meta=traced(self.meta, traceparent),
             idempotency=idempotency,
             after=after,
             on_success=self.on_success,

@@ -32,6 +32,7 @@ from rota.sdk.handlers import handlers_of, load_app
 from rota.settings import Settings
 from rota.telemetry.diary import Diary
 from rota.telemetry.logs import set_up
+from rota.telemetry.tracing import spans_to_send
 from rota.worker import Handlers, SourceReference, Worker, WorkerOptions
 from rota.worker.builtin import CHECKS
 from rota.worker.context import fields_for
@@ -78,6 +79,7 @@ class Process:
         self._working: asyncio.Task[None] | None = None
         self._parts: list[asyncio.Task[None]] = []
         self._stop = asyncio.Event()
+        self._spans = spans_to_send(role)
 
     async def run(self) -> None:
         """Start the parts, wait for a signal or a failure, and end them in order."""
@@ -101,6 +103,8 @@ class Process:
     async def _start(self, link: Link, app: Rota | None) -> None:
         if link.engine is not None:
             link.engine.telemetry.listen(Diary().heard)
+            if self._spans is not None:
+                link.engine.telemetry.listen(self._spans.heard)
         if link.engine is not None and self._role != "worker":
             await self._start_services(link.engine, app)
         if self._role in {"standalone", "worker"}:
@@ -160,6 +164,7 @@ class Process:
             options,
             announce_member=link.announce_member if endpoint is None else endpoint.announce,
             steps=link.steps,
+            spans=self._spans,
             companion=None if self._role == "standalone" else self._companion(),
         )
         if endpoint is not None:

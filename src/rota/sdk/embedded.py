@@ -14,6 +14,7 @@ from rota.runtime import Link
 from rota.scheduler import Scheduler
 from rota.sdk.app import Rota
 from rota.sdk.handlers import handlers_of
+from rota.telemetry.tracing import spans_in_use
 from rota.worker import Worker, WorkerOptions
 
 
@@ -39,6 +40,9 @@ async def start(link: Link, app: Rota, *, concurrency: int, queues: tuple[str, .
     engine = link.engine
     if engine is None:
         raise InvalidRequest("run() needs a store; over HTTP start `rota worker --app …` instead", field="url")
+    spans = spans_in_use()
+    if spans is not None:
+        engine.telemetry.listen(spans.heard)
     for draft in app.recurring:
         await engine.schedules.put(draft, Actor("app"))
     options = WorkerOptions(
@@ -50,6 +54,7 @@ async def start(link: Link, app: Rota, *, concurrency: int, queues: tuple[str, .
         options,
         announce_member=lambda member: engine.store.beat([member]),
         steps=engine.steps,
+        spans=spans,
     )
     loop = asyncio.get_running_loop()
     return Embedded(

@@ -14,6 +14,7 @@ from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
 from rota.sdk.encoding import decoder_of, encode_call
 from rota.sdk.handle import Handle
 from rota.sdk.options import Options, template_of
+from rota.telemetry.tracing import current_traceparent
 
 if TYPE_CHECKING:
     from rota.sdk.app import Rota
@@ -25,12 +26,14 @@ R = TypeVar("R")
 class Call(Generic[R]):
     """A submission not yet made: for batches, chains and follow-ups."""
 
-    __slots__ = ("_app", "_payload", "_task", "decode")
+    __slots__ = ("_app", "_payload", "_task", "_traceparent", "decode")
 
     def __init__(self, app: Rota, task: Wanted, payload: str, decode: Callable[[str], R]) -> None:
         self._app = app
         self._task = task
         self._payload = payload
+        #: Of the span in which the call is made, wherever it is then sent from.
+        self._traceparent = current_traceparent()
         self.decode = decode
 
     @property
@@ -46,7 +49,12 @@ class Call(Generic[R]):
         """Make the job that this call submits."""
         task = self._task
         return task.template.make(
-            job_id, now, payload=self._payload, run_at=task.options.get("run_at"), idempotency=self._key()
+            job_id,
+            now,
+            payload=self._payload,
+            traceparent=self._traceparent,
+            run_at=task.options.get("run_at"),
+            idempotency=self._key(),
         )
 
     def submit(self) -> Handle[R]:

@@ -16,16 +16,18 @@ from typing import Final
 
 from rota.core.identity import to_text
 from rota.core.job import Job
+from rota.core.trace import trace_of
 
 #: The fields that say what a record is about.
-FIELDS: Final = ("job_id", "job_type", "attempt", "worker")
+FIELDS: Final = ("job_id", "job_type", "attempt", "worker", "trace_id")
 Surroundings = Callable[[], Mapping[str, object]]
 
 
 def about(job: Job) -> dict[str, object]:
     """Give the fields of a job, for `extra`."""
     told: dict[str, object] = {"job_id": to_text(job.id), "job_type": job.type, "attempt": job.attempts}
-    return told | ({"worker": job.worker} if job.worker else {})
+    trace = {} if (trace_id := trace_of(job.meta)) is None else {"trace_id": trace_id}
+    return told | ({"worker": job.worker} if job.worker else {}) | trace
 
 
 class Fields(logging.Filter):

@@ -29,6 +29,7 @@ from rota.core.submission import (
     no_meta,
     request_hash,
 )
+from rota.core.trace import TRACEPARENT
 from rota.wire.scalars import (
     Duration,
     Identifier,
@@ -188,6 +189,9 @@ def _said(form: FollowUp) -> list[object]:
     said["queue"] = form.queue or DEFAULT_QUEUE
     said["priority"] = form.priority or DEFAULT_PRIORITY
     said["delivery"] = form.delivery or Delivery.AT_LEAST_ONCE
+    if form.meta and TRACEPARENT in form.meta:
+        # Another trace makes no other request.
+        said["meta"] = {name: value for name, value in form.meta.items() if name != TRACEPARENT} or None
     for name in ("on_success", "on_failure"):
         said[name] = None if said[name] is None else _said(said[name])
     return list(said.values())

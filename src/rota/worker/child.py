@@ -61,6 +61,7 @@ class Errand:
     fire_time: datetime | None
     deadline: float
     reference: str
+    meta: dict[str, str]
     is_stopped: bool = False
 
 
@@ -202,6 +203,7 @@ def _errand_of(told: dict[str, Any]) -> Errand:
         fire_time=None if fire_time is None else from_micros(fire_time),
         deadline=inf if seconds is None else time.monotonic() + seconds,
         reference=told["reference"],
+        meta=told["meta"],
     )
 
 

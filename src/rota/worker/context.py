@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, to_text
 from rota.core.step import Doubt
+from rota.core.trace import trace_of
 from rota.worker.signals import Cancelled
 from rota.worker.steps import Happened, Kinds, Steps, policy_of
 
@@ -60,6 +61,11 @@ class Facts(Protocol):
         """For which time of its schedule it was made, if a schedule made it."""
         ...
 
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """What its submitter noted with it."""
+        ...
+
 
 class Orders(Protocol):
     """What a handler is told while it runs."""
@@ -99,6 +105,11 @@ class JobContext:
     def type(self) -> str:
         """The job's type."""
         return self._facts.type
+
+    @property
+    def trace_id(self) -> str | None:
+        """Which trace it belongs to, if its submitter said so (W3C Trace Context)."""
+        return trace_of(self._facts.meta)
 
     @property
     def attempt(self) -> int:
@@ -247,6 +258,7 @@ def fields_for(worker: str) -> Callable[[], Mapping[str, object]]:
         context = CURRENT.get(None)
         if context is None:
             return {}
-        return {"job_id": context.id, "job_type": context.type, "attempt": context.attempt, "worker": worker}
+        told = {"job_id": context.id, "job_type": context.type, "attempt": context.attempt, "worker": worker}
+        return told if context.trace_id is None else {**told, "trace_id": context.trace_id}
 
     return fields

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unknown
 from rota.core.settlement import JobError
 from rota.ports.clock import Dice
+from rota.telemetry.tracing import Spans
 from rota.worker.calling import NotJson
+from rota.worker.context import CURRENT
 from rota.worker.holding import Holding
 from rota.worker.run import Run
 from rota.worker.signals import GiveUp, OutcomeUnknown, RetryLater
@@ -32,8 +35,12 @@ class Gate:
         fail_rate: float = 0.0,
         result_bytes: int = 4_000_000,
         steps_for: Callable[[Run], Steps] | None = None,
+        spans: Spans | None = None,
+        worker: str = "",
     ) -> None:
         self._steps_for = steps_for
+        self._spans = spans
+        self._worker = worker
         self._holding = holding
         self._ring = ring
         self._clock = clock
@@ -56,6 +63,14 @@ class Gate:
             return False
         self._watch(run.deadline)
         return True
+
+    def surround(self, run: Run, base: Context) -> Context:
+        """Make what a handler that begins is surrounded by: its job, and its span where traces are sent."""
+        context = base.copy()
+        context.run(CURRENT.set, run.context)  # type: ignore[arg-type]
+        if self._spans is not None:
+            run.span = self._spans.begin(run.job, self._worker, context)
+        return context
 
     def succeed(self, run: Run, result: Any) -> None:  # noqa: ANN401 - whatever the handler returned
         """End a run whose handler returned, be it in spite of being told to stop: its work is done."""
@@ -93,5 +108,7 @@ class Gate:
         self._finish(run, outcome)
 
     def _finish(self, run: Run, outcome: Outcome | None) -> None:
+        if run.span is not None and self._spans is not None:
+            self._spans.end(run.span, None if isinstance(outcome, Succeeded) else type(outcome).__name__)
         if self._holding.finish(run, outcome):
             self._ring()

@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import astuple
 from datetime import timedelta
 from math import inf
@@ -120,6 +121,8 @@ class Processes:
         child.run, run.place = run, child
         child.jobs += 1
         job = run.job
+        # A span is begun here, and what runs over there only knows the name of its trace.
+        self._gate.surround(run, copy_context())
         child.tell(
             {
                 "run": {
@@ -133,6 +136,7 @@ class Processes:
                     "fire_time": None if job.fire_time is None else to_micros(job.fire_time),
                     "seconds": None if run.deadline == inf else run.deadline - self._clock(),
                     "reference": run.handler.reference,
+                    "meta": dict(job.meta),
                 }
             }
         )

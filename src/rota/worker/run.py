@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rota.core.identity import JobId
 from rota.core.job import Job
@@ -46,7 +46,7 @@ class Run:
 
     __slots__ = (
         "context", "deadline", "doubted_at", "executor", "handler", "is_alone", "is_stopped", "job", "key",
-        "lease_until", "place", "start_before", "started_at", "stop", "stopped_at",
+        "lease_until", "place", "span", "start_before", "started_at", "stop", "stopped_at",
     )  # fmt: skip
 
     def __init__(self, job: Job, handler: Handler, executor: Executor) -> None:
@@ -55,6 +55,8 @@ class Run:
         self.executor = executor
         self.key: Key = (job.id, job.fence)
         self.context: JobContext | None = None
+        #: Its span, where traces are sent.
+        self.span: Any = None
         self.started_at = inf
         self.deadline = inf
         self.lease_until = 0.0

@@ -12,6 +12,7 @@ from typing import Any
 from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import Report, StepKeeper, WorkSource
+from rota.telemetry.tracing import Spans
 from rota.worker.crew import Crew
 from rota.worker.drain import Drain
 from rota.worker.escort import CompanionHeart, SourceReference
@@ -44,6 +45,7 @@ class Shift:
         options: WorkerOptions,
         companion: SourceReference | None,
         steps: StepKeeper | None,
+        spans: Spans | None,
         *,
         dice: Dice,
         clock: Callable[[], float],
@@ -63,6 +65,8 @@ class Shift:
             fail_rate=options.fail_rate,
             result_bytes=options.result_bytes,
             steps_for=None if ferry is None else ferry.steps_for,
+            spans=spans,
+            worker=options.name,
         )
         self._floor: Floor = OwnFloor(options.name) if options.own_loop else SharedFloor()
         bell = Bell(self._floor, self.holding.ring)

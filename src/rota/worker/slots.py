@@ -21,7 +21,6 @@ from contextvars import Context, copy_context
 from types import coroutine
 from typing import Any, Final, TypeVar
 
-from rota.worker.context import CURRENT
 from rota.worker.floor import Floor
 from rota.worker.gate import Gate
 from rota.worker.run import Run
@@ -173,8 +172,7 @@ class Slots:
         try:
             handler = run.handler
             arguments, named = handler.decode(run.job.payload)
-            context = self._context.copy()
-            context.run(CURRENT.set, run.context)  # type: ignore[arg-type]
+            context = self._gate.surround(run, self._context)
             result = await _in_context(context, handler.function(*arguments, **named))
         except GeneratorExit:
             raise

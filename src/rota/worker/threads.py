@@ -17,7 +17,6 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any
 
-from rota.worker.context import CURRENT
 from rota.worker.gate import Gate
 from rota.worker.run import Run
 
@@ -102,8 +101,7 @@ class Threads:
     def _perform(self, run: Run) -> None:
         try:
             arguments, named = run.handler.decode(run.job.payload)
-            context = self._context.copy()
-            context.run(CURRENT.set, run.context)  # type: ignore[arg-type]
+            context = self._gate.surround(run, self._context)
             result = _call(context, run.handler.function, arguments, named)
         except BaseException as raised:  # noqa: BLE001 - whatever a handler raises is its outcome
             self._gate.fail(run, raised)

@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from rota.core.fleet import Member, Role
 from rota.ports.clock import Dice
 from rota.ports.faces import StepKeeper, WorkSource
+from rota.telemetry.tracing import Spans
 from rota.worker.escort import SourceReference
 from rota.worker.handlers import Handlers
 from rota.worker.options import WorkerOptions
@@ -50,6 +51,7 @@ class Worker:
         announce_member: Announce | None = None,
         companion: SourceReference | None = None,
         steps: StepKeeper | None = None,
+        spans: Spans | None = None,
         dice: Dice = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,6 +61,7 @@ class Worker:
         self._announce_member = announce_member
         self._companion = companion
         self._steps = steps
+        self._spans = spans
         self._dice = dice
         self._clock = clock
         self._started_at = datetime.now(UTC)
@@ -68,7 +71,14 @@ class Worker:
     async def run(self) -> None:
         """Work until told to stop; everything claimed is finished or handed back when this returns."""
         shift = self._shift = Shift(
-            self._source, self._handlers, self.options, self._companion, self._steps, dice=self._dice, clock=self._clock
+            self._source,
+            self._handlers,
+            self.options,
+            self._companion,
+            self._steps,
+            self._spans,
+            dice=self._dice,
+            clock=self._clock,
         )
         whole = asyncio.create_task(self._work(shift), name="rota-worker")
         is_cancelled = False

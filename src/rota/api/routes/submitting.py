@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from difflib import get_close_matches
 
@@ -19,6 +19,7 @@ from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaE
 from rota.core.identity import to_text
 from rota.core.schedule import Draft, Schedule, rule_of
 from rota.core.submission import NewJob, Template
+from rota.core.trace import is_traceparent, traced
 from rota.engine.jobs import full
 from rota.ports.store import Inserted, Receipt
 from rota.wire.jobs import BatchItem, BatchReply, BatchRequest, JobForm, TaskForm, form_of, fresh_form, task_form
@@ -122,7 +123,14 @@ def checked(call: Call, submission: Submission, now: datetime) -> NewJob:
     engine, settings = call.engine, call.context.settings
     job = new_job_of(submission, engine.fresh_id(), now, defaults=settings.defaults, key_scope=call.key.key_scope)
     check_payloads(job, settings, "")
-    return job
+    traceparent = _traceparent(call)
+    return job if traceparent is None else replace(job, meta=traced(job.meta, traceparent))
+
+
+def _traceparent(call: Call) -> str | None:
+    """Give the trace that the request belongs to; a word that is none is ignored, as its inventors want it."""
+    text = call.header(b"traceparent")
+    return text if text is not None and is_traceparent(text) else None
 
 
 def check_payloads(job: NewJob | Template, settings: ApiSettings, path: str) -> None:

@@ -1,0 +1,150 @@
+"""Spans of OpenTelemetry: one for each claim, one for each run, in the trace of whoever submitted the job.
+
+OpenTelemetry is an extra, and nothing of it is imported until a process is to send traces: whoever has a span has
+imported it already. A program that embeds Rota brings its own provider. A process of ours sends spans where
+`OTEL_EXPORTER_OTLP_ENDPOINT` says, with the other variables that OpenTelemetry knows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextvars import Context
+from typing import Any, Final, Protocol
+
+from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId, to_text
+from rota.core.trace import TRACEPARENT
+from rota.telemetry.events import Event, JobsClaimed
+
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+#: A claim may bring very many jobs, and a span is no place for all of them.
+MOST_LINKS: Final = 100
+
+
+def current_traceparent() -> str | None:
+    """Give the word for the span that is current here, if there is one."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+class Traced(Protocol):
+    """A job, as far as its span tells of it."""
+
+    @property
+    def id(self) -> JobId:
+        """Which job."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """What kind of job."""
+        ...
+
+    @property
+    def queue(self) -> str:
+        """In which queue it waited."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """Which attempt this is."""
+        ...
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """With the word for its trace, if it has one."""
+        ...
+
+
+class Spans:
+    """Makes spans. Made only where OpenTelemetry is installed and in use."""
+
+    def __init__(self) -> None:
+        from opentelemetry import context, trace  # noqa: PLC0415 - an extra
+        from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415 - an extra
+
+        self._trace = trace
+        self._attach = context.attach
+        self._propagator = tracecontext.TraceContextTextMapPropagator()
+        self._tracer = trace.get_tracer("rota")
+
+    def begin(self, job: Traced, worker: str, surroundings: Context) -> Any:  # noqa: ANN401 - a span of OpenTelemetry's
+        """Begin the span of a run, and make it the current one in a context."""
+        span = self._tracer.start_span(
+            f"run {job.type}",
+            context=self._context_of(job),
+            kind=self._trace.SpanKind.CONSUMER,
+            attributes={
+                "messaging.system": "rota",
+                "messaging.destination.name": job.queue,
+                "messaging.message.id": to_text(job.id),
+                "rota.job.type": job.type,
+                "rota.job.attempt": job.attempts,
+                "rota.worker": worker,
+            },
+        )
+        surroundings.run(self._attach, self._trace.set_span_in_context(span, self._context_of(job)))
+        return span
+
+    def end(self, span: Any, failure: str | None) -> None:  # noqa: ANN401 - as above
+        """End the span of a run, which failed or did not."""
+        if failure is not None:
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, failure))
+        span.end()
+
+    def heard(self, event: Event) -> None:
+        """Make the span of a claim, with a link to each job's trace."""
+        if not isinstance(event, JobsClaimed):
+            return
+        contexts = [self._span_context_of(job) for job in event.jobs[:MOST_LINKS] if TRACEPARENT in job.meta]
+        if contexts:
+            ended = time.time_ns()
+            span = self._tracer.start_span(
+                "claim",
+                links=[self._trace.Link(one) for one in contexts],
+                attributes={"messaging.system": "rota", "messaging.batch.message_count": len(event.jobs)},
+                start_time=ended - int(event.seconds * 1e9),
+            )
+            span.end(ended)
+
+    def _context_of(self, job: Traced) -> Any:  # noqa: ANN401 - as above
+        return self._propagator.extract({TRACEPARENT: job.meta.get(TRACEPARENT, "")})
+
+    def _span_context_of(self, job: Traced) -> Any:  # noqa: ANN401 - as above
+        return self._trace.get_current_span(self._context_of(job)).get_span_context()
+
+
+def spans_in_use() -> Spans | None:
+    """Give what makes spans, if the program that embeds us has set up a provider."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return None
+    return Spans()
+
+
+def spans_to_send(role: str, environment: Mapping[str, str] = os.environ) -> Spans | None:
+    """Set up the sending of spans for a process of ours, if its environment says where to."""
+    if not any(environment.get(name) for name in _ENDPOINTS):
+        return None
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        message = f"OTEL_EXPORTER_OTLP_ENDPOINT is set, but {error.name} is not installed"
+        raise InvalidRequest(f"{message}; pip install 'rota[otel]', or unset it", field="otel") from None
+    name = environment.get("OTEL_SERVICE_NAME", f"rota-{role}")
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return Spans()
