@@ -13,7 +13,7 @@ STAMP  := $(VENV)/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench docs clean
+.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench docs containers clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench: $(STAMP) ## measure a store beside its bare driver: STORE=sqlite, postgre
 
 docs: $(STAMP) ## write the reference pages from the code
 	$(BIN)/python tools/reference.py
+
+containers: ## build the image and try every profile of compose.yaml with docker or podman: PROFILES="embedded …"
+	tools/containers $(PROFILES)
 
 check: lint types arch test ## all that a change must pass
 

@@ -94,7 +94,7 @@ def test_the_image_installs_nothing_without_a_hash() -> None:
 
 def test_each_system_has_its_profile_and_an_api_of_its_own() -> None:
     offered = {profile for service in COMPOSE["services"].values() for profile in service["profiles"]}
-    assert offered == {"embedded", "http-workers", "postgres", "mysql"}
+    assert offered == {"embedded", "http-workers", "postgres", "mysql", "cluster"}
     for profile in offered:
         serving = [one for one in OURS.values() if profile in one["profiles"] and "ports" in one]
         assert len(serving) == 1
@@ -108,6 +108,21 @@ def test_workers_can_be_scaled() -> None:
     assert worker["environment"]["ROTA_API_URL"] == "http://api:8080"
     assert "ROTA_STORE" not in worker["environment"], "a worker with a store would not work over HTTP"
     assert "ROTA_WORKER_ID" not in worker["environment"], "three of one name would be one"
+
+
+def test_the_nodes_of_etcd_know_each_other() -> None:
+    nodes = {name: one for name, one in COMPOSE["services"].items() if name.startswith("etcd-")}
+    assert len(nodes) == 3
+    for name, node in nodes.items():
+        assert f"{name}=http://{name}:2380" in node["build"]["dockerfile_inline"]
+        assert f"--name={name}" in node["command"]
+        assert node["volumes"] == [f"{name}:/data"]
+    for service in ("scheduler-cluster", "api-cluster", "worker-cluster"):
+        coordinator = OURS[service]["environment"]["ROTA_COORDINATOR"]
+        assert all(f"{name}:2379" in coordinator for name in nodes)
+        assert set(nodes) < set(OURS[service]["depends_on"])
+    for scalable in ("scheduler-cluster", "worker-cluster"):
+        assert not {"container_name", "ports", "hostname"} & set(OURS[scalable])
 
 
 @pytest.mark.parametrize("name", OURS)
