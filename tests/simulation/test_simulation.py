@@ -18,7 +18,7 @@ from simulation.scenario import run
 from simulation.worlds import draw
 
 SEEDS = int(os.environ.get("ROTA_SIMULATION_SEEDS", "2000"))
-CHUNK = 50
+CHUNK = 25
 MOST_SEEDS_PER_MUTANT = 500
 TESTS = Path(__file__).parent.parent
 
