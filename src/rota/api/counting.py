@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from rota.core.fleet import Member, Role
+from rota.core.fleet import ALIVE_FOR, Member, Role
 from rota.core.lane import Queue
 from rota.core.lifecycle import FINISHED, WAITING, State
 from rota.engine import Engine
-from rota.engine.explain import ALIVE_FOR
 from rota.ports.store import Census
 from rota.wire.fleet import QueueForm, TypeDepth
 from rota.wire.system import Overview, Stats, lane_forms

@@ -11,6 +11,7 @@
     │   └── KeyReused
     ├── Unavailable           we could not
     │   ├── StoreUnavailable
+    │   ├── CoordinatorUnavailable
     │   ├── QueueFull
     │   └── LeaseLost
     └── HandlerError          your code failed
@@ -64,6 +65,10 @@ class Unavailable(RotaError):
 
 class StoreUnavailable(Unavailable):
     """The store did not commit. Nothing that was asked may be taken as done."""
+
+
+class CoordinatorUnavailable(Unavailable):
+    """The coordinator did not answer. Jobs run without it; who leads is not known."""
 
 
 class QueueFull(Unavailable):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
+
+#: A process that was not heard of for this long is taken for gone.
+ALIVE_FOR: Final = timedelta(seconds=15)
 
 
 class Role(StrEnum):
@@ -37,9 +41,27 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads, until when. `term` grows by one with every change of leader."""
+    """Who leads, until when as far as can be told. `term` grows with every change of leader."""
 
     name: str
     holder: str
     term: int
     until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A named lock that is held. `fence` grows with every change of holder: whoever acts under it passes it on."""
+
+    name: str
+    holder: str
+    fence: int
+
+
+#: How much of a lead's time its holder does not trust: clocks do not run alike, and a thought takes its time.
+MARGIN: Final = 0.2
+
+
+def trusted_seconds(lasting: timedelta) -> float:
+    """Say how long a lead may be trusted, counted from when it was asked for by a clock that only goes forward."""
+    return lasting.total_seconds() * (1 - MARGIN)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rota.core.lifecycle import State
+
+#: No queue: under this name the store keeps what all processes are configured to do. No queue's name has a slash.
+CONFIGURATION: Final = "/configuration"
 
 
 class Lane(NamedTuple):

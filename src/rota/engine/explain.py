@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
-from rota.core.fleet import Member, Role
+from rota.core.fleet import ALIVE_FOR, Member, Role
 from rota.core.identity import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, TIMED, State
 from rota.core.settlement import Reason as End
 from rota.engine.jobs import unknown
 from rota.engine.parts import Parts
-
-#: A process that was not heard of for this long is taken for gone.
-ALIVE_FOR: Final = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)

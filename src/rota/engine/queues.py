@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from rota.core.errors import IllegalTransition
-from rota.core.lane import Queue
+from rota.core.lane import CONFIGURATION, Queue
 from rota.core.ledger import Entry
 from rota.engine.parts import Parts
 from rota.ports.faces import Actor
@@ -24,7 +24,7 @@ class Queues:
 
     async def all(self) -> Sequence[Queue]:
         """Look at the queues that have settings."""
-        return await self._parts.store.queues()
+        return [queue for queue in await self._parts.store.queues() if queue.name != CONFIGURATION]
 
     async def pause(self, name: str, reason: str, by: Actor, *, resume_at: datetime | None = None) -> Queue:
         """Stop handing out a queue's jobs; those that run go on."""

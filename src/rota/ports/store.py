@@ -330,6 +330,10 @@ class FleetStore(Protocol):
         """
         ...
 
+    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
+        """Say who leads; None when nobody does. Changes nothing."""
+        ...
+
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up at once, if it is held by `holder`."""
         ...

@@ -340,6 +340,12 @@ def leadership_of(row: Row) -> Leadership:
     return Leadership(name, holder, term, from_micros(until))
 
 
+def current_leadership(rows: Sequence[Row], now: int) -> Leadership | None:
+    """Read who leads now: a row that has run out names a former leader."""
+    found = [leadership_of(row) for row in rows]
+    return found[0] if found and found[0].until > from_micros(now) else None
+
+
 def queue_row(queue: Queue) -> dict[str, Any]:
     """Write a queue's settings, by the names of create_queue.sql."""
     return {

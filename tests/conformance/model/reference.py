@@ -96,6 +96,10 @@ class Fleet(Steps):
             self.leads[name] = Leadership(name, holder, term, moment + lasting)
         return self.leads[name]
 
+    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
+        found = self.leads.get(name)
+        return found if found is not None and found.until > self.at(now) else None
+
     async def resign(self, name: str, holder: str) -> None:
         if name in self.leads and self.leads[name].holder == holder:
             self.leads[name] = replace(self.leads[name], until=_LONG_AGO)

@@ -80,3 +80,18 @@ async def test_the_term_grows_with_every_change_of_leader(store: Store) -> None:
         for turn, holder in enumerate(("a", "b", "b", "a", "c"))
     ]
     assert terms == [1, 2, 2, 3, 4]
+
+
+async def test_who_leads_is_told_without_taking_part(store: Store) -> None:
+    first = await store.lead("upkeep", "a", TEN, now=BASE)
+    assert await store.leader("upkeep", now=at(10) - MICROSECOND) == first
+    assert (await store.lead("upkeep", "b", TEN, now=at(10))).term == 2
+
+
+async def test_nobody_leads_what_was_never_led_nor_what_has_run_out_or_was_given_up(store: Store) -> None:
+    assert await store.leader("upkeep", now=BASE) is None
+    await store.lead("upkeep", "a", TEN, now=BASE)
+    assert await store.leader("upkeep", now=at(10)) is None
+    await store.lead("upkeep", "a", TEN, now=at(10))
+    await store.resign("upkeep", "a")
+    assert await store.leader("upkeep", now=at(11)) is None

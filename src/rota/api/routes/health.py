@@ -6,8 +6,7 @@ from rota.api.calls import Answer, Call, Context, shown
 from rota.api.settings import Scope
 from rota.api.table import Route
 from rota.core.errors import RotaError
-from rota.core.fleet import Role
-from rota.engine.explain import ALIVE_FOR
+from rota.core.fleet import ALIVE_FOR, Role
 from rota.wire.system import Health, LeaderForm, Liveness, SystemForm
 
 

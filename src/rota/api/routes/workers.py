@@ -7,8 +7,7 @@ from msgspec import Struct
 from rota.api.calls import Answer, Call, nothing, shown
 from rota.api.settings import Scope
 from rota.api.table import Route
-from rota.core.fleet import Role
-from rota.engine.explain import ALIVE_FOR
+from rota.core.fleet import ALIVE_FOR, Role
 from rota.wire.fleet import BeatRequest, LeaveRequest, WorkerList, member_of, worker_form
 
 

@@ -11,7 +11,7 @@ from rota.core.instant import span_to_micros
 from rota.core.lane import Queue
 from rota.stores.mysql.driver import Clash, Connection, lists
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import leadership_of, member_of, member_row, queue_of, queue_row
+from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
 
 
 async def beat(connection: Connection, members: Sequence[Member], now: int) -> None:
@@ -40,6 +40,11 @@ async def lead(connection: Connection, name: str, holder: str, lasting: timedelt
         with suppress(Clash):
             await connection.run(statement("stand"), parameters)
     return leadership_of((await connection.rows(statement("leader"), parameters))[0])
+
+
+async def leader(connection: Connection, name: str, now: int) -> Leadership | None:
+    """Say who leads, if anybody does."""
+    return current_leadership(await connection.rows(statement("leader"), {"name": name}), now)
 
 
 async def resign(connection: Connection, name: str, holder: str) -> None:

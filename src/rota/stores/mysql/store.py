@@ -319,6 +319,11 @@ class MysqlStore:
         leadership: Leadership = await self._write(fleet.lead, name, holder, lasting, now=now)
         return leadership
 
+    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
+        """Say who leads, if anybody does."""
+        leadership: Leadership | None = await self._read_at(fleet.leader, name, now=now)
+        return leadership
+
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up."""
         await self._writers.run(fleet.resign, name, holder)

@@ -10,7 +10,7 @@ from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import Queue
 from rota.stores.postgres.database import Session
-from rota.stores.rows import leadership_of, member_of, member_row, queue_of, queue_row
+from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
 
 #: The order of beat.sql.
 _MEMBER: Final = (
@@ -44,6 +44,11 @@ async def lead(session: Session, name: str, holder: str, lasting: timedelta, now
     """Take or keep the lead if nobody else holds it, and say who leads."""
     await session.run("lead", name, holder, now + span_to_micros(lasting), now)
     return leadership_of((await session.rows("leader", name))[0])
+
+
+async def leader(session: Session, name: str, now: int) -> Leadership | None:
+    """Say who leads, if anybody does."""
+    return current_leadership(await session.rows("leader", name), now)
 
 
 async def resign(session: Session, name: str, holder: str) -> None:

@@ -378,6 +378,10 @@ class PostgresStore:
         """Take or keep the lead if nobody else holds it."""
         return await self._write(fleet.lead, name, holder, lasting, now=self._given(now))
 
+    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
+        """Say who leads, if anybody does."""
+        return await self._read_timed(fleet.leader, name, now=self._given(now))
+
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up."""
         await self._database.alone(fleet.resign, name, holder)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import Queue
-from rota.stores.rows import leadership_of, member_of, member_row, queue_of, queue_row
+from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
 
@@ -35,6 +35,11 @@ def lead(connection: Connection, name: str, holder: str, lasting: timedelta, now
     parameters = {"name": name, "holder": holder, "until": now + span_to_micros(lasting), "now": now}
     connection.run(statement("lead"), parameters)
     return leadership_of(connection.rows(statement("leader"), (name,))[0])
+
+
+def leader(connection: Connection, name: str, now: int) -> Leadership | None:
+    """Say who leads, if anybody does."""
+    return current_leadership(connection.rows(statement("leader"), (name,)), now)
 
 
 def resign(connection: Connection, name: str, holder: str) -> None:

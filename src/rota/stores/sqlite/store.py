@@ -331,6 +331,11 @@ class SqliteStore:
         leadership: Leadership = await self._write(fleet.lead, name, holder, lasting, now=now)
         return leadership
 
+    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
+        """Say who leads, if anybody does."""
+        leadership: Leadership | None = await self._read(self._timed(fleet.leader), name, _given(now))
+        return leadership
+
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up."""
         await self._writer.run(fleet.resign, name, holder)

@@ -1,0 +1,126 @@
+"""Where an etcd is: `etcd://user:password@host:2379,other:2379/prefix?ca=…`, `etcds://…` with TLS, or a bare list.
+
+A bare list is what `ETCD_ENDPOINTS` holds: `host:2379,other:2379`, each with `http://` or `https://` before it or not.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from rota.core.errors import InvalidRequest
+
+_SCHEMES: Final = {"etcd": "http", "http": "http", "etcds": "https", "https": "https"}
+_OPTIONS: Final = frozenset({"ca", "cert", "key", "verify"})
+_PORT: Final = 2379
+_PREFIX: Final = "rota"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Which nodes to ask, as whom, and under which prefix our keys stand."""
+
+    endpoints: tuple[str, ...]
+    prefix: str = _PREFIX
+    user: str = ""
+    password: str = field(default="", repr=False)
+    #: Files: who signs the nodes' certificates (else whom this machine trusts), and how we show who we are.
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    #: Whether the nodes must show who they are.
+    verify: bool = True
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.endpoints[0].startswith("https")
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether words travel beyond this machine that anyone on the way can read or change."""
+        return not (self.is_encrypted and self.verify) and not all(map(_is_loopback, self.endpoints))
+
+    def context(self) -> ssl.SSLContext | bool:
+        """Make what TLS needs; False where none is spoken."""
+        if not self.is_encrypted:
+            return False
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as error:
+            raise _unusable(f"its certificates cannot be read: {error}") from None
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def location_of(url: str) -> Location:
+    """Read where an etcd is."""
+    scheme, separator, rest = url.strip().partition("://")
+    if not separator or scheme in {"http", "https"}:
+        return Location(_endpoints(url.strip(), "http"))
+    if scheme not in {"etcd", "etcds"}:
+        raise _unusable(f"{scheme!r} is no scheme of it; write etcd://host:2379/prefix, or etcds:// for TLS")
+    rest, _, query = rest.partition("?")
+    hosts, _, prefix = rest.partition("/")
+    credentials, _, hosts = hosts.rpartition("@")
+    user, _, password = credentials.partition(":")
+    options = _options(query)
+    return Location(
+        _endpoints(hosts, _SCHEMES[scheme]),
+        prefix=unquote(prefix).strip("/") or _PREFIX,
+        user=unquote(user),
+        password=unquote(password),
+        ca=options.get("ca"),
+        cert=options.get("cert"),
+        key=options.get("key"),
+        verify=options.get("verify", "yes").lower() not in {"no", "false", "0", "off"},
+    )
+
+
+def _endpoints(listed: str, scheme: str) -> tuple[str, ...]:
+    found = tuple(_endpoint(one.strip(), scheme) for one in listed.split(",") if one.strip())
+    if not found:
+        raise _unusable("it names no host")
+    if len({one.partition("://")[0] for one in found}) > 1:
+        raise _unusable("some of its hosts are to be reached with TLS and some without")
+    return found
+
+
+def _endpoint(word: str, scheme: str) -> str:
+    named, separator, rest = word.partition("://")
+    scheme, word = (named, rest) if separator else (scheme, word)
+    try:
+        parts = urlsplit(f"//{word}")
+        host, port = parts.hostname, parts.port or _PORT
+    except ValueError as error:
+        raise _unusable(f"{word!r}: {error}") from None
+    if scheme not in _SCHEMES or not host or "@" in word:
+        raise _unusable(f"{word!r} is no host with a port, such as localhost:2379")
+    return f"{_SCHEMES[scheme]}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _options(query: str) -> Mapping[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(set(options) - _OPTIONS):
+        raise _unusable(f"{unknown[0]!r} is no option of it; there are: {', '.join(sorted(_OPTIONS))}")
+    return options
+
+
+def _is_loopback(endpoint: str) -> bool:
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _unusable(why: str) -> InvalidRequest:
+    return InvalidRequest(f"coordinator: not usable as the address of an etcd: {why}", field="coordinator")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from conformance.coordination.adapters import LASTING, Place
+from conformance.coordination.conftest import Eventually
+from rota.core.fleet import Member, Role
+from rota.ports.coordinator import Coordinator
+
+WORKER = Member(
+    Role.WORKER,
+    "ada",
+    "boot-1",
+    host="here",
+    pid=7,
+    version="1.2.3",
+    address="127.0.0.1:9090",
+    queues=("default", "mail"),
+    types=None,
+    slots=10,
+    busy=3,
+    started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+)
+SCHEDULER = Member(Role.SCHEDULER, "bob", "boot-2", types=("a", "b"), started_at=WORKER.started_at)
+
+
+def unseen(members: Sequence[Member]) -> list[Member]:
+    return [replace(member, seen_at=None) for member in members]
+
+
+async def test_who_is_enlisted_is_known_to_all_as_it_described_itself(ours: Coordinator, theirs: Coordinator) -> None:
+    await ours.enlist([SCHEDULER, WORKER])
+    assert unseen(await theirs.roll()) == [WORKER, SCHEDULER]
+    assert all(member.seen_at is not None for member in await theirs.roll())
+
+
+async def test_the_roll_is_called_by_role(ours: Coordinator) -> None:
+    await ours.enlist([WORKER, SCHEDULER])
+    assert unseen(await ours.roll(Role.SCHEDULER)) == [SCHEDULER]
+    assert await ours.roll(Role.API) == []
+
+
+async def test_what_a_member_says_anew_is_known_at_once(ours: Coordinator, theirs: Coordinator) -> None:
+    await ours.enlist([WORKER])
+    draining = replace(WORKER, is_draining=True)
+    await ours.enlist([draining])
+    assert unseen(await theirs.roll()) == [draining]
+
+
+async def test_who_falls_silent_vanishes_and_who_does_not_stays(
+    ours: Coordinator, theirs: Coordinator, eventually: Eventually[list[str]]
+) -> None:
+    await ours.enlist([WORKER, SCHEDULER])
+
+    async def names() -> list[str]:
+        await theirs.enlist([replace(SCHEDULER, boot="boot-3", name="eve")])
+        await ours.enlist([SCHEDULER])
+        return [member.name for member in await theirs.roll()]
+
+    assert await eventually(names, lambda seen: "ada" not in seen) == ["bob", "eve"]
+
+
+async def test_who_vanished_and_comes_back_is_known_again(
+    ours: Coordinator, eventually: Eventually[Sequence[Member]]
+) -> None:
+    """Stopped past its time, a process goes on with what it remembers."""
+    await ours.enlist([WORKER])
+    await eventually(ours.roll, lambda seen: not seen)
+    await ours.enlist([WORKER])
+    assert unseen(await ours.roll()) == [WORKER]
+
+
+async def test_who_says_goodbye_is_forgotten_at_once_by_whomever_it_is_told(
+    ours: Coordinator, theirs: Coordinator
+) -> None:
+    await ours.enlist([WORKER, SCHEDULER])
+    await ours.dismiss([WORKER.boot, "unknown"])
+    assert unseen(await theirs.roll()) == [SCHEDULER]
+    await theirs.dismiss([SCHEDULER.boot])
+    assert await ours.roll() == []
+
+
+async def test_the_same_name_twice_is_two_members(ours: Coordinator, place: Place) -> None:
+    """A reused name of a pod must not hide that the former one died."""
+    await ours.enlist([WORKER, replace(WORKER, boot="boot-9")])
+    await place.pass_time(LASTING.total_seconds() / 10)
+    assert [member.boot for member in await ours.roll()] == ["boot-1", "boot-9"]
