@@ -113,7 +113,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
         {"DB_DSN": text, "POSTGRES_DSN": text},
     ),
     "broker": Option(text, "what carries work to workers: empty for the store itself", {"REDIS_URL": text}),
-    "coordinator": Option(text, "who settles which scheduler leads: empty for the store", {"ETCD_ENDPOINTS": text}),
+    "coordinator": Option(
+        text,
+        "who settles which scheduler leads: etcd://host:2379, local, or empty for the store",
+        {"ETCD_ENDPOINTS": text},
+    ),
     "host": Option(text, "the address the API listens on", {"HTTP_ADDR": host_of}),
     "port": Option(port_of, "the port the API listens on", {"PORT": port_of, "HTTP_ADDR": port_of}),
     "token": Option(text, "the bearer token that every request must bring; empty for none", is_secret=True),
@@ -317,7 +321,7 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         match value:
             case _ if OPTIONS[one.name].is_secret and value:
                 words_ = "***"
-            case str() if one.name in {"store", "broker"}:
+            case str() if one.name in {"store", "broker", "coordinator"}:
                 words_ = without_password(value)
             case timedelta():
                 words_ = f"{value.total_seconds():g}s"

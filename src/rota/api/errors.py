@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from rota.core.errors import (
+    CoordinatorUnavailable,
     IllegalTransition,
     InvalidCron,
     InvalidRequest,
@@ -107,9 +108,17 @@ def refusal_of(error: Exception) -> Refusal:
                 headers=headers,
             )
         case Unavailable():
-            headers = {"Retry-After": RETRY_SECONDS}
-            _log.warning("the store is unavailable: %s", error)
-            return Refusal(503, "store_unavailable", "the store is unavailable; nothing was changed", headers=headers)
+            return _unavailable(error)
         case _:
             _log.error("a request failed", exc_info=error)
             return Refusal(500, "internal", "something went wrong on the server; it was logged")
+
+
+def _unavailable(error: Unavailable) -> Refusal:
+    headers = {"Retry-After": RETRY_SECONDS}
+    if isinstance(error, CoordinatorUnavailable):
+        _log.warning("the coordinator is unavailable: %s", error)
+        detail = "the coordinator is unavailable; jobs run without it"
+        return Refusal(503, "coordinator_unavailable", detail, headers=headers)
+    _log.warning("the store is unavailable: %s", error)
+    return Refusal(503, "store_unavailable", "the store is unavailable; nothing was changed", headers=headers)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 
+from rota.ports.coordinator import Coordinator
 from rota.wire.submission import Defaults
 
 
@@ -83,6 +84,8 @@ class ApiSettings:
     is_leader: Callable[[], bool] = _not_leader
     current_leader: Callable[[], str | None] | None = None
     coordinator_is_healthy: Callable[[], bool] = _healthy
+    #: Who is asked about the cluster; without one there is no cluster to ask about.
+    coordinator: Coordinator | None = None
     #: Checks the payload of a built-in type; raises `InvalidRequest` if it will not do.
     payload_checks: Mapping[str, Callable[[object], None]] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)

@@ -1,7 +1,15 @@
-"""Being known: a process that keeps the time or serves the API says so again and again, and one of them leads.
+"""Being known: a process says again and again that it is alive, one scheduler leads, and all heed the configuration.
 
-The lead only saves work: every scheduler does its passes, and what one has done the others find done. If the store is
-away, nobody is known to be alive, and that is the truth.
+Three loops. One asks for the lead, or who has it, every `LEAD_BEAT`. One says who is alive, every `BEAT`. One watches
+the shared configuration and follows it.
+
+Clocks: a lead is trusted from the moment it was asked for, by a clock that only goes forward and goes on while we are
+stopped, and for less than it lasts. So a process that was stopped for longer knows at once that it leads no more; and
+what it did in between harms nobody, for the lead only saves work. A leader that dies is followed by the next within
+`TERM` and a beat: eight seconds.
+
+If the coordinator is away: nobody is known to lead, `is_healthy` says so some seconds later, jobs run, every scheduler
+does all that it would do alone, and the loops go on asking. Nothing that the coordinator does ends this process.
 """
 
 from __future__ import annotations
@@ -9,64 +17,170 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import secrets
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
 from rota import __version__
+from rota.core.configuration import LOG_LEVEL, Configuration
 from rota.core.errors import RotaError
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Leadership, Member, Role, trusted_seconds
+from rota.core.patience import Patience
 from rota.engine import Engine
+from rota.ports.coordinator import Coordinator
 from rota.telemetry.events import LeaderChanged
+from rota.telemetry.logs import set_level
 
 BEAT: Final = timedelta(seconds=5)
-TERM: Final = timedelta(seconds=15)
+LEAD_BEAT: Final = timedelta(seconds=2)
+TERM: Final = timedelta(seconds=6)
 LEAD: Final = "scheduler"
+#: Longer than a beat and the adapters' patience together: one slow answer is no outage.
+HEALTHY_FOR_SECONDS: Final = 10.0
+#: How long a watch of the configuration lasts at most: a watch that died without a word costs no more.
+WATCH: Final = timedelta(seconds=30)
+GOODBYE_SECONDS: Final = 5.0
 _log = logging.getLogger("rota.presence")
 
 
 class Presence:
-    """Makes a process known, in one or more roles, until it is cancelled."""
+    """Makes a process known, in the roles that it has, until it is cancelled; a worker in it describes itself."""
 
-    def __init__(self, engine: Engine, roles: Sequence[Role], *, address: str = "") -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        engine: Engine | None,
+        roles: Sequence[Role] = (),
+        *,
+        address: str = "",
+        log_level: str = "info",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.instance = f"{socket.gethostname()}-{os.getpid()}"
+        self.coordinator = coordinator
         self._engine = engine
         self._boots = {role: secrets.token_hex(8) for role in roles}
+        self._others: list[Callable[[], Member]] = []
         self._address = address
+        self._log_level = log_level
+        self._clock = clock
         self._leadership: Leadership | None = None
+        self._trusted_until = clock()
+        self._heard_at = clock()
+        self._failing: set[str] = set()
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads, as far as it knows."""
-        return self._leadership is not None and self._leadership.holder == self.instance
+        """Whether this process leads, as far as it may trust what it knows."""
+        return self.leader == self.instance
 
     @property
     def leader(self) -> str | None:
-        """Who leads, as far as this process knows."""
-        return None if self._leadership is None else self._leadership.holder
+        """Who leads, as far as this process may trust what it knows."""
+        if self._leadership is None or self._clock() >= self._trusted_until:
+            return None
+        return self._leadership.holder
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another is known to lead."""
+        return self.leader not in {None, self.instance}
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the coordinator answered lately."""
+        return self._clock() - self._heard_at <= HEALTHY_FOR_SECONDS
+
+    def introduce(self, describe: Callable[[], Member]) -> None:
+        """Make someone in this process known too, as it describes itself each time."""
+        self._others.append(describe)
 
     async def run(self) -> None:
         """Say «alive» until cancelled, then say goodbye."""
         try:
-            while True:
-                try:
-                    await self._say()
-                except RotaError as error:
-                    self._leadership = None
-                    _log.warning("cannot make this process known: %s", error)
-                await asyncio.sleep(BEAT.total_seconds())
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._repeated(self._ask, LEAD_BEAT if self._boots else BEAT), name="rota-lead")
+                group.create_task(self._repeated(self._enlist, BEAT), name="rota-enlist")
+                group.create_task(self._follow(), name="rota-follow")
         finally:
             await self._leave()
 
-    async def _say(self) -> None:
-        await self._engine.store.beat([self._member(role, boot) for role, boot in self._boots.items()])
+    async def _repeated(self, act: Callable[[], Awaitable[None]], every: timedelta) -> None:
+        while True:
+            await self._tried(act)
+            # Never in step with the others: they all ask the same few nodes.
+            await asyncio.sleep(every.total_seconds() * random.uniform(0.8, 1))  # noqa: S311 - no secret
+
+    async def _tried(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do something with the coordinator; if that fails say so, once until it works again."""
+        name = act.__name__
+        try:
+            await act()
+        except Exception as error:  # noqa: BLE001 - a coordinator may fail in any way: jobs run without it
+            if name not in self._failing:
+                said = "the coordinator %s does not do its part, asking again and again; jobs run without it: %s"
+                _log.warning(said, self.coordinator.name, error, exc_info=not isinstance(error, RotaError))
+            self._failing.add(name)
+        else:
+            if name in self._failing:
+                _log.info("the coordinator %s does its part again", self.coordinator.name)
+            self._failing.discard(name)
+
+    async def _ask(self) -> None:
+        sent = self._clock()
+        found: Leadership | None
         if Role.SCHEDULER in self._boots:
-            before = self.leader
-            self._leadership = await self._engine.store.lead(LEAD, self.instance, TERM)
-            if self.leader != before:
-                self._engine.telemetry.emit(LeaderChanged(self._leadership))
+            found = await self.coordinator.campaign(LEAD, self.instance, TERM)
+        else:
+            found = await self.coordinator.leader(LEAD)
+        before, self._leadership = self._leadership, found
+        self._trusted_until = sent + trusted_seconds(TERM)
+        self._heard_at = self._clock()
+        if found is not None and (before is None or (found.holder, found.term) != (before.holder, before.term)):
+            self._tell(found)
+
+    def _tell(self, found: Leadership) -> None:
+        if self._engine is not None:
+            self._engine.telemetry.emit(LeaderChanged(found))
+
+    async def _enlist(self) -> None:
+        members = [self._member(role, boot) for role, boot in self._boots.items()]
+        if self.coordinator.enlists_in_store:
+            await self.coordinator.enlist(members)
+            return
+        if self._engine is not None:
+            try:
+                await self._engine.store.beat(members)
+            except RotaError as error:
+                _log.warning("the store cannot be told that this process is alive: %s", error)
+        await self.coordinator.enlist([*members, *(describe() for describe in self._others)])
+
+    async def _follow(self) -> None:
+        """Heed the configuration. One that cannot be read is heeded as it was last seen."""
+        patience = Patience(random.random)
+        seen = Configuration(revision=-1)
+        while True:
+            try:
+                fresh = seen.revision < 0
+                now = await (self.coordinator.configuration() if fresh else self.coordinator.changed(seen, WATCH))
+            except Exception as error:  # noqa: BLE001 - as above
+                _log.debug("the configuration cannot be read: %s", error)
+                await asyncio.sleep(patience.next())
+                continue
+            patience.reset()
+            if fresh or now.values != seen.values:
+                self._heed(now, is_first=fresh)
+            seen = now
+
+    def _heed(self, configuration: Configuration, *, is_first: bool) -> None:
+        level = configuration.values.get(LOG_LEVEL, self._log_level)
+        if not is_first or LOG_LEVEL in configuration.values:
+            set_level(level)
+            _log.info("log level is %s by the shared configuration", level)
 
     def _member(self, role: Role, boot: str) -> Member:
         return Member(
@@ -80,9 +194,16 @@ class Presence:
         )
 
     async def _leave(self) -> None:
+        """Say goodbye. Whoever cannot be told finds out by our silence."""
         try:
-            await self._engine.store.leave(self._boots.values())
-            if Role.SCHEDULER in self._boots:
-                await self._engine.store.resign(LEAD, self.instance)
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                if Role.SCHEDULER in self._boots:
+                    await self.coordinator.resign(LEAD, self.instance)
+                others = () if self.coordinator.enlists_in_store else [describe().boot for describe in self._others]
+                if self._engine is not None and not self.coordinator.enlists_in_store:
+                    await self._engine.store.leave(self._boots.values())
+                await self.coordinator.dismiss([*self._boots.values(), *others])
+        except TimeoutError:
+            _log.warning("cannot say goodbye: no answer in time")
         except RotaError as error:
             _log.warning("cannot say goodbye: %s", error)

@@ -25,7 +25,7 @@ from rota.loops import new_loop
 from rota.ports.faces import Actor
 from rota.ports.store import Retention
 from rota.roles.presence import Presence
-from rota.runtime import Link, connect
+from rota.runtime import Link, connect, open_coordinator
 from rota.scheduler import Scheduler
 from rota.sdk.app import Rota
 from rota.sdk.handlers import handlers_of, load_app
@@ -80,6 +80,7 @@ class Process:
         self._parts: list[asyncio.Task[None]] = []
         self._stop = asyncio.Event()
         self._spans = spans_to_send(role)
+        self._presence: Presence | None = None
 
     async def run(self) -> None:
         """Start the parts, wait for a signal or a failure, and end them in order."""
@@ -105,24 +106,39 @@ class Process:
             link.engine.telemetry.listen(Diary().heard)
             if self._spans is not None:
                 link.engine.telemetry.listen(self._spans.heard)
-        if link.engine is not None and self._role != "worker":
-            await self._start_services(link.engine, app)
+        self._presence = self._present(link.engine)
+        if self._presence is not None:
+            self._begin(self._presence.run(), "presence")
+        if link.engine is not None and self._presence is not None and self._role != "worker":
+            await self._start_services(link.engine, self._presence, app)
         if self._role in {"standalone", "worker"}:
             await self._start_worker(link, app)
 
-    async def _start_services(self, engine: Engine, app: Rota | None) -> None:
-        roles = []
-        if self._role in {"standalone", "scheduler"}:
-            roles.append(Role.SCHEDULER)
+    @property
+    def _keeps_time(self) -> bool:
+        return self._role in {"standalone", "scheduler"}
+
+    @property
+    def _serves(self) -> bool:
+        return self._role != "worker" and (self._role != "scheduler" or self._settings.origin("port") != "default")
+
+    def _present(self, engine: Engine | None) -> Presence | None:
+        """Say what this process is to the others; None for one that has nobody to say it to but its API."""
+        settings = self._settings
+        coordinator = open_coordinator(settings.coordinator, None if engine is None else engine.store)
+        if coordinator is None:
+            return None
+        roles = [*([Role.SCHEDULER] if self._keeps_time else []), *([Role.API] if self._serves else [])]
+        address = f"{settings.host}:{settings.port}" if self._serves else ""
+        return Presence(coordinator, engine, roles, address=address, log_level=settings.log_level)
+
+    async def _start_services(self, engine: Engine, presence: Presence, app: Rota | None) -> None:
+        if self._keeps_time:
             for draft in app.recurring if app is not None else ():
                 await engine.schedules.put(draft, Actor("app"))
-            self._begin(Scheduler(engine, retention=retention_of(self._settings)).run(), "scheduler")
-        serves = self._role != "scheduler" or self._settings.origin("port") != "default"
-        if serves:
-            roles.append(Role.API)
-        presence = Presence(engine, roles, address=f"{self._settings.host}:{self._settings.port}" if serves else "")
-        self._begin(presence.run(), "presence")
-        if serves:
+            scheduler = Scheduler(engine, retention=retention_of(self._settings), stands_by=lambda: presence.stands_by)
+            self._begin(scheduler.run(), "scheduler")
+        if self._serves:
             await self._start_api(engine, presence, app)
 
     async def _start_api(self, engine: Engine, presence: Presence, app: Rota | None) -> None:
@@ -169,6 +185,8 @@ class Process:
         )
         if endpoint is not None:
             endpoint.show(self._worker)
+        if self._presence is not None:
+            self._presence.introduce(self._worker.member)
         self._working = asyncio.create_task(self._worker.run(), name="rota-worker")
         _log.info(
             "worker %s takes jobs from %s with %d slots; it knows %s",
@@ -182,7 +200,7 @@ class Process:
         # Imported when needed: most workers serve nothing.
         from rota.roles.worker_endpoint import WorkerEndpoint  # noqa: PLC0415
 
-        endpoint = WorkerEndpoint(self._settings, link, beat)
+        endpoint = WorkerEndpoint(self._settings, link, beat, self._presence)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._begin(endpoint.serve(ready), "worker-endpoint")
         serving = self._parts[-1]
@@ -227,5 +245,7 @@ class Process:
         for part in reversed(self._parts):
             part.cancel()
         await asyncio.gather(*self._parts, return_exceptions=True)
+        if self._presence is not None:
+            await self._presence.coordinator.close()
         await link.close()
         _log.info("stopped")

@@ -68,6 +68,8 @@ def api_of(
             version=__version__,
             is_leader=lambda: presence.is_leader,
             current_leader=lambda: presence.leader,
+            coordinator_is_healthy=lambda: presence.is_healthy,
+            coordinator=presence.coordinator,
             payload_checks=checks,
             defaults=defaults_of(settings, app),
             known_types=None if known_types is None else lambda: known_types,

@@ -19,6 +19,7 @@ from rota.api.board import Board
 from rota.api.calls import Answer, shown
 from rota.core.fleet import Member
 from rota.roles.metering import MeteredSource
+from rota.roles.presence import Presence
 from rota.runtime import Link
 from rota.settings import Settings, host_of, port_of
 from rota.telemetry import catalogue
@@ -37,7 +38,8 @@ Announce = Callable[[Member], Awaitable[None]]
 class WorkerEndpoint:
     """The pages of one worker. Made before the worker, whose work and signs of life it looks at."""
 
-    def __init__(self, settings: Settings, link: Link, beat: timedelta) -> None:
+    def __init__(self, settings: Settings, link: Link, beat: timedelta, presence: Presence | None = None) -> None:
+        self._presence = presence
         self.host, self._port = host_of(settings.worker_address), port_of(settings.worker_address)
         self._insecure = settings.insecure
         self._patience = beat.total_seconds() * _BEATS
@@ -85,6 +87,10 @@ class WorkerEndpoint:
         return self._heard_at is not None and time.monotonic() - self._heard_at <= self._patience
 
     @property
+    def _is_coordinated(self) -> bool:
+        return self._presence is None or self._presence.is_healthy
+
+    @property
     def _is_draining(self) -> bool:
         return self._worker is not None and self._worker.is_draining
 
@@ -100,10 +106,12 @@ class WorkerEndpoint:
 
     def _health(self, _accept: str) -> Answer:
         is_linked = self._is_linked
+        is_well = is_linked and self._is_coordinated
         form = WorkerHealth(
-            status="stopping" if self._is_draining else "healthy" if is_linked else "degraded",
+            status="stopping" if self._is_draining else "healthy" if is_well else "degraded",
             instance_id="" if self._worker is None else self._worker.options.name,
             link_health=is_linked,
+            coordinator_health=self._is_coordinated,
             is_draining=self._is_draining,
             slots=self._slots,
             busy=self._busy,
@@ -128,6 +136,7 @@ class WorkerEndpoint:
             Counts.of(catalogue.BUSY, self._busy),
             Counts.of(catalogue.DRAINING, self._is_draining),
             Counts.of(catalogue.LINKED, self._is_linked),
+            Counts.of(catalogue.COORDINATOR_UP, self._is_coordinated),
             *self._metrics.tallies(),
         )
         written = exposition(tallies, accept)

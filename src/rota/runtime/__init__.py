@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.runtime.coordinator import open_coordinator
 from rota.runtime.link import Link, connect
 
-__all__ = ["Link", "connect"]
+__all__ = ["Link", "connect", "open_coordinator"]

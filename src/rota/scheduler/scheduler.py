@@ -3,7 +3,8 @@
 Two of them. The time-keeper asks the store for the next moment at which anything is due, sleeps until then, and does
 all duties that depend on time; it is woken when something with an earlier time is written, by this process or another,
 and asks again. It never sleeps longer than `LONGEST_SLEEP_SECONDS`, so that a forgotten announcement or a stepped clock
-costs little. The pruner has its own slow pace, and goes on at once while there is a full batch to delete.
+costs little. The pruner has its own slow pace, and goes on at once while there is a full batch to delete; it rests
+while another scheduler is known to lead.
 
 If a pass fails (the store is away), the loop waits, longer each time up to a limit, and goes on. If the process dies
 between two passes, or within one, nothing is lost: every pass is a transaction of the store, and the next scheduler
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from math import inf
 from typing import Final
@@ -37,9 +38,17 @@ _log = logging.getLogger("rota.scheduler")
 class Scheduler:
     """Does what time asks for, until it is cancelled."""
 
-    def __init__(self, engine: Engine, *, retention: Retention | None = None, dice: Dice = random.random) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        retention: Retention | None = None,
+        stands_by: Callable[[], bool] = lambda: False,
+        dice: Dice = random.random,
+    ) -> None:
         self._engine = engine
         self._dice = dice
+        self._stands_by = stands_by
         self._timely: Sequence[Duty] = (Ticker(engine), Promoter(engine), Reaper(engine), Expirer(engine))
         self._pruner = Pruner(engine, retention or Retention())
 
@@ -89,7 +98,8 @@ class Scheduler:
         patience = Patience(self._dice)
         while True:
             try:
-                is_full = await self._pruner.tick() >= BATCH
+                # While another leads, it prunes. Time is kept by all: a lost leader then delays nobody.
+                is_full = not self._stands_by() and await self._pruner.tick() >= BATCH
                 patience.reset()
             except RotaError as error:
                 _log.warning("pruning failed and will be repeated: %s", error)

@@ -83,6 +83,9 @@ LEADER_CHANGES: Final = Metric(
     "rota_leader_changes_total", Kind.COUNTER, "Times this process learned of a new leader, the first included."
 )
 PRUNED: Final = Metric("rota_jobs_pruned_total", Kind.COUNTER, "Finished jobs deleted past their time.")
+COORDINATOR_UP: Final = Metric(
+    "rota_coordinator_up", Kind.GAUGE, "Whether the coordinator answered lately. If not, jobs run and nobody leads."
+)
 STORE: Final = Metric(
     "rota_store_seconds",
     Kind.HISTOGRAM,
@@ -121,6 +124,6 @@ LINKED: Final = Metric(
 
 CATALOGUE: Final = (
     BUILD, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
-    PRUNED, STORE, JOBS, FINISHED, DEPTH, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP, SLOTS, BUSY,
-    DRAINING, LINKED,
+    COORDINATOR_UP, PRUNED, STORE, JOBS, FINISHED, DEPTH, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER,
+    STORE_UP, SLOTS, BUSY, DRAINING, LINKED,
 )  # fmt: skip

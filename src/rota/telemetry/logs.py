@@ -88,6 +88,12 @@ def set_up(level: str, form: str, surroundings: Surroundings = dict) -> None:
     handler.setFormatter(JsonLines() if form.lower() == "json" else TextLines())
     handler.addFilter(Fields(surroundings))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Write lines of this level and above from now on."""
+    logging.getLogger().setLevel(level.upper())
     # Their news is ours to tell.
     for name in ("uvicorn", "httpx", "httpcore", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -9,9 +9,9 @@ from msgspec import Struct
 from rota.core.lane import Lane, LaneCount
 from rota.core.lifecycle import State
 from rota.ports.store import Census
-from rota.wire.fleet import QueueForm
+from rota.wire.fleet import QueueForm, WorkerForm
 from rota.wire.jobs import ErrorForm
-from rota.wire.scalars import Count, Identifier, Moment, Seconds
+from rota.wire.scalars import Count, Identifier, Line, Moment, Seconds
 
 
 class LaneForm(Struct, kw_only=True):
@@ -75,6 +75,7 @@ class WorkerHealth(Struct, kw_only=True):
     status: str
     instance_id: str
     link_health: bool
+    coordinator_health: bool
     is_draining: bool
     slots: Count
     busy: Count
@@ -87,6 +88,23 @@ class LeaderForm(Struct, kw_only=True):
     current_leader: str | None
     is_leader: bool
     instance_id: str
+
+
+class ClusterForm(Struct, kw_only=True):
+    """The cluster as the coordinator knows it: who leads, who is alive, and what all are configured to do."""
+
+    coordinator: str
+    coordinator_health: bool
+    current_leader: str | None
+    term: Count | None
+    members: list[WorkerForm]
+    configuration: dict[str, str]
+
+
+class Configured(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a key of the shared configuration shall say."""
+
+    value: Line
 
 
 class SystemForm(Struct, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.api.routes import (
     acting,
+    cluster,
     dead_letters,
     documents,
     events,
@@ -35,5 +36,6 @@ ROUTES: tuple[Route, ...] = (
     *stats.ROUTES,
     *events.ROUTES,
     *health.ROUTES,
+    *cluster.ROUTES,
     *documents.ROUTES,
 )

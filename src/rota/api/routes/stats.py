@@ -62,6 +62,7 @@ async def _tallies(context: Context) -> Sequence[Tally]:
     own = (
         Counts.of(catalogue.BUILD, 1, settings.version),
         Counts.of(catalogue.LEADER, settings.is_leader()),
+        Counts.of(catalogue.COORDINATOR_UP, settings.coordinator_is_healthy()),
         *context.metrics.tallies(),
     )
     try:

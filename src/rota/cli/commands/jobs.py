@@ -35,14 +35,18 @@ def status(options: argparse.Namespace) -> int:
     """Show how the queues stand, or one job."""
     if options.id is not None:
         return get(options)
-    stats, printer = server_of(options).get("/v1/stats"), printer_of(options)
-    printer.record(stats if printer.form != "table" else _summary(stats))
+    server, printer = server_of(options), printer_of(options)
+    stats, health = server.get("/v1/stats"), server.get("/health")
+    printer.record(stats if printer.form != "table" else _summary(stats, health))
     return Exit.OK
 
 
-def _summary(stats: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, Any]:
     """Say how things stand, for people: the main figures, and the states in which there are jobs."""
-    shown = {name: stats[name] for name in ("queue_depth", "running", "dlq_size")}
+    shown: dict[str, Any] = {"health": health["status"]}
+    if not health["coordinator_health"]:
+        shown["health"] += ": the coordinator does not answer; jobs run, and nobody is known to lead"
+    shown |= {name: stats[name] for name in ("queue_depth", "running", "dlq_size")}
     shown["workers"] = f"{stats['workers']} with {stats['slots']} slots, {stats['busy']} busy"
     shown["worker_utilization"] = f"{stats['worker_utilization']:.0%}"
     shown["jobs"] = ", ".join(f"{count} {state}" for state, count in stats["states"].items() if count) or "none"
