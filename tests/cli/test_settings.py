@@ -114,3 +114,8 @@ def test_the_password_of_a_store_is_never_shown(url: str, seen: str) -> None:
     settings = read(environment={"DB_DSN": url})
     assert settings.store == url
     assert ("store", seen, "DB_DSN") in shown(settings)
+
+
+def test_the_password_of_a_coordinator_is_never_shown() -> None:
+    settings = read(environment={"ETCD_ENDPOINTS": "etcd://root:s3cret@a:2379,b:2379/rota"})
+    assert ("coordinator", "etcd://root:***@a:2379,b:2379/rota", "ETCD_ENDPOINTS") in shown(settings)

@@ -40,6 +40,8 @@ class Stage:
     store: str = "scheduler.db"
     port: int = field(default_factory=free_port)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: How many seconds an answer may take.
+    answer_within: float = PATIENCE_SECONDS
 
     @property
     def url(self) -> str:
@@ -86,7 +88,7 @@ class Stage:
         request = urllib.request.Request(  # noqa: S310 - our own server
             self.url + path, data, {"Content-Type": "application/json", **headers}, method=method
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=self.answer_within) as response:  # noqa: S310 - as above
             content = response.read()
             return json.loads(content) if content else None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journeys.stage import Stage, staged
-from proofs import measured, nasty, outage, recurring, stopped, terminated
+from proofs import cluster, measured, nasty, outage, recurring, stopped, terminated
 
 
 def main() -> None:
@@ -30,6 +30,9 @@ def main() -> None:
         "postgres-dies": lambda stage: outage.postgres_dies(stage.folder, times=options.blows),
         "postgres-cuts-off": lambda stage: outage.postgres_cuts_off(stage.folder, times=options.blows),
         "mariadb-dies": lambda stage: outage.mariadb_dies(stage.folder, times=options.blows),
+        "leader-killed": lambda stage: cluster.leader_killed(stage, times=options.blows),
+        "leader-stopped": lambda stage: cluster.leader_stopped(stage, times=options.blows),
+        "etcd-nodes": lambda stage: cluster.etcd_nodes(stage, times=min(options.blows, 3)),
         "lateness": lambda stage: measured.lateness(stage, seconds=60),
         "idle": lambda stage: measured.idle(stage, seconds=60),
         "throughput": lambda stage: measured.throughput(stage, jobs=50_000),

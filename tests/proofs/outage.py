@@ -71,13 +71,13 @@ def prove(stage: Stage, name: str, strike: Callable[[], None], *, times: int) ->
     stage.until(lambda: alive(stage), lambda names: len(names) == 2)
     shares: list[float] = []
     with Load(stage) as load:
-        _rate(stage, 3.0)
+        completed_per_second(stage, 3.0)
         for _ in range(times):
-            before = _rate(stage, 4.0)
+            before = completed_per_second(stage, 4.0)
             strike()
             back_at = time.monotonic()
             time.sleep(HEAL_SECONDS / 2)
-            shares.append(_rate(stage, HEAL_SECONDS - (time.monotonic() - back_at)) / before)
+            shares.append(completed_per_second(stage, HEAL_SECONDS - (time.monotonic() - back_at)) / before)
     assert all(process.poll() is None for process in stage.started), f"a process ended\n{stage.logs()}"
     stage.until(
         lambda: states(stage),
@@ -98,7 +98,7 @@ def prove(stage: Stage, name: str, strike: Callable[[], None], *, times: int) ->
     return told
 
 
-def _rate(stage: Stage, seconds: float) -> float:
+def completed_per_second(stage: Stage, seconds: float) -> float:
     """Measure completions per second."""
     begun, before = time.monotonic(), _completed(stage)
     time.sleep(seconds)

@@ -29,10 +29,7 @@ def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None 
         *(lambda one=one: worker(one, f"worker-{next(numbers)}") for one in (stage, stage, second, second)),
     ]
     cast = [start() for start in starters]
-    for name in range(SCHEDULES):
-        job = {"type": "echo", "payload": name}
-        body = {"name": f"tick-{name}", "cron": "* * * * * *", "catch_up": "all", "job": job}
-        stage.ask("POST", "/v1/schedules", body)
+    tick(stage)
     end, kills = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         victim = dice.randrange(len(cast))
@@ -41,11 +38,20 @@ def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None 
         # One of the two servers always lives: a worker that is started while its server is away would only wait.
         cast[victim] = starters[victim]()
         time.sleep(max(0.0, min(dice.uniform(0.5, 1.5) * every, end - time.monotonic())))
-    fired = _judge(stage)
+    fired = judge(stage)
     return f"seed {seed}: {kills} kills in {seconds:.0f} s, {fired} occurrences, each exactly once"
 
 
-def _judge(stage: Stage) -> int:
+def tick(stage: Stage) -> None:
+    """Let schedules fire every second."""
+    for name in range(SCHEDULES):
+        job = {"type": "echo", "payload": name}
+        body = {"name": f"tick-{name}", "cron": "* * * * * *", "catch_up": "all", "job": job}
+        stage.ask("POST", "/v1/schedules", body)
+
+
+def judge(stage: Stage) -> int:
+    """Stop the schedules, and see that every fire time made exactly one job, which ran to its end."""
     for one in stage.ask("GET", "/v1/schedules")["items"]:
         stage.ask("POST", f"/v1/schedules/{one['id']}/pause", {})
     stage.until(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import cast
@@ -46,7 +46,9 @@ class Night:
 
 
 @asynccontextmanager
-async def night(*, host_is_off_by: timedelta = timedelta(0)) -> AsyncIterator[Night]:
+async def night(
+    *, host_is_off_by: timedelta = timedelta(0), stands_by: Callable[[], bool] = lambda: False
+) -> AsyncIterator[Night]:
     loop = asyncio.get_running_loop()
 
     def clock() -> datetime:
@@ -57,7 +59,7 @@ async def night(*, host_is_off_by: timedelta = timedelta(0)) -> AsyncIterator[Ni
     seen = cast("Store", line)
     broker = InStoreBroker(seen)
     engine = Engine(seen, broker, clock=lambda: clock() + host_is_off_by, dice=lambda: 0.5)
-    scheduler = Scheduler(engine, retention=Retention(), dice=lambda: 0.5)
+    scheduler = Scheduler(engine, retention=Retention(), stands_by=stands_by, dice=lambda: 0.5)
     running = asyncio.create_task(scheduler.run())
     try:
         yield Night(engine, store, line)
@@ -162,3 +164,22 @@ def test_two_schedulers_make_one_job_of_each_fire_time() -> None:
 
     times = run(story())
     assert len(times) == len(set(times)) == 6
+
+
+def test_while_another_leads_nothing_is_pruned_and_time_is_kept_all_the_same() -> None:
+    async def story() -> tuple[float, list[str], list[str]]:
+        is_led = True
+        async with night(stands_by=lambda: is_led) as one:
+            job = new_job(run_at=one.now() + timedelta(seconds=40))
+            await one.engine.submit([job])
+            late = await one.became_pending_after(job) - 40
+            await asyncio.sleep(100)
+            before = [verb for verb in one.line.calls if verb == "prune"]
+            is_led = False
+            await asyncio.sleep(100)
+            return late, before, [verb for verb in one.line.calls if verb == "prune"]
+
+    late, before, after = run(story())
+    assert late <= 0.02
+    assert not before
+    assert after

@@ -95,6 +95,8 @@ class EtcdCluster:
         node.process.send_signal(signal.SIGKILL)
         node.process.wait()
         node.process = None
+        # The number may soon be somebody else's.
+        (self.folder / f"{node.name}.pid").unlink()
 
     def wait(self) -> None:
         """Wait until all nodes that run have a leader and answer."""

@@ -103,32 +103,31 @@ class Presence:
         """Say «alive» until cancelled, then say goodbye."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._repeated(self._ask, LEAD_BEAT if self._boots else BEAT), name="rota-lead")
-                group.create_task(self._repeated(self._enlist, BEAT), name="rota-enlist")
-                group.create_task(self._follow(), name="rota-follow")
+                group.create_task(self._repeated("say who leads", self._ask, LEAD_BEAT if self._boots else BEAT))
+                group.create_task(self._repeated("take note of this process", self._enlist, BEAT))
+                group.create_task(self._follow())
         finally:
             await self._leave()
 
-    async def _repeated(self, act: Callable[[], Awaitable[None]], every: timedelta) -> None:
+    async def _repeated(self, what: str, act: Callable[[], Awaitable[None]], every: timedelta) -> None:
         while True:
-            await self._tried(act)
+            await self._tried(what, act)
             # Never in step with the others: they all ask the same few nodes.
             await asyncio.sleep(every.total_seconds() * random.uniform(0.8, 1))  # noqa: S311 - no secret
 
-    async def _tried(self, act: Callable[[], Awaitable[None]]) -> None:
+    async def _tried(self, what: str, act: Callable[[], Awaitable[None]]) -> None:
         """Do something with the coordinator; if that fails say so, once until it works again."""
-        name = act.__name__
         try:
             await act()
         except Exception as error:  # noqa: BLE001 - a coordinator may fail in any way: jobs run without it
-            if name not in self._failing:
-                said = "the coordinator %s does not do its part, asking again and again; jobs run without it: %s"
-                _log.warning(said, self.coordinator.name, error, exc_info=not isinstance(error, RotaError))
-            self._failing.add(name)
+            if what not in self._failing:
+                said = "the coordinator %s does not %s; it is asked again and again, and jobs run without it: %s"
+                _log.warning(said, self.coordinator.name, what, error, exc_info=not isinstance(error, RotaError))
+            self._failing.add(what)
         else:
-            if name in self._failing:
-                _log.info("the coordinator %s does its part again", self.coordinator.name)
-            self._failing.discard(name)
+            if what in self._failing:
+                _log.info("the coordinator %s does %s again", self.coordinator.name, what)
+            self._failing.discard(what)
 
     async def _ask(self) -> None:
         sent = self._clock()

@@ -1,0 +1,193 @@
+"""What the port cannot see of etcd: nodes that die, hang and come back, users, TLS, and the room that we take."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from rota.coordination.etcd import EtcdCoordinator, location_of
+from rota.coordination.etcd.gateway import EtcdRefused
+from rota.core.configuration import Configuration
+from rota.core.errors import CoordinatorUnavailable
+from rota.core.fleet import Leadership, Member, Role
+from servers.etcd import EtcdCluster, require_binary, shared_cluster
+
+LONG = timedelta(seconds=120)
+_numbers = count(1)
+
+
+@asynccontextmanager
+async def opened(url: str, *, patience: float = 30) -> AsyncIterator[EtcdCoordinator]:
+    coordinator = EtcdCoordinator(location_of(url), patience=patience)
+    try:
+        yield coordinator
+    finally:
+        await coordinator.close()
+
+
+def own_prefix(cluster: EtcdCluster) -> str:
+    return f"etcd://{cluster.endpoints}/adapter-{next(_numbers)}"
+
+
+@pytest.fixture
+def three() -> Iterator[EtcdCluster]:
+    cluster = EtcdCluster(require_binary(), 3)
+    yield cluster
+    cluster.remove()
+
+
+@pytest.fixture
+def alone() -> Iterator[EtcdCluster]:
+    cluster = EtcdCluster(require_binary())
+    yield cluster
+    cluster.remove()
+
+
+async def eventually(act: Callable[[], Awaitable[Leadership]]) -> Leadership:
+    """Ask until there is an answer."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await act()
+            except CoordinatorUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_the_loss_of_one_node_of_three_is_not_noticed_and_of_two_is_said_and_healed(three: EtcdCluster) -> None:
+    async with opened(own_prefix(three)) as ours, opened(own_prefix(three), patience=1) as hasty:
+        first = await ours.campaign("scheduler", "a", LONG)
+        watching = asyncio.create_task(ours.changed(await ours.configuration(), LONG))
+        await asyncio.sleep(0)
+        for node in (three.nodes[0], three.nodes[1]):
+            three.kill(node)
+            kept = await ours.campaign("scheduler", "a", LONG)
+            assert (kept.holder, kept.term) == ("a", first.term)
+            three.start(node)
+            three.wait()
+        assert (await watching).values == {}, "a watch whose node died is answered by another"
+        for node in three.nodes[:2]:
+            three.kill(node)
+        with pytest.raises(CoordinatorUnavailable, match=r"etcd does not answer .*127\.0\.0\.1"):
+            await hasty.campaign("scheduler", "a", LONG)
+        three.start(three.nodes[0])
+        healed = await eventually(lambda: ours.campaign("scheduler", "a", LONG))
+        assert (healed.holder, healed.term) == ("a", first.term)
+
+
+async def test_a_node_that_hangs_is_left_for_the_next(three: EtcdCluster) -> None:
+    async with opened(own_prefix(three)) as ours:
+        first = await ours.campaign("scheduler", "a", LONG)
+        process = three.nodes[0].process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        try:
+            kept = await ours.campaign("scheduler", "a", LONG)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        assert kept.term == first.term
+
+
+async def test_a_user_comes_with_a_password_and_a_token_that_etcd_forgot_is_renewed(alone: EtcdCluster) -> None:
+    for words in ("user add root:s3cret", "user grant-role root root", "auth enable"):
+        alone.control(*words.split())
+    node = alone.nodes[0]
+    async with opened(f"etcd://root:s3cret@{alone.endpoints}") as ours:
+        first = await ours.campaign("scheduler", "a", LONG)
+        alone.kill(node)
+        alone.start(node)
+        alone.wait()
+        again = await eventually(lambda: ours.campaign("scheduler", "a", LONG))
+        assert again.term == first.term
+    for url in (f"etcd://root:wrong@{alone.endpoints}", f"etcd://{alone.endpoints}"):
+        async with opened(url) as stranger:
+            with pytest.raises(EtcdRefused) as refusal:
+                await stranger.campaign("scheduler", "b", LONG)
+            assert "wrong" not in str(refusal.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    folder = tmp_path_factory.mktemp("tls")
+    files = (folder / "cert.pem", folder / "key.pem")
+    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names)
+    subprocess.run([*words, "-keyout", files[1], "-out", files[0]], check=True, capture_output=True)
+    return files
+
+
+async def test_over_tls_only_a_node_that_shows_who_it_is_is_spoken_to(certificate: tuple[Path, Path]) -> None:
+    cluster = EtcdCluster(require_binary(), tls=certificate)
+    try:
+        async with opened(f"etcds://{cluster.endpoints}?ca={certificate[0]}") as ours:
+            assert (await ours.campaign("scheduler", "a", LONG)).holder == "a"
+        async with opened(f"etcds://{cluster.endpoints}?verify=no") as careless:
+            assert await careless.leader("scheduler") is not None
+        async with opened(f"etcds://{cluster.endpoints}", patience=1) as wary:
+            with pytest.raises(CoordinatorUnavailable, match=r"(?i)certificate"):
+                await wary.leader("scheduler")
+    finally:
+        cluster.remove()
+
+
+async def test_a_watch_from_before_what_was_compacted_away_is_answered(alone: EtcdCluster) -> None:
+    async with opened(own_prefix(alone)) as ours:
+        for level in ("debug", "info", "error"):
+            await ours.configure("log_level", level)
+        alone.control("compaction", str((await ours.configuration()).revision))
+        async with asyncio.timeout(60):
+            assert (await ours.changed(Configuration(), LONG)).values == {"log_level": "error"}
+
+
+async def test_a_member_that_cannot_be_read_does_not_hide_the_others() -> None:
+    cluster = shared_cluster()
+    url = own_prefix(cluster)
+    async with opened(url) as ours:
+        cluster.control("put", f"{location_of(url).prefix}/members/foreign", "what is this")
+        await ours.enlist([Member(Role.WORKER, "ada", "boot-1")])
+        assert [member.name for member in await ours.roll()] == ["ada"]
+
+
+async def test_a_busy_member_takes_no_room_in_the_history_of_etcd_for_its_load() -> None:
+    """Written every five seconds, a hundred workers would fill etcd's room within days where nobody compacts it."""
+    member = Member(Role.WORKER, "ada", "boot-1", slots=10)
+    async with opened(own_prefix(shared_cluster())) as ours:
+        await ours.enlist([member])
+        revision = (await ours.configuration()).revision
+        for busy in range(5):
+            await ours.enlist([replace(member, busy=busy)])
+        assert (await ours.configuration()).revision == revision
+
+
+async def test_a_lease_whose_grant_was_answered_twice_is_one_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to the first grant was lost: the second finds the lease there, and that is fine."""
+    monkeypatch.setattr("rota.coordination.etcd.keys.secrets.randbits", lambda bits: 4711 + bits)
+    async with opened(own_prefix(shared_cluster())) as ours:
+        assert await ours.lock("one", "a", LONG) is not None
+        assert await ours.lock("two", "a", LONG) is not None
+
+
+async def test_what_is_no_etcd_is_said_to_be_none() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        async with opened(f"127.0.0.1:{port}", patience=0.5) as ours:
+            with pytest.raises(CoordinatorUnavailable, match="is this an etcd"):
+                await ours.leader("scheduler")

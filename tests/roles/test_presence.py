@@ -1,0 +1,270 @@
+"""Being known: what a process may believe about the lead, and what it does when the coordinator is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import cast
+
+import pytest
+
+from rota.coordination.local import LocalCoordinator
+from rota.core.configuration import Configuration
+from rota.core.errors import CoordinatorUnavailable
+from rota.core.fleet import Leadership, Member, Role
+from rota.engine import Engine
+from rota.ports.coordinator import Coordinator
+from rota.roles.presence import HEALTHY_FOR_SECONDS, LEAD, TERM, Presence
+from rota.runtime.link import link_of
+from rota.stores.sqlite import SqliteStore
+from rota.telemetry.events import LeaderChanged
+
+SECONDS = TERM.total_seconds()
+
+
+class Watch:
+    """A steady clock that is moved by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Faulty:
+    """A coordinator that can be away, and that can be slow: time passes while it answers."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._real = LocalCoordinator(clock=watch)
+        self._watch = watch
+        self.is_away = False
+        self.slowness = 0.0
+        self.name = "faulty"
+        self.enlists_in_store = False
+
+    def __getattr__(self, verb: str) -> Callable[..., object]:
+        async def call(*arguments: object) -> object:
+            if self.is_away:
+                raise CoordinatorUnavailable("away")
+            answer = await getattr(self._real, verb)(*arguments)
+            self._watch.now += self.slowness
+            return answer
+
+        return call
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def faulty(watch: Watch) -> Faulty:
+    return Faulty(watch)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    link = link_of(await SqliteStore.open(":memory:"))
+    assert link.engine is not None
+    yield link.engine
+    await link.close()
+
+
+def presence_of(faulty: Faulty, engine: Engine | None, watch: Watch, *roles: Role, name: str = "me") -> Presence:
+    presence = Presence(cast("Coordinator", faulty), engine, roles or (Role.SCHEDULER,), clock=watch)
+    presence.instance = name
+    return presence
+
+
+@asynccontextmanager
+async def running(presence: Presence) -> AsyncIterator[None]:
+    task = asyncio.create_task(presence.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - several loops of one process, and no event that tells of all
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lead_is_trusted_for_less_than_it_lasts(faulty: Faulty, engine: Engine, watch: Watch) -> None:
+    presence = presence_of(faulty, engine, watch)
+    assert not presence.is_leader
+    await presence._ask()
+    assert (presence.is_leader, presence.leader, presence.stands_by) == (True, "me", False)
+    watch.now += SECONDS * 0.8 - 0.01
+    assert presence.is_leader
+    watch.now += 0.02
+    assert not presence.is_leader
+    assert presence.leader is None
+
+
+async def test_a_slow_answer_does_not_lengthen_the_trust(faulty: Faulty, engine: Engine, watch: Watch) -> None:
+    """The lead counts from when the coordinator heard of it, which is before its answer came."""
+    presence = presence_of(faulty, engine, watch)
+    faulty.slowness = SECONDS * 0.8
+    await presence._ask()
+    assert not presence.is_leader
+
+
+async def test_who_was_stopped_past_its_term_leads_no_more_and_learns_who_does(
+    faulty: Faulty, engine: Engine, watch: Watch
+) -> None:
+    ours, theirs = presence_of(faulty, engine, watch), presence_of(faulty, engine, watch, name="other")
+    await ours._ask()
+    await theirs._ask()
+    assert (theirs.leader, theirs.stands_by) == ("me", True)
+    watch.now += SECONDS + 1
+    assert not ours.is_leader, "at once, before it has asked anybody"
+    await theirs._ask()
+    await ours._ask()
+    assert (ours.leader, ours.stands_by, theirs.is_leader) == ("other", True, True)
+
+
+async def test_an_api_node_knows_who_leads_and_never_leads(faulty: Faulty, engine: Engine, watch: Watch) -> None:
+    api = presence_of(faulty, engine, watch, Role.API, name="api")
+    seen = []
+    for _ in range(2):
+        await api._ask()
+        seen.append((api.leader, api.is_leader))
+        await presence_of(faulty, engine, watch)._ask()
+    assert seen == [(None, False), ("me", False)]
+
+
+async def test_a_change_of_leader_is_told_once(faulty: Faulty, engine: Engine, watch: Watch) -> None:
+    told: list[str] = []
+
+    def hear(event: object) -> None:
+        if isinstance(event, LeaderChanged):
+            told.append(event.leadership.holder)
+
+    engine.telemetry.listen(hear)
+    presence = presence_of(faulty, engine, watch)
+    for _ in range(3):
+        await presence._ask()
+    await faulty._real.resign(LEAD, "me")
+    await faulty._real.campaign(LEAD, "other", TERM)
+    for _ in range(3):
+        await presence._ask()
+    assert told == ["me", "other"]
+
+
+async def test_a_coordinator_that_is_away_is_noticed_survived_and_healed(
+    faulty: Faulty, engine: Engine, watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    presence = presence_of(faulty, engine, watch)
+    faulty.is_away = True
+    with caplog.at_level(logging.INFO, "rota.presence"):
+        for _ in range(5):
+            await presence._tried("say who leads", presence._ask)
+        assert len(caplog.records) == 1, "said once"
+        assert presence.is_healthy, "one moment is no outage"
+        watch.now += HEALTHY_FOR_SECONDS + 0.1
+        assert (presence.is_healthy, presence.leader, presence.stands_by) == (False, None, False)
+        faulty.is_away = False
+        await presence._tried("say who leads", presence._ask)
+        assert (presence.is_healthy, presence.is_leader) == (True, True)
+        assert "again" in caplog.records[-1].message
+
+
+async def test_a_coordinator_that_fails_as_nobody_foresaw_ends_nothing(
+    faulty: Faulty, engine: Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> Leadership:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(faulty._real, "campaign", fail)
+    presence = presence_of(faulty, engine, watch)
+    await presence._tried("say who leads", presence._ask)
+    assert presence.leader is None
+
+
+async def test_all_in_a_process_are_known_while_it_runs_and_gone_afterwards(
+    faulty: Faulty, engine: Engine, watch: Watch
+) -> None:
+    seen: list[Sequence[Member]] = []
+    presence = presence_of(faulty, engine, watch, Role.SCHEDULER, Role.API)
+    presence.introduce(lambda: Member(Role.WORKER, "ada", "boot-1", slots=3))
+    async with running(presence):
+        await until(lambda: len(faulty._real._members) == 3 and presence.is_leader)
+        seen.append(await faulty._real.roll())
+        seen.append(await engine.store.members())
+    assert [(member.role, member.name) for member in seen[0]] == [("worker", "ada"), ("api", "me"), ("scheduler", "me")]
+    assert {member.role for member in seen[1]} == {Role.API, Role.SCHEDULER}, "a worker tells the store itself"
+    assert await faulty._real.roll() == []
+    assert list(await engine.store.members()) == []
+    assert await faulty._real.leader(LEAD) is None, "the lead was given up"
+
+
+async def test_the_store_is_told_who_is_alive_while_the_coordinator_is_away(
+    faulty: Faulty, engine: Engine, watch: Watch
+) -> None:
+    faulty.is_away = True
+    presence = presence_of(faulty, engine, watch)
+    with pytest.raises(CoordinatorUnavailable):
+        await presence._enlist()
+    assert [member.name for member in await engine.store.members()] == ["me"]
+
+
+@pytest.fixture
+def root_level() -> Iterator[None]:
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
+
+
+@pytest.mark.usefixtures("root_level")
+async def test_the_log_level_follows_the_configuration_and_returns_to_the_settings(
+    faulty: Faulty, engine: Engine, watch: Watch
+) -> None:
+    presence = Presence(cast("Coordinator", faulty), engine, [Role.API], log_level="warning", clock=watch)
+    root = logging.getLogger()
+    await faulty._real.configure("log_level", "error")
+    async with running(presence):
+        await until(lambda: root.level == logging.ERROR)
+        await faulty._real.configure("log_level", "debug")
+        await until(lambda: root.level == logging.DEBUG)
+        await faulty._real.configure("log_level", None)
+        await until(lambda: root.level == logging.WARNING)
+
+
+@pytest.mark.usefixtures("root_level")
+async def test_a_configuration_that_cannot_be_read_is_heeded_as_it_was(
+    faulty: Faulty, engine: Engine, watch: Watch
+) -> None:
+    root = logging.getLogger()
+    presence = presence_of(faulty, engine, watch)
+    await faulty._real.configure("log_level", "error")
+    async with running(presence):
+        await until(lambda: root.level == logging.ERROR)
+        faulty.is_away = True
+        await faulty._real.configure("log_level", "debug")
+        # The watch that was under way is answered; the next ones are not.
+        await until(lambda: root.level == logging.DEBUG)
+        await faulty._real.configure("log_level", "info")
+        faulty.is_away = False
+        await until(lambda: root.level == logging.INFO)
+
+
+async def test_a_coordinator_that_hangs_does_not_hold_up_the_end(
+    faulty: Faulty, engine: Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(faulty._real, "resign", hang)
+    monkeypatch.setattr("rota.roles.presence.GOODBYE_SECONDS", 0.05)
+    presence = presence_of(faulty, engine, watch)
+    async with asyncio.timeout(50):
+        async with running(presence):
+            await until(lambda: presence.is_leader)
+    assert isinstance(await faulty._real.changed(Configuration(), timedelta(0)), Configuration)
