@@ -16,6 +16,8 @@ from journeys.stage import Stage
 from proofs.cast import all_jobs, kill, server, worker
 
 SCHEDULES = 3
+#: What the schedules run, and nobody else.
+TICK = "demo"
 
 
 def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None = None) -> str:
@@ -45,7 +47,7 @@ def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None 
 def tick(stage: Stage) -> None:
     """Let schedules fire every second."""
     for name in range(SCHEDULES):
-        job = {"type": "echo", "payload": name}
+        job = {"type": TICK, "payload": name}
         body = {"name": f"tick-{name}", "cron": "* * * * * *", "catch_up": "all", "job": job}
         stage.ask("POST", "/v1/schedules", body)
 
@@ -55,11 +57,11 @@ def judge(stage: Stage) -> int:
     for one in stage.ask("GET", "/v1/schedules")["items"]:
         stage.ask("POST", f"/v1/schedules/{one['id']}/pause", {})
     stage.until(
-        lambda: [job["status"] for job in all_jobs(stage, "echo")],
+        lambda: [job["status"] for job in all_jobs(stage, TICK)],
         lambda seen: set(seen) == {"completed"},
         seconds=90,
     )
-    jobs = all_jobs(stage, "echo")
+    jobs = all_jobs(stage, TICK)
     fired = 0
     for one in stage.ask("GET", "/v1/schedules")["items"]:
         times = sorted(datetime.fromisoformat(job["fire_time"]) for job in jobs if job["schedule_id"] == one["id"])
