@@ -255,6 +255,24 @@ async def test_a_configuration_that_cannot_be_read_is_heeded_as_it_was(
         await until(lambda: root.level == logging.INFO)
 
 
+async def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(
+    faulty: Faulty, engine: Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An etcd that answers reads and refuses watches would have been asked thousands of times a second."""
+    calls: list[float] = []
+
+    async def changed(since: Configuration, at_most: timedelta) -> Configuration:
+        del at_most
+        calls.append(asyncio.get_running_loop().time())
+        return since
+
+    monkeypatch.setattr(faulty._real, "changed", changed)
+    async with running(presence_of(faulty, engine, watch)):
+        await until(lambda: len(calls) >= 4)
+    # At least a twentieth, a tenth and a fifth of a second apart, by half at the most.
+    assert calls[3] - calls[0] >= (0.05 + 0.1 + 0.2) / 2
+
+
 async def test_a_coordinator_that_hangs_does_not_hold_up_the_end(
     faulty: Faulty, engine: Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

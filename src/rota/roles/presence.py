@@ -149,7 +149,9 @@ class Presence:
     async def _enlist(self) -> None:
         members = [self._member(role, boot) for role, boot in self._boots.items()]
         if self.coordinator.enlists_in_store:
-            await self.coordinator.enlist(members)
+            # A worker tells the store of itself.
+            if members:
+                await self.coordinator.enlist(members)
             return
         if self._engine is not None:
             try:
@@ -163,16 +165,19 @@ class Presence:
         patience = Patience(random.random)
         seen = Configuration(revision=-1)
         while True:
+            begun, is_first = self._clock(), seen.revision < 0
             try:
-                fresh = seen.revision < 0
-                now = await (self.coordinator.configuration() if fresh else self.coordinator.changed(seen, WATCH))
+                now = await (self.coordinator.configuration() if is_first else self.coordinator.changed(seen, WATCH))
             except Exception as error:  # noqa: BLE001 - as above
                 _log.debug("the configuration cannot be read: %s", error)
                 await asyncio.sleep(patience.next())
                 continue
-            patience.reset()
-            if fresh or now.values != seen.values:
-                self._heed(now, is_first=fresh)
+            if is_first or now.values != seen.values:
+                self._heed(now, is_first=is_first)
+                patience.reset()
+            elif self._clock() - begun < 1:
+                # A watch that ends at once, for no change: whatever ails it, we must not spin.
+                await asyncio.sleep(patience.next())
             seen = now
 
     def _heed(self, configuration: Configuration, *, is_first: bool) -> None:
