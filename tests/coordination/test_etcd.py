@@ -134,7 +134,7 @@ async def test_over_tls_only_a_node_that_shows_who_it_is_is_spoken_to(certificat
             assert (await ours.campaign("scheduler", "a", LONG)).holder == "a"
         async with opened(f"etcds://{cluster.endpoints}?verify=no") as careless:
             assert await careless.leader("scheduler") is not None
-        async with opened(f"etcds://{cluster.endpoints}", patience=1) as wary:
+        async with opened(f"etcds://{cluster.endpoints}", patience=4) as wary:
             with pytest.raises(CoordinatorUnavailable, match=r"(?i)certificate"):
                 await wary.leader("scheduler")
     finally:
@@ -188,6 +188,6 @@ async def test_what_is_no_etcd_is_said_to_be_none() -> None:
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        async with opened(f"127.0.0.1:{port}", patience=0.5) as ours:
+        async with opened(f"127.0.0.1:{port}", patience=3) as ours:
             with pytest.raises(CoordinatorUnavailable, match="is this an etcd"):
                 await ours.leader("scheduler")

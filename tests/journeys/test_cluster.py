@@ -63,17 +63,17 @@ def test_without_a_quorum_of_etcd_jobs_run_health_says_degraded_and_all_heals_wi
             lambda: api.ask("GET", "/v1/cluster"), lambda seen: {one["role"] for one in seen["members"]} == ALL
         )
         assert cluster["coordinator"] == "etcd"
-        cast.etcd.kill(cast.etcd.nodes[0])
+        cast.nodes.kill(cast.nodes.nodes[0])
         assert api.ask("GET", "/v1/cluster")["current_leader"] == cluster["current_leader"]
         api.rota("cluster", "set", "log_level", "debug")
         stage.until(stage.logs, lambda seen: seen.count("log level is debug") >= 2)
-        cast.etcd.kill(cast.etcd.nodes[1])
+        cast.nodes.kill(cast.nodes.nodes[1])
         stage.until(cast.health, lambda seen: seen == {"degraded"})
         assert "degraded: the coordinator does not answer" in api.rota("status")
         job = api.ask("POST", "/v1/jobs", {"type": "echo", "payload": 1})
         stage.until(lambda: api.job(job["id"])["status"], lambda status: status == "completed")
-        for node in cast.etcd.nodes[:2]:
-            cast.etcd.start(node)
+        for node in cast.nodes.nodes[:2]:
+            cast.nodes.start(node)
         stage.until(cast.health, lambda seen: seen == {"healthy"})
         cast.leader()
         assert all(process.poll() is None for process in stage.started)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journeys.stage import Stage, staged
-from proofs import cluster, measured, nasty, outage, recurring, stopped, terminated
+from proofs import cluster, measured, nasty, outage, recurring, stopped, terminated, trust
 
 
 def main() -> None:
@@ -32,6 +32,8 @@ def main() -> None:
         "mariadb-dies": lambda stage: outage.mariadb_dies(stage.folder, times=options.blows),
         "leader-killed": lambda stage: cluster.leader_killed(stage, times=options.blows),
         "leader-stopped": lambda stage: cluster.leader_stopped(stage, times=options.blows),
+        "leader-killed-store": lambda stage: cluster.leader_killed(stage, times=options.blows, nodes=0),
+        "one-leader": lambda stage: trust.prove(stage, seconds=options.seconds),
         "etcd-nodes": lambda stage: cluster.etcd_nodes(stage, times=min(options.blows, 3)),
         "lateness": lambda stage: measured.lateness(stage, seconds=60),
         "idle": lambda stage: measured.idle(stage, seconds=60),

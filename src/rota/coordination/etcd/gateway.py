@@ -44,6 +44,10 @@ class EtcdRefused(CoordinatorUnavailable):
         return self.code == UNAUTHENTICATED or any(words in str(self) for words in _OLD_TOKEN)
 
 
+class _Silent(CoordinatorUnavailable):
+    """A node did not answer in time."""
+
+
 class Gateway:
     """Asks a cluster of etcd."""
 
@@ -74,7 +78,9 @@ class Gateway:
                 # Once: a token that is refused when it is fresh will not be better the next time.
                 self._token, may_renew = None, False
             except (httpx.HTTPError, CoordinatorUnavailable) as error:
-                problems[endpoint] = str(error) or type(error).__name__
+                # That the last moment was too short says less than what it said before.
+                if endpoint not in problems or not isinstance(error, _Silent):
+                    problems[endpoint] = str(error) or type(error).__name__
                 self._leave(endpoint)
                 if len(problems) >= len(self._location.endpoints):
                     await asyncio.sleep(min(_BREATH_SECONDS, max(give_up_at - loop.time(), 0)))
@@ -128,7 +134,7 @@ class Gateway:
             async with asyncio.timeout(seconds):
                 response = await self._client.post(url, json=body, headers=headers, timeout=seconds)
         except TimeoutError:
-            raise CoordinatorUnavailable(f"no answer within {seconds:.1f} s") from None
+            raise _Silent(f"no answer within {seconds:.1f} s") from None
         return _told(response, response.text)
 
 

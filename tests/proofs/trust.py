@@ -1,0 +1,118 @@
+"""At no moment do two trust that they lead, whatever happens to them and to etcd.
+
+Candidates ask for one lead, each by a connection of its own, at random moments and sometimes after a long absence; now
+and then one resigns. Meanwhile nodes of etcd are killed, stopped and brought back, at times two of three at once. Every
+answer says from when until when its holder would have trusted its lead; all on one machine, so one clock orders them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from journeys.stage import Stage
+from rota.coordination.etcd import EtcdCoordinator, location_of
+from rota.core.errors import CoordinatorUnavailable
+from rota.core.fleet import trusted_seconds
+from servers.etcd import EtcdCluster, Node, require_binary
+
+LASTING = timedelta(seconds=2)
+CANDIDATES = 5
+
+
+@dataclass
+class Trust:
+    """From when until when a holder trusts the lead of a term."""
+
+    holder: str
+    term: int
+    since: float
+    until: float
+
+
+def prove(stage: Stage, *, seconds: float, seed: int | None = None) -> str:
+    del stage
+    seed = random.randrange(2**32) if seed is None else seed
+    cluster = EtcdCluster(require_binary(), 3)
+    try:
+        trusts, harm = asyncio.run(_run(cluster, seconds, random.Random(seed)))
+    finally:
+        cluster.remove()
+    _judge(trusts)
+    terms = len({trust.term for trust in trusts})
+    assert terms > seconds / 30, f"seed {seed}: the lead changed {terms} times only; nothing was proven"
+    return f"seed {seed}: {len(trusts)} leads asked for and given in {terms} terms, {harm} blows, never two at once"
+
+
+async def _run(cluster: EtcdCluster, seconds: float, dice: random.Random) -> tuple[list[Trust], int]:
+    trusts: list[Trust] = []
+    candidates = [asyncio.create_task(_stand(cluster, f"c{number}", dice, trusts)) for number in range(CANDIDATES)]
+    blows, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        await asyncio.sleep(dice.uniform(0.5, 3))
+        blows += 1
+        await _strike(cluster, dice)
+    for candidate in candidates:
+        candidate.cancel()
+    await asyncio.wait(candidates)
+    return trusts, blows
+
+
+async def _stand(cluster: EtcdCluster, name: str, dice: random.Random, trusts: list[Trust]) -> None:
+    coordinator = EtcdCoordinator(location_of(cluster.endpoints), patience=1.5)
+    try:
+        while True:
+            with suppress(CoordinatorUnavailable):
+                asked = time.monotonic()
+                found = await coordinator.campaign("lead", name, LASTING)
+                if found.holder == name:
+                    # Known from when the answer came, trusted for a time that counts from the question.
+                    trust = Trust(name, found.term, time.monotonic(), asked + trusted_seconds(LASTING))
+                    trusts.append(trust)
+                    if dice.random() < 0.05:
+                        # Whoever resigns trusts no more from before it says so.
+                        trust.until = time.monotonic()
+                        await coordinator.resign("lead", name)
+            # Mostly a beat; now and then as long as one that was stopped, or at the very end of its time.
+            await asyncio.sleep(dice.choice([0.1, 0.5, 0.5, 1.5, 1.9, 2.1, dice.uniform(2, 5)]))
+    finally:
+        await coordinator.close()
+
+
+async def _strike(cluster: EtcdCluster, dice: random.Random) -> None:
+    victims = dice.sample(cluster.nodes, dice.choice([1, 1, 2]))
+    how = dice.choice([_kill, _stop])
+    for node in victims:
+        how(cluster, node)
+    await asyncio.sleep(dice.uniform(0.2, 4))
+    for node in victims:
+        if node.process is None:
+            cluster.start(node)
+        else:
+            node.process.send_signal(signal.SIGCONT)
+
+
+def _kill(cluster: EtcdCluster, node: Node) -> None:
+    cluster.kill(node)
+
+
+def _stop(cluster: EtcdCluster, node: Node) -> None:
+    del cluster
+    assert node.process is not None
+    node.process.send_signal(signal.SIGSTOP)
+
+
+def _judge(trusts: list[Trust]) -> None:
+    last = Trust("", 0, 0.0, 0.0)
+    # An answer that came too late to be trusted at all says nothing.
+    for trust in sorted((one for one in trusts if one.until > one.since), key=lambda one: one.since):
+        if trust.holder != last.holder:
+            assert trust.since >= last.until, f"two trust their lead: {last} and {trust}"
+            assert trust.term > last.term, f"the term did not grow: {last} and {trust}"
+        if trust.until > last.until or trust.holder != last.holder:
+            last = trust
