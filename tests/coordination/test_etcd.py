@@ -178,16 +178,40 @@ async def test_a_lease_whose_grant_was_answered_twice_is_one_lease(monkeypatch: 
         assert await ours.lock("two", "a", LONG) is not None
 
 
-async def test_what_is_no_etcd_is_said_to_be_none() -> None:
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+@asynccontextmanager
+async def answering(status: str, body: bytes) -> AsyncIterator[str]:
+    """Something that gives one answer to everybody."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
-        port = server.sockets[0].getsockname()[1]
-        async with opened(f"127.0.0.1:{port}", patience=3) as ours:
-            with pytest.raises(CoordinatorUnavailable, match="is this an etcd"):
-                await ours.leader("scheduler")
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_what_is_no_etcd_is_said_to_be_none_with_its_own_words() -> None:
+    said = "421: 'the Host header was unrecognized'; is this an etcd"
+    misdirected = answering("421 Misdirected Request", b"the Host header was\nunrecognized")
+    async with misdirected as place, opened(place, patience=3) as ours:
+        with pytest.raises(CoordinatorUnavailable, match=said):
+            await ours.leader("scheduler")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":"etcdserver: permission denied","code":7,"message":"etcdserver: permission denied"}',
+        b'{"code":7,"message":"etcdserver: permission denied","details":[]}',
+    ],
+    ids=["until-3.5", "since-3.6"],
+)
+async def test_a_refusal_is_read_in_the_form_of_every_release(body: bytes) -> None:
+    async with answering("403 Forbidden", body) as place, opened(place) as ours:
+        with pytest.raises(EtcdRefused, match="permission denied") as refusal:
+            await ours.leader("scheduler")
+    assert refusal.value.code == 7

@@ -139,19 +139,20 @@ class Gateway:
 
 
 def _told(response: httpx.Response, text: str) -> dict[str, Any]:
-    """Read an answer, or raise what it says."""
+    """Read an answer, or raise what it says. Until 3.5 a refusal is under `error`, since 3.6 it is the whole answer."""
     try:
         told: dict[str, Any] = json.loads(text)
     except ValueError:
-        raise CoordinatorUnavailable(f"HTTP {response.status_code}, and no JSON; is this an etcd?") from None
+        said = " ".join(text.split())[:200]
+        raise CoordinatorUnavailable(f"HTTP {response.status_code}: {said!r}; is this an etcd?") from None
     error = told.get("error")
-    if not error:
+    if response.is_success and not error:
         result: dict[str, Any] = told.get("result", told)
         return result
     detail = error if isinstance(error, dict) else told
-    message = str(detail.get("message") or error)
+    message = str(detail.get("message") or error or f"HTTP {response.status_code}")
     code = int(detail.get("code") or detail.get("grpc_code") or 0)
-    if code in _PASSING:
+    if code in _PASSING or (not code and response.is_server_error):
         raise CoordinatorUnavailable(message)
     raise EtcdRefused(message, code)
 
