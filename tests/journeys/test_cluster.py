@@ -77,3 +77,21 @@ def test_without_a_quorum_of_etcd_jobs_run_health_says_degraded_and_all_heals_wi
         stage.until(cast.health, lambda seen: seen == {"healthy"})
         cast.leader()
         assert all(process.poll() is None for process in stage.started)
+
+
+def test_without_etcd_the_store_coordinates_and_the_command_line_shows_and_sets(stage: Stage) -> None:
+    stage.start("standalone", "--port", str(stage.port), "--db", "one.db", "--worker-id", "ada")
+    stage.until_up()
+    stage.until(lambda: leading(stage), bool)
+    members = stage.until(lambda: stage.rota("cluster", "members"), lambda seen: "ada" in seen)
+    assert {line.split()[0] for line in members.splitlines()} == {"ROLE", *ALL}
+    assert "log_level" not in stage.rota("cluster", "show")
+    stage.rota("cluster", "set", "log_level", "DEBUG")
+    shown = stage.rota("cluster", "show")
+    assert "database, answers" in shown
+    assert "debug" in shown
+    stage.until(stage.logs, lambda seen: "log level is debug" in seen)
+    stage.rota("cluster", "unset", "log_level")
+    stage.until(stage.logs, lambda seen: "log level is info" in seen)
+    stage.rota("cluster", "set", "colour", "red", code=1)
+    assert "configuration" not in stage.rota("queues", "list"), "where the store keeps it is nobody's business"
