@@ -3,7 +3,7 @@
 Leads and locks are rows of the store's table of leaders, judged by the store's clock; a row's term is the fence. The
 processes that are alive are the store's own members. The shared configuration is the settings of a queue that cannot
 be: its name has a slash, which no queue's may. That spares a table on three databases for a handful of words, and gives
-versions, so that two changes at once both hold. Changes are noticed by looking, every second or two.
+versions, so that two changes at once both hold. Changes are noticed by looking, every few seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.core.fleet import ALIVE_FOR, Leadership, Lock, Member, Role
 from rota.core.lane import CONFIGURATION, Queue
 from rota.ports.store import FleetStore, Store
 
-LOOK_EVERY: Final = timedelta(seconds=2)
+LOOK_EVERY: Final = timedelta(seconds=5)
 _ROUNDS: Final = 10
 
 
