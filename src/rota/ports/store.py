@@ -19,7 +19,7 @@ from rota.core.attempt import Attempt
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.identity import JobId, ScheduleId
 from rota.core.job import Job
-from rota.core.lane import LaneCount, Queue
+from rota.core.lane import Lane, LaneCount, Queue
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import State
@@ -108,6 +108,15 @@ class DeadGroup:
     first_at: datetime
     last_at: datetime
     example: JobId
+
+
+@value
+class Dispatched:
+    """A job that is queued: where it stands in line, and how urgent it is there."""
+
+    job_id: JobId
+    lane: Lane
+    priority: int
 
 
 class JobStore(Protocol):
@@ -220,6 +229,31 @@ class JobStore(Protocol):
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Give the causes that jobs have died of, those with the most deaths first."""
+        ...
+
+
+class LineStore(Protocol):
+    """Which jobs are handed over to workers by a broker, and which are taken back from it."""
+
+    async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
+        """Make due jobs queued: of each lane as many as there is room for, most urgent first, and give them.
+
+        Only what a claim could take: nothing before its `run_at`, after its `expires_at`, or from a paused queue. Never
+        waits for a row that another holds. The lanes come in the order of `room`.
+        """
+        ...
+
+    async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Make those of some jobs that are queued pending again, in their old turn, and give their ids.
+
+        What is not queued stays as it is; so does what somebody is claiming at this moment.
+        """
+        ...
+
+    async def queued(
+        self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
+    ) -> Sequence[Dispatched]:
+        """Give up to `limit` jobs that have been queued for at least so long, by id, those behind `after`."""
         ...
 
 
@@ -367,7 +401,7 @@ class LedgerStore(Protocol):
         ...
 
 
-class Store(JobStore, ScheduleStore, StepStore, FleetStore, LedgerStore, Protocol):
+class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerStore, Protocol):
     """All of it, as one adapter provides it."""
 
     async def close(self) -> None:

@@ -12,13 +12,13 @@ from rota.core.attempt import Attempt
 from rota.core.identity import JobId
 from rota.core.job import Job, first_state, turn
 from rota.core.lane import Lane, LaneCount, Queue
-from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lease import Claim, Renewal, Renewed, WorkerId
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.settlement import Reason, Settlement
 from rota.core.submission import NewJob
 from rota.core.workflow import Verdict, judge
-from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Receipt, Retention
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Receipt, Retention
 
 #: What a job takes over from its submission as it stands.
 WANTING = WAITING | {State.RUNNING}
@@ -268,6 +268,36 @@ class Jobs(Memory):
         for job in ready[:limit]:
             self.jobs[job.id] = replace(job, state=State.PENDING, updated_at=moment)
         return Counter(job.queue for job in ready[:limit])
+
+    async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
+        moment = self.at(now)
+        made: list[Dispatched] = []
+        for lane, limit in room.items():
+            wanted = Claim(WorkerId("", ""), limit, queues=(lane.queue,), types=(lane.type,))
+            ready = [job for job in self.jobs.values() if self._suits(job, wanted, moment)]
+            ready.sort(key=lambda job: (turn(self.due_since[job.id], job.priority), job.id))
+            for job in ready[: max(limit, 0)]:
+                self.jobs[job.id] = replace(job, state=State.QUEUED, updated_at=moment)
+                made.append(Dispatched(job.id, lane, job.priority))
+        return made
+
+    async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
+        recalled = [one for one in dict.fromkeys(ids) if one in self.jobs and self.jobs[one].state is State.QUEUED]
+        for job_id in recalled:
+            self.jobs[job_id] = replace(self.jobs[job_id], state=State.PENDING, updated_at=self.at(now))
+        return recalled
+
+    async def queued(
+        self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
+    ) -> Sequence[Dispatched]:
+        line = [
+            job
+            for job in sorted(self.jobs.values(), key=lambda job: job.id)
+            if job.state is State.QUEUED
+            and job.updated_at <= self.at(now) - since
+            and (after is None or job.id > after)
+        ]
+        return [Dispatched(job.id, Lane(job.queue, job.type), job.priority) for job in line[:limit]]
 
     async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
         moment = self.at(now)

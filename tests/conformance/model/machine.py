@@ -27,7 +27,7 @@ from rota.core.errors import IllegalTransition
 from rota.core.fleet import Member, Role
 from rota.core.identity import JobId, ScheduleId
 from rota.core.job import Job
-from rota.core.lane import Queue
+from rota.core.lane import Lane, Queue
 from rota.core.lease import Claim, Renewal, WorkerId
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, TIMED, Event, State
@@ -382,6 +382,25 @@ class StoreMachine(RuleBasedStateMachine):
     def promote(self, jump: timedelta | None, limit: int) -> None:
         self.later(jump)
         self.both("promote", limit)
+
+    @when(State.PENDING)
+    @rule(lanes=st.lists(drafts.lanes, min_size=1, max_size=3, unique=True), limit=drafts.limits)
+    def dispatch(self, lanes: list[tuple[str, str]], limit: int) -> None:
+        self.both("dispatch", {Lane(*lane): limit for lane in lanes})
+
+    @when(State.QUEUED)
+    @rule(limit=drafts.limits, since=drafts.spans, some=st.lists(jobs, max_size=2))
+    def recall(self, limit: int, since: timedelta, some: list[JobId]) -> None:
+        line = self.both("queued", limit, since=since)
+        self.both("queued", limit, after=line[-1].job_id if line else None)
+        self.both("recall", [*some, *(one.job_id for one in line)])
+
+    @when(State.QUEUED)
+    @rule(limit=drafts.limits)
+    def claim_what_was_dispatched(self, limit: int) -> None:
+        """As a worker does that a broker has handed ids to."""
+        ids = tuple(one.job_id for one in self.both("queued", limit))
+        self.take(Claim(drafts.WORKERS[0], limit, drafts.QUEUES, ids=ids))
 
     @when(State.RUNNING)
     @rule(jump=drafts.jumps, limit=drafts.limits)

@@ -57,6 +57,9 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "count_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "first": 500, "last": 1000}),
     "leave_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "first": 500, "last": 1000}),
     "own_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
+    "dispatch": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
+    "recall": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
+    "queued": ("held", "PRIMARY", {"after": -1, "before": 1, "limit": 10}),
     "due_jobs": ("scheduled", "PRIMARY", {"now": ROWS, "limit": 10}),
     "lost": ("lease", "lease_end", {"now": ROWS, "limit": 10}),
     "expired": ("expiry", "PRIMARY", {"now": ROWS, "limit": 10}),
@@ -89,7 +92,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 #: The most rows of its first table that a statement may expect to read.
 MOST_ROWS = 2 * len(IDS)
-UNBOUNDED = {"next_type", "pending", "take_pending", "due_jobs", "lost", "expired", "finished_before"}
+UNBOUNDED = {"next_type", "pending", "take_pending", "due_jobs", "lost", "expired", "finished_before", "queued"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -63,6 +63,9 @@ SERVED = {
     "claim": {"job_turn"},
     "claim_lanes": {"job_turn"},
     "claim_handed_over": {"job_pkey"},
+    "dispatch": {"job_turn"},
+    "recall": {"job_pkey"},
+    "queued": {"job_queued"},
     "shares": {"job_turn"},
     "next_types": {"job_turn"},
     "renew": {"job_pkey"},
@@ -178,7 +181,7 @@ async def test_the_order_comes_from_the_index(planned_dsn: str, name: str) -> No
     assert not kinds & {"Sort", "Incremental Sort"}
 
 
-@pytest.mark.parametrize("name", ["claim", "claim_lanes"])
+@pytest.mark.parametrize("name", ["claim", "claim_lanes", "dispatch"])
 async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: str) -> None:
     """The one sort writes down the leases; the jobs come from the index in their order."""
     tree = await plan(planned_dsn, name)

@@ -46,12 +46,15 @@ SERVED = {
     "forget_occurrences": ("occurrence_at", {"before": 0, "limit": 10}),
     "drop_tags": ("tag_job", ("[]",)),
     "drop_keys": ("idempotency_job", ("[]",)),
+    "queued": ("job_held", {"after": -1, "before": 0, "limit": 10}),
     "queue_depth": ("job_held", {"queue": "default", "limit": 10}),
 }
 
 BY_KEY = [
     "claim",
     "claimable",
+    "dispatch",
+    "recall",
     "get",
     "states",
     "settle",

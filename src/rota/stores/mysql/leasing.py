@@ -105,7 +105,7 @@ async def _jobs(connection: Connection, ids: Sequence[JobId]) -> dict[JobId, Job
 
 async def _handed_over(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
     """Take those of some jobs that may be claimed, the earliest turns first. Others may be after the same."""
-    paused = await _paused(connection, now)
+    paused = await paused_queues(connection, now)
     queues = set(wanted.queues) - paused
     types = None if wanted.types is None else set(wanted.types)
     found = (await lock(connection, list(dict.fromkeys(ids)), "lock_free_jobs")).values()
@@ -133,7 +133,8 @@ def _leave_lines(connection: Connection, taken: Sequence[Standing]) -> None:
     leave(connection, "held", queued)
 
 
-async def _paused(connection: Connection, now: int) -> set[str]:
+async def paused_queues(connection: Connection, now: int) -> set[str]:
+    """Say which queues are paused."""
     return {name for (name,) in await connection.rows(statement("paused_queues"), {"now": now})}
 
 
@@ -150,7 +151,7 @@ async def _most_urgent(connection: Connection, wanted: Claim, limit: int, now: i
         shares = {lanes[0]: left} if len(lanes) == 1 else await _shares(connection, lanes, left, now)
         got: list[Row] = []
         for lane, share in shares.items():
-            got += await _take(connection, lane, share, now)
+            got += await take(connection, lane, share, now)
         taken += got
         # In a single lane we have what there was. Otherwise somebody may have been faster in one, so we look again.
         if not got or len(lanes) == 1:
@@ -169,7 +170,7 @@ async def _shares(
     return Counter(lane for _, lane in nsmallest(limit, found))
 
 
-async def _take(connection: Connection, lane: tuple[str, str], limit: int, now: int) -> Sequence[Row]:
+async def take(connection: Connection, lane: tuple[str, str], limit: int, now: int) -> Sequence[Row]:
     """Take up to so many jobs of a lane that nobody else is taking."""
     parameters = {"queue": lane[0], "type": lane[1], "now": now, "limit": limit}
     rows = await connection.rows(statement("take_pending"), parameters)

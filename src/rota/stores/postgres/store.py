@@ -20,6 +20,7 @@ from rota.core.fleet import Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
 from rota.core.instant import from_micros, to_micros
 from rota.core.job import Job
+from rota.core.lane import Lane as JobLane
 from rota.core.lane import Queue
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import Entry, Token
@@ -28,10 +29,11 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention
 from rota.stores.desk import MergingDesk
 from rota.stores.postgres import (
     checking,
+    dispatching,
     fleet,
     leasing,
     ledger,
@@ -287,6 +289,33 @@ class PostgresStore:
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Give the causes that jobs have died of."""
         return await self._database.survey(reading.dead_groups, limit)
+
+    # Jobs that a broker hands over
+
+    async def dispatch(self, room: Mapping[JobLane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
+        """Make due jobs queued."""
+        wanted = {lane: limit for lane, limit in room.items() if limit > 0}
+        if not wanted:
+            return []
+        lanes = self._floors.placed([Lane(*lane) for lane in wanted])
+        rows = await self._database.alone(dispatching.dispatch, lanes, list(wanted.values()), self._given(now))
+        if rows:
+            self._floors.claimed(sorted((row[1], row[2], row[4]) for row in rows), rows[0][5])
+        return dispatching.dispatched(rows)
+
+    async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Make queued jobs pending again."""
+        recalled = await self._database.alone(dispatching.recall, ids, self._given(now)) if ids else []
+        if recalled:
+            self._bell.ring()
+        return recalled
+
+    async def queued(
+        self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
+    ) -> Sequence[Dispatched]:
+        """Give jobs that have been queued for a while."""
+        start = LOWEST if after is None else after
+        return await self._database.read(dispatching.queued, limit, since, start, self._given(now))
 
     # Schedules
 

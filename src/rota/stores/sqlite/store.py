@@ -20,7 +20,7 @@ from rota.core.fleet import Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
 from rota.core.instant import from_micros, to_micros
 from rota.core.job import Job
-from rota.core.lane import Queue
+from rota.core.lane import Lane, Queue
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import Entry, Token
 from rota.core.schedule import Firing, Occurrence, Schedule
@@ -28,8 +28,19 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Retention
-from rota.stores.sqlite import fleet, leasing, ledger, reading, scheduling, settling, stepping, submitting, upkeep
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention
+from rota.stores.sqlite import (
+    dispatching,
+    fleet,
+    leasing,
+    ledger,
+    reading,
+    scheduling,
+    settling,
+    stepping,
+    submitting,
+    upkeep,
+)
 from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, part_with, patiently
 from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
 from rota.stores.sqlite.lookout import Lookout
@@ -235,6 +246,26 @@ class SqliteStore:
         """Give the causes that jobs have died of."""
         groups: list[DeadGroup] = await self._read(reading.dead_groups, limit)
         return groups
+
+    # Jobs that a broker hands over
+
+    async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
+        """Make due jobs queued."""
+        made: list[Dispatched] = await self._write(dispatching.dispatch, room, now=now)
+        return made
+
+    async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
+        """Make queued jobs pending again."""
+        recalled: list[JobId] = await self._write(dispatching.recall, ids, now=now)
+        return recalled
+
+    async def queued(
+        self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
+    ) -> Sequence[Dispatched]:
+        """Give jobs that have been queued for a while."""
+        start = -1 if after is None else after
+        found: list[Dispatched] = await self._read(self._timed(dispatching.queued), limit, since, start, _given(now))
+        return found
 
     # Schedules
 
