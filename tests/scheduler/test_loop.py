@@ -114,7 +114,8 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
             return [verb for verb in one.line.calls if verb not in {"watch", "prune"}]
 
     calls = run(story())
-    assert set(calls) == {"due", "time"}
+    # And once a minute whether a broker that nobody uses has left something behind.
+    assert set(calls) - {"queued"} == {"due", "time"}
     assert len(calls) <= 2 * (60 / LONGEST_SLEEP_SECONDS + 1)
 
 

@@ -61,7 +61,7 @@ class Stage:
         async with asyncio.timeout(PATIENCE.total_seconds()):
             with self.engine.broker.attend(("\0nothing",)) as attendance:
                 while not holds(job := await self.look(job_id)):
-                    await attendance.wait(0, timedelta(milliseconds=50))
+                    await attendance.wait(timedelta(milliseconds=50))
         return job
 
     @asynccontextmanager

@@ -109,7 +109,7 @@ class Live:
                         _log.warning("the live stream could not count: %s", error)
                     spent = loop.time() - begun
                     await asyncio.sleep(max(PACE_SECONDS, spent / _SHARE))
-                    await self._change(attendance.wait(0, timedelta(seconds=SILENCE_SECONDS)))
+                    await self._change(attendance.wait(timedelta(seconds=SILENCE_SECONDS)))
         finally:
             leave()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -37,13 +36,11 @@ async def claimed(call: Call, wanted: Claim, wait: timedelta) -> Sequence[Job]:
                 left = give_up_at - loop.time()
                 if jobs or left <= 0 or gone.done():
                     break
-                bell = asyncio.ensure_future(attendance.wait(wanted.limit, timedelta(seconds=left)))
+                bell = asyncio.ensure_future(attendance.wait(timedelta(seconds=left)))
                 await asyncio.wait((bell, gone), return_when=asyncio.FIRST_COMPLETED)
                 if not bell.done():
                     await _dropped(bell)
                     return ()
-                if (ids := bell.result()) is not None:
-                    wanted = replace(wanted, ids=tuple(ids))
         if jobs and gone.done() and wanted.claim_id is None and not call.context.closing.is_set():
             await engine.settle([Report(job.id, job.fence, Released()) for job in jobs])
             return ()

@@ -15,7 +15,7 @@ from typing import Final
 
 from rota.core.errors import RotaError
 from rota.core.identity import JobId
-from rota.ports.broker import Attendance
+from rota.ports.broker import EVERY_QUEUE, TIMETABLE, Attendance, Line
 from rota.ports.store import Store
 
 #: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
@@ -33,18 +33,27 @@ class Bell:
         """End the wait, or the next one."""
         self._rung.set()
 
-    async def wait(self, limit: int, at_most: timedelta) -> Sequence[JobId] | None:  # noqa: ARG002 - hands over no ids
+    def hears(self, queues: Collection[str]) -> bool:
+        """Whether an announcement for some queues is meant for this listener."""
+        if EVERY_QUEUE in self.queues and any(queue != TIMETABLE for queue in queues):
+            return True
+        return not self.queues.isdisjoint(queues)
+
+    async def wait(self, at_most: timedelta) -> None:
         """Wait for the bell, at most for a while."""
         # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with the bell.
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most.total_seconds()):
                 await self._rung.wait()
         self._rung.clear()
-        return None
 
 
 class InStoreBroker:
     """Brings workers and work together through the store alone."""
+
+    #: Nothing is handed over: workers ask the store.
+    line: Line | None = None
+    is_up = True
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -66,8 +75,20 @@ class InStoreBroker:
     async def announce(self, queues: Collection[str]) -> None:
         """Ring for whoever listens to one of these queues."""
         for bell in self._bells:
-            if not bell.queues.isdisjoint(queues):
+            if bell.hears(queues):
                 bell.ring()
+
+    async def take(
+        self,
+        queues: Collection[str],  # noqa: ARG002 - hands over no ids
+        types: Collection[str] | None,  # noqa: ARG002
+        limit: int,  # noqa: ARG002
+    ) -> Sequence[JobId] | None:
+        """Have the store asked."""
+        return None
+
+    async def hand_back(self, ids: Sequence[JobId]) -> None:
+        """Nothing was handed over."""
 
     async def acknowledge(self, ids: Sequence[JobId]) -> None:
         """Nothing was handed over, so there is nothing to let go of."""

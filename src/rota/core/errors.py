@@ -12,6 +12,7 @@
     ├── Unavailable           we could not
     │   ├── StoreUnavailable
     │   ├── CoordinatorUnavailable
+    │   ├── BrokerUnavailable
     │   ├── QueueFull
     │   └── LeaseLost
     └── HandlerError          your code failed
@@ -69,6 +70,10 @@ class StoreUnavailable(Unavailable):
 
 class CoordinatorUnavailable(Unavailable):
     """The coordinator did not answer. Jobs run without it; who leads is not known."""
+
+
+class BrokerUnavailable(Unavailable):
+    """The broker did not answer. Nothing is lost: the store has it all, and workers ask it directly."""
 
 
 class QueueFull(Unavailable):

@@ -10,6 +10,7 @@ from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.submission import NewJob
+from rota.engine.dispatching import Dispatching
 from rota.engine.explain import Explain
 from rota.engine.ids import IdMaker
 from rota.engine.jobs import Jobs
@@ -56,6 +57,7 @@ class Engine:
         self.queues = Queues(parts)
         self.steps = Steps(parts)
         self.upkeep = Upkeep(parts)
+        self.dispatching = Dispatching(parts)
         self.explain = Explain(parts)
 
     # WorkSource

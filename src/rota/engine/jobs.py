@@ -139,7 +139,7 @@ class Jobs:
                     left = give_up_at - loop.time()
                     if job.state in FINISHED or left <= 0:
                         return job
-                    await _first(ended.wait(), attendance.wait(0, timedelta(seconds=min(left, 60))))
+                    await _first(ended.wait(), attendance.wait(timedelta(seconds=min(left, 60))))
                     ended.clear()
         finally:
             leave()

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rota.core.decision import Means, decide
+from rota.core.errors import Unavailable
 from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -43,13 +44,46 @@ class Work:
                 left = give_up_at - loop.time()
                 if jobs or left <= 0:
                     return jobs
-                ids = await attendance.wait(wanted.limit, timedelta(seconds=left))
-                if ids is None and loop.time() >= give_up_at:
+                await attendance.wait(timedelta(seconds=left))
+                if loop.time() >= give_up_at:
                     # Nobody rang, so nothing came; and whoever asks again is given a fresh look.
                     return ()
-                wanted = replace(wanted, ids=None if ids is None else tuple(ids))
 
     async def _claim_once(self, wanted: Claim) -> Sequence[Job]:
+        """Lease what the broker hands over; what it says is in the store otherwise."""
+        if wanted.ids is None:
+            ids = await self._parts.broker.take(wanted.queues, wanted.types, wanted.limit)
+            if ids is not None:
+                return await self._claim_handed_over(wanted, ids) if ids else ()
+        return await self._claim_from_store(wanted)
+
+    async def _claim_handed_over(self, wanted: Claim, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Lease what was handed over. What cannot be had is not kept: it goes back to its lane, if it is still there.
+
+        If we die before that, someone else is handed the same ids, and finds the same.
+        """
+        try:
+            jobs = await self._claim_from_store(replace(wanted, ids=tuple(ids)))
+        except BaseException:
+            # Nobody knows whether it happened. If it did, the next one who tries them is refused.
+            await self._parts.broker.hand_back(ids)
+            raise
+        leased = {job.id for job in jobs}
+        refused = [job_id for job_id in ids if job_id not in leased]
+        if refused:
+            await self._give_up(refused)
+        return jobs
+
+    async def _give_up(self, ids: Sequence[JobId]) -> None:
+        """Let jobs wait in the store that were handed over and cannot be had now; they may be dispatched again."""
+        try:
+            await self._parts.store.recall(ids)
+        except Unavailable:
+            await self._parts.broker.hand_back(ids)
+        else:
+            await self._parts.broker.acknowledge(ids)
+
+    async def _claim_from_store(self, wanted: Claim) -> Sequence[Job]:
         begun = time.perf_counter()
         jobs = await self._parts.store.claim(wanted)
         if jobs:

@@ -5,31 +5,71 @@ A broker carries hints and ids, never the truth. All of it may be lost at any ti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Final, Protocol
 
 from rota.core.identity import JobId
+from rota.core.lane import Lane
+from rota.ports.store import Dispatched
 
 #: Announced, in place of a queue, when something was written that has its time: whoever keeps the time may listen.
 TIMETABLE: Final = "\0timetable"
+#: Listened to, in place of a queue, by whoever wants to hear of work in every queue there is.
+EVERY_QUEUE: Final = "\0every queue"
 
 
 class Attendance(Protocol):
     """Someone who listens for work in some queues."""
 
-    async def wait(self, limit: int, at_most: timedelta) -> Sequence[JobId] | None:
+    async def wait(self, at_most: timedelta) -> None:
         """Wait until there may be work, at most for a while.
 
-        Gives ids that were handed over, or None when the store is to be asked what there is. What was announced since
-        the attendance began, or since the last wait ended, ends the wait at once.
+        What was announced since the attendance began, or since the last wait ended, ends the wait at once.
         """
+        ...
+
+
+class Line(Protocol):
+    """What a broker that hands jobs over by id is to whoever dispatches them.
+
+    A lane's line is short: what stands in it has been given its place, and what comes later and is more urgent must
+    not wait for long. Every verb may raise `BrokerUnavailable`; what was asked may have happened then.
+    """
+
+    async def room(self) -> Mapping[Lane, int]:
+        """Give the lanes that somebody takes jobs from, and how many more may stand in each."""
+        ...
+
+    async def hand_over(self, jobs: Sequence[Dispatched]) -> None:
+        """Let queued jobs stand in line, and tell whoever waits for them. The same job twice does no harm."""
+        ...
+
+    async def missing(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
+        """Of queued jobs, give those that nobody will be handed.
+
+        They stand in no line and are with no reader, or nobody takes jobs from their lane any more.
+        """
+        ...
+
+    async def wait(self, at_most: timedelta) -> None:
+        """Wait until there may be room again, at most for a while."""
         ...
 
 
 class Broker(Protocol):
     """Brings workers and work together."""
+
+    @property
+    def line(self) -> Line | None:
+        """Where dispatched jobs stand; None if this broker hands nothing over and workers ask the store."""
+        ...
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it does what it is there for. If not, workers ask the store, and jobs run all the same."""
+        ...
 
     def attend(self, queues: Collection[str]) -> AbstractContextManager[Attendance]:
         """Begin to listen for work in these queues. Whoever asks the store after this and then waits misses nothing."""
@@ -39,8 +79,20 @@ class Broker(Protocol):
         """Tell whoever listens to one of these queues that there is work. Cheap; never raises; may be forgotten."""
         ...
 
+    async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
+        """Hand over up to `limit` ids of jobs of these queues and types; None when the store is to be asked instead.
+
+        Never raises. Whoever takes ids either acknowledges them or hands them back; those of one who does neither
+        (it has died) are handed to someone else after a while.
+        """
+        ...
+
+    async def hand_back(self, ids: Sequence[JobId]) -> None:
+        """Take back ids that were taken and not tried: they are handed over again. Never raises."""
+        ...
+
     async def acknowledge(self, ids: Sequence[JobId]) -> None:
-        """Let go of ids that were settled. Unknown ids are ignored."""
+        """Let go of ids that were settled, or are not to be had. Unknown ids are ignored. Never raises."""
         ...
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from rota.loops import new_loop
 from rota.ports.faces import Actor
 from rota.ports.store import Retention
 from rota.roles.presence import Presence
-from rota.runtime import Link, connect, open_coordinator
+from rota.runtime import BrokerChoice, Link, connect, open_coordinator
 from rota.scheduler import Scheduler
 from rota.sdk.app import Rota
 from rota.sdk.handlers import handlers_of, load_app
@@ -99,7 +99,8 @@ class Process:
         settings = self._settings
         if self._role == "worker" and settings.origin("store") == "default":
             return await connect(*settings.api_url, token=settings.token)
-        return await connect(settings.store, queue_bound=settings.queue_size or None)
+        broker = BrokerChoice(settings.broker, settings.redis_stream, settings.redis_group)
+        return await connect(settings.store, queue_bound=settings.queue_size or None, broker=broker)
 
     async def _start(self, link: Link, app: Rota | None) -> None:
         if link.engine is not None:

@@ -47,6 +47,7 @@ class WorkerEndpoint:
         self._heard_at: float | None = None
         self._worker: Worker | None = None
         self._metrics = Metrics()
+        self._broker = None if link.engine is None else link.engine.broker
         self.source = link.source
         if link.engine is None:
             self.source = MeteredSource(link.source, self._metrics)
@@ -91,6 +92,10 @@ class WorkerEndpoint:
         return self._presence is None or self._presence.is_healthy
 
     @property
+    def _is_carried(self) -> bool:
+        return self._broker is None or self._broker.is_up
+
+    @property
     def _is_draining(self) -> bool:
         return self._worker is not None and self._worker.is_draining
 
@@ -105,13 +110,14 @@ class WorkerEndpoint:
         return shown(Liveness(status="ok"))
 
     def _health(self, _accept: str) -> Answer:
-        is_linked = self._is_linked
-        is_well = is_linked and self._is_coordinated
+        is_linked, is_carried = self._is_linked, self._is_carried
+        is_well = is_linked and self._is_coordinated and is_carried
         form = WorkerHealth(
             status="stopping" if self._is_draining else "healthy" if is_well else "degraded",
             instance_id="" if self._worker is None else self._worker.options.name,
             link_health=is_linked,
             coordinator_health=self._is_coordinated,
+            broker_health=is_carried,
             is_draining=self._is_draining,
             slots=self._slots,
             busy=self._busy,
@@ -137,6 +143,7 @@ class WorkerEndpoint:
             Counts.of(catalogue.DRAINING, self._is_draining),
             Counts.of(catalogue.LINKED, self._is_linked),
             Counts.of(catalogue.COORDINATOR_UP, self._is_coordinated),
+            Counts.of(catalogue.BROKER_UP, self._is_carried),
             *self._metrics.tallies(),
         )
         written = exposition(tallies, accept)

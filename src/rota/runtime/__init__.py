@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from rota.runtime.broker import BrokerChoice
 from rota.runtime.coordinator import open_coordinator
 from rota.runtime.link import Link, connect
 
-__all__ = ["Link", "connect", "open_coordinator"]
+__all__ = ["BrokerChoice", "Link", "connect", "open_coordinator"]

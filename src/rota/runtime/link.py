@@ -11,11 +11,14 @@ from rota.core.fleet import Member
 from rota.engine import Engine
 from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
+from rota.ports.broker import Broker
 from rota.ports.faces import Control, StepKeeper, WorkSource
 from rota.ports.guest import House
 from rota.ports.store import Store
+from rota.runtime.broker import BrokerChoice, open_broker
 from rota.runtime.guests import HOUSE
 from rota.runtime.store import open_store
+from rota.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +37,38 @@ class Link:
     house: House | None = None
 
 
-async def connect(url: str, *others: str, token: str = "", queue_bound: int | None = None) -> Link:
+async def connect(
+    url: str, *others: str, token: str = "", queue_bound: int | None = None, broker: BrokerChoice | None = None
+) -> Link:
     """Link up with what a URL names; with several, all of them are addresses of one API.
 
     `queue_bound` is how many jobs may wait in a queue that has no bound of its own; an API has its own.
     """
     if url.startswith(("http://", "https://")):
         return _over_http((url, *others), token)
-    return link_of(await open_store(url), queue_bound=queue_bound, house=House(HOUSE, url))
+    store, telemetry = await open_store(url), Telemetry()
+    try:
+        opened = await open_broker(broker or BrokerChoice(), store, telemetry)
+    except BaseException:
+        await store.close()
+        raise
+    return link_of(store, queue_bound=queue_bound, house=House(HOUSE, url), broker=opened, telemetry=telemetry)
 
 
-def link_of(store: Store, *, queue_bound: int | None = None, house: House | None = None) -> Link:
+def link_of(
+    store: Store,
+    *,
+    queue_bound: int | None = None,
+    house: House | None = None,
+    broker: Broker | None = None,
+    telemetry: Telemetry | None = None,
+) -> Link:
     """Link up with a store that is open."""
-    broker = InStoreBroker(store)
-    engine = Engine(store, broker, queue_bound=queue_bound)
+    between = broker or InStoreBroker(store)
+    engine = Engine(store, between, queue_bound=queue_bound, telemetry=telemetry)
 
     async def close() -> None:
-        await broker.close()
+        await between.close()
         await store.close()
 
     async def announce(member: Member) -> None:

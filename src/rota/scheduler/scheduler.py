@@ -1,10 +1,11 @@
 """The scheduler's loops.
 
-Two of them. The time-keeper asks the store for the next moment at which anything is due, sleeps until then, and does
+Three of them. The time-keeper asks the store for the next moment at which anything is due, sleeps until then, and does
 all duties that depend on time; it is woken when something with an earlier time is written, by this process or another,
 and asks again. It never sleeps longer than `LONGEST_SLEEP_SECONDS`, so that a forgotten announcement or a stepped clock
 costs little. The pruner has its own slow pace, and goes on at once while there is a full batch to delete; it rests
-while another scheduler is known to lead.
+while another scheduler is known to lead. The dispatcher, which then rests too, fills a broker's lines where there is
+one; see there.
 
 If a pass fails (the store is away), the loop waits, longer each time up to a limit, and goes on. If the process dies
 between two passes, or within one, nothing is lost: every pass is a transaction of the store, and the next scheduler
@@ -27,6 +28,7 @@ from rota.engine import Engine
 from rota.ports.broker import TIMETABLE
 from rota.ports.clock import Dice
 from rota.ports.store import Retention
+from rota.scheduler.dispatcher import Dispatcher
 from rota.scheduler.duties import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
 
 LONGEST_SLEEP_SECONDS: Final = 5.0
@@ -51,12 +53,14 @@ class Scheduler:
         self._stands_by = stands_by
         self._timely: Sequence[Duty] = (Ticker(engine), Promoter(engine), Reaper(engine), Expirer(engine))
         self._pruner = Pruner(engine, retention or Retention())
+        self._dispatcher = Dispatcher(engine, stands_by=stands_by, dice=dice)
 
     async def run(self) -> None:
         """Keep the time until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_time(), name="rota-time-keeper")
             group.create_task(self._prune(), name="rota-pruner")
+            group.create_task(self._dispatcher.run(), name="rota-dispatcher")
 
     async def tick(self) -> int:
         """Do every duty that depends on time once."""
@@ -85,7 +89,7 @@ class Scheduler:
                 in_vain = min(in_vain * 2, LONGEST_SLEEP_SECONDS) if is_stuck else SHORTEST_SLEEP_SECONDS
                 if pause > 0 or is_stuck:
                     seconds = max(min(pause, LONGEST_SLEEP_SECONDS), in_vain)
-                    await attendance.wait(0, timedelta(seconds=seconds))
+                    await attendance.wait(timedelta(seconds=seconds))
 
     async def _until_due(self) -> float:
         due = await self._engine.upkeep.due()

@@ -94,6 +94,17 @@ STORE: Final = Metric(
     _TRIPS,
 )
 
+DISPATCHED: Final = Metric("rota_jobs_dispatched_total", Kind.COUNTER, "Jobs handed over to the broker's lines.")
+RECALLED: Final = Metric(
+    "rota_jobs_recalled_total", Kind.COUNTER, "Jobs taken back from the broker: it lost them, or was away."
+)
+BROKER: Final = Metric(
+    "rota_broker_seconds", Kind.HISTOGRAM, "How long the broker took to answer.", ("operation",), _TRIPS
+)
+BROKER_UP: Final = Metric(
+    "rota_broker_up", Kind.GAUGE, "Whether the broker answers; always 1 where the store itself is the broker."
+)
+
 JOBS: Final = Metric(
     "rota_jobs", Kind.GAUGE, "Unfinished jobs by queue, type and state.", ("queue", "type", "state"), source=Source.API
 )
@@ -124,6 +135,6 @@ LINKED: Final = Metric(
 
 CATALOGUE: Final = (
     BUILD, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
-    COORDINATOR_UP, PRUNED, STORE, JOBS, FINISHED, DEPTH, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER,
-    STORE_UP, SLOTS, BUSY, DRAINING, LINKED,
+    COORDINATOR_UP, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, DEAD_LETTERS, WORKERS,
+    FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP, SLOTS, BUSY, DRAINING, LINKED,
 )  # fmt: skip

@@ -106,6 +106,30 @@ class JobsPruned:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsDispatched:
+    """`job.dispatched`: due jobs stand in a broker's lines."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRecalled:
+    """`job.recalled`: jobs that a broker has lost, or was not there for, are pending again."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCalled:
+    """`broker.called`: the broker has answered."""
+
+    operation: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderChanged:
     """`leader.changed`: another process leads."""
 
@@ -131,6 +155,9 @@ Event = (
     | ScheduleChanged
     | QueueChanged
     | JobsPruned
+    | JobsDispatched
+    | JobsRecalled
+    | BrokerCalled
     | LeaderChanged
     | Acted
 )

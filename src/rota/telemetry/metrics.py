@@ -18,10 +18,13 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Settlement
 from rota.telemetry import catalogue
 from rota.telemetry.events import (
+    BrokerCalled,
     Event,
     JobsClaimed,
+    JobsDispatched,
     JobsPromoted,
     JobsPruned,
+    JobsRecalled,
     JobsSettled,
     JobsSubmitted,
     LeaderChanged,
@@ -73,12 +76,15 @@ class Metrics:
         self._leaders = Counts(catalogue.LEADER_CHANGES)
         self._pruned = Counts(catalogue.PRUNED)
         self._store = Spreads(catalogue.STORE)
+        self._dispatched = Counts(catalogue.DISPATCHED)
+        self._recalled = Counts(catalogue.RECALLED)
+        self._broker = Spreads(catalogue.BROKER)
 
     def tallies(self) -> Sequence[Tally]:
         """Give all that was counted."""
         return (
             self._submitted, self._attempts, self._outcomes, self._durations, self._starts, self._lateness, self._lost,
-            self._refused, self._leaders, self._pruned, self._store,
+            self._refused, self._leaders, self._pruned, self._store, self._dispatched, self._recalled, self._broker,
         )  # fmt: skip
 
     def heard(self, event: Event) -> None:
@@ -94,6 +100,8 @@ class Metrics:
                 self._store.add(("submit",), event.seconds)
                 for job in event.jobs:
                     self._submitted.add((self.types.shown(job.type),))
+            case BrokerCalled():
+                self._broker.add((event.operation,), event.seconds)
             case _:
                 self._heard_rarely(event)
 
@@ -104,6 +112,12 @@ class Metrics:
             case JobsPruned():
                 self._store.add(("prune",), event.seconds)
                 self._pruned.add((), event.count)
+            case JobsDispatched():
+                self._store.add(("dispatch",), event.seconds)
+                self._dispatched.add((), event.count)
+            case JobsRecalled():
+                self._store.add(("recall",), event.seconds)
+                self._recalled.add((), event.count)
             case LeasesExpired():
                 for lost in event.jobs:
                     self._lost.add((self.types.shown(lost.type),))

@@ -66,6 +66,8 @@ class Health(Struct, kw_only=True):
     is_leader: bool
     coordinator_health: bool
     store_health: bool
+    #: Whether the broker answers. If not, workers take jobs from the store itself.
+    broker_health: bool
     timestamp: Count
 
 
@@ -76,6 +78,7 @@ class WorkerHealth(Struct, kw_only=True):
     instance_id: str
     link_health: bool
     coordinator_health: bool
+    broker_health: bool
     is_draining: bool
     slots: Count
     busy: Count

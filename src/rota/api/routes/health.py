@@ -28,12 +28,15 @@ async def health(call: Call) -> Answer:
     """Say how this process and what it depends on are."""
     settings = call.context.settings
     is_stored, is_coordinated = await _store_answers(call.context), settings.coordinator_is_healthy()
+    is_carried = call.engine.broker.is_up
+    is_whole = is_stored and is_coordinated and is_carried
     form = Health(
-        status="healthy" if is_stored and is_coordinated else "degraded" if is_stored else "unhealthy",
+        status="healthy" if is_whole else "degraded" if is_stored else "unhealthy",
         instance_id=settings.instance_id,
         is_leader=settings.is_leader(),
         coordinator_health=is_coordinated,
         store_health=is_stored,
+        broker_health=is_carried,
         timestamp=int(call.engine.clock().timestamp()),
     )
     return shown(form, 200 if is_stored else 503)

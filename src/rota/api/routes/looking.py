@@ -167,7 +167,7 @@ async def _story(call: Call, job: Job) -> AsyncGenerator[bytes, None]:
             if loop.time() - spoken > SILENCE_SECONDS:
                 yield b": still here\n\n"
                 spoken = loop.time()
-            await attendance.wait(0, timedelta(seconds=LOOK_SECONDS))
+            await attendance.wait(timedelta(seconds=LOOK_SECONDS))
             try:
                 job = await call.engine.jobs.one(job.id)
             except JobNotFound:

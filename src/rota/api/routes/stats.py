@@ -63,6 +63,7 @@ async def _tallies(context: Context) -> Sequence[Tally]:
         Counts.of(catalogue.BUILD, 1, settings.version),
         Counts.of(catalogue.LEADER, settings.is_leader()),
         Counts.of(catalogue.COORDINATOR_UP, settings.coordinator_is_healthy()),
+        Counts.of(catalogue.BROKER_UP, context.engine.broker.is_up),
         *context.metrics.tallies(),
     )
     try:

@@ -1,0 +1,207 @@
+"""What Redis Streams owe beyond what every broker does."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from brokers.stage import TYPES, Stage, finish, take, until
+from building import BEN, claim, new_jobs
+from rota.brokers.redis_streams import reader as reading
+from rota.brokers.redis_streams.line import WINDOW
+from rota.core.errors import StoreUnavailable
+from rota.core.lane import Lane
+from rota.core.lifecycle import State
+from rota.ports.faces import Actor
+from rota.ports.store import Dispatched
+
+MAIL = Lane("default", "mail")
+
+
+async def attended(stage: Stage) -> None:
+    """Have somebody take jobs from the lane, so that it has room."""
+    broker = await stage.broker()
+    await broker.take(("default",), TYPES, 1)
+
+
+async def test_ids_and_nothing_else_stand_in_a_stream_for_each_band(stage: Stage) -> None:
+    dispatching = await stage.engine()
+    await attended(stage)
+    jobs = [job for priority in (1, 3, 4, 6, 7, 10) for job in await stage.submit(1, priority=priority)]
+    assert await stage.dispatch(dispatching) == 6
+    found = {band: stage.server.ask("XRANGE", stage.key(band), "-", "+") for band in ("low", "normal", "high")}
+    told = {band: [fields for _, fields in entries] for band, entries in found.items()}
+    assert told == {
+        "low": [{"id": str(jobs[1].id)}, {"id": str(jobs[0].id)}],
+        "normal": [{"id": str(jobs[3].id)}, {"id": str(jobs[2].id)}],
+        "high": [{"id": str(jobs[5].id)}, {"id": str(jobs[4].id)}],
+    }
+
+
+async def test_the_urgent_bands_are_served_first(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    for priority in (1, 5, 9):
+        await stage.submit(2, priority=priority)
+    await stage.dispatch(dispatching)
+    assert [job.priority for job in await take(worker, 3)] == [9, 9, 5]
+
+
+async def test_no_more_are_dispatched_than_the_window_is_wide(stage: Stage) -> None:
+    dispatching = await stage.engine()
+    await attended(stage)
+    await stage.submit(WINDOW + 50)
+    assert await stage.dispatch(dispatching) == WINDOW
+    assert await stage.dispatch(dispatching) == 0
+    worker = await stage.engine()
+    held = await take(worker, 20)
+    assert await stage.dispatch(dispatching) == 20
+    await finish(worker, held)
+    assert await stage.dispatch(dispatching) == 0
+
+
+async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(stage: Stage) -> None:
+    dispatching = await stage.engine()
+    await attended(stage)
+    await stage.submit(5, job_type="unknown")
+    await stage.submit(1)
+    assert await stage.dispatch(dispatching) == 1
+    assert await stage.count(State.PENDING) == 5
+
+
+async def test_what_was_settled_leaves_the_stream(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    await stage.submit(3)
+    await stage.dispatch(dispatching)
+    held = await take(worker)
+    assert stage.entries() == 3
+    await finish(worker, held)
+
+    async def entries() -> int:
+        return stage.entries()
+
+    await until(entries, lambda count: count == 0)
+    assert stage.server.ask("XPENDING", stage.key(), "workers")["pending"] == 0
+
+
+async def test_an_entry_whose_job_is_gone_or_not_to_be_had_is_acknowledged_at_once(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    cancelled, paused = await stage.submit(2)
+    await stage.dispatch(dispatching)
+    gone = new_jobs(1)[0].id
+    await stage.line(dispatching).hand_over([Dispatched(gone, MAIL, 5)])
+    await dispatching.cancel([cancelled.id], Actor("olga"))
+    await dispatching.queues.pause("default", "repairs", Actor("olga"))
+    assert not await worker.claim(claim(types=TYPES), wait=timedelta(0))
+
+    async def entries() -> int:
+        return stage.entries()
+
+    await until(entries, lambda count: count == 0)
+    # What the store refused is not lost: it waits there, and is not dispatched while its queue is paused.
+    (job,) = await stage.store.get([paused.id])
+    assert job.state is State.PENDING
+    assert await stage.dispatch(dispatching) == 0
+
+
+async def test_a_dead_readers_entries_are_taken_over(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(reading, "STEAL_SECONDS", 0.01)
+    dispatching, other = await stage.engine(), await stage.engine()
+    await attended(stage)
+    jobs = await stage.submit(3)
+    await stage.dispatch(dispatching)
+    dead = await stage.broker()
+    ids = await dead.take(("default",), TYPES, 10)
+    assert ids is not None
+    assert len(ids) == 3
+
+    async def found() -> set[int]:
+        held.update(job.id for job in await other.claim(claim(BEN, types=TYPES), wait=timedelta(0)))
+        return held
+
+    held: set[int] = set()
+    await until(found, lambda ids: len(ids) == 3)
+    assert held == {job.id for job in jobs}
+
+
+async def test_what_is_handed_over_twice_runs_once(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    (job,) = await stage.submit(1)
+    await stage.dispatch(dispatching)
+    await stage.line(dispatching).hand_over([Dispatched(job.id, MAIL, 5)] * 3)
+    held = await take(worker, 1)
+    assert [one.id for one in held] == [job.id]
+    assert not await worker.claim(claim(BEN, types=TYPES), wait=timedelta(milliseconds=50))
+    await finish(worker, held)
+    (done,) = await stage.store.get([job.id])
+    assert (done.state, done.fence) == (State.COMPLETED, 1)
+
+
+async def test_ids_that_could_not_be_tried_are_handed_over_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    (job,) = await stage.submit(1)
+    await stage.dispatch(dispatching)
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(stage.store), "claim", refuse)
+        with pytest.raises(StoreUnavailable):
+            await worker.claim(claim(types=TYPES))
+    (held,) = await take(worker)
+    assert held.id == job.id
+
+
+async def test_ids_on_their_way_to_a_caller_who_is_cancelled_are_kept(stage: Stage) -> None:
+    dispatching, broker = await stage.engine(), await stage.broker()
+    await attended(stage)
+    (job,) = await stage.submit(1)
+    await stage.dispatch(dispatching)
+    taking = asyncio.create_task(broker.take(("default",), TYPES, 5))
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+
+    async def taken() -> list[int]:
+        return list(await broker.take(("default",), TYPES, 5) or ())
+
+    assert await until(taken, bool) == [job.id]
+
+
+async def test_a_consumer_that_leaves_is_deleted_only_if_nothing_is_with_it(stage: Stage) -> None:
+    dispatching = await stage.engine()
+    await attended(stage)
+    await stage.submit(1)
+    await stage.dispatch(dispatching)
+    holding = await stage.broker()
+    assert await holding.take(("default",), TYPES, 1)
+    await holding.close()
+    stage.opened.remove(holding)
+    assert stage.server.ask("XPENDING", stage.key(), "workers")["pending"] == 1
+    consumers = stage.server.ask("XINFO", "CONSUMERS", stage.key(), "workers")
+    assert [one["pending"] for one in consumers if one["pending"]] == [1]
+
+
+async def test_a_claim_of_every_type_goes_to_the_store(stage: Stage) -> None:
+    broker = await stage.broker()
+    assert await broker.take(("default",), None, 5) is None
+
+
+async def test_two_dispatchers_at_once_hand_each_job_over_and_none_is_lost(stage: Stage) -> None:
+    await stage.dispatching()
+    await stage.dispatching()
+    worker = await stage.engine()
+    jobs = await stage.submit(600)
+    done: list[int] = []
+    async with asyncio.timeout(60):
+        while len(done) < len(jobs):
+            done += await finish(worker, await take(worker, 50))
+    assert sorted(done) == sorted(job.id for job in jobs)
