@@ -11,6 +11,7 @@ from journeys.stage import Stage, staged
 from servers.databases import empty_database
 from servers.pgbouncer import shared_pooler
 from servers.postgres import migrated_database, shared_server
+from servers.valkey import shared_valkey
 
 
 @pytest.fixture
@@ -27,5 +28,8 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     with asyncio.Runner() as runner:
         url = runner.run(lent.__aenter__())
         with staged(tmp_path, shared_pooler().dsn(url) if kind == "pgbouncer" else url) as one:
+            if kind == "redis":
+                # One server for all tests of this process: a name of its own keeps a test apart.
+                one.told = {"REDIS_URL": shared_valkey().url, "REDIS_STREAM_NAME": f"journey-{one.port}"}
             yield one
         runner.run(lent.__aexit__(None, None, None))

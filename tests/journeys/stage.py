@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 DEMO = Path(__file__).parent.parent.parent / "examples" / "demo"
 PATIENCE_SECONDS = 60.0
-#: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode.
-SERVERS = ("postgres", "pgbouncer", "mariadb")
+#: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode, and «redis» is
+#: PostgreSQL with Redis Streams to carry the work.
+SERVERS = ("postgres", "pgbouncer", "mariadb", "redis")
 
 
 def free_port() -> int:
@@ -39,6 +40,8 @@ class Stage:
     #: The URL of a store, or the name of a file in the folder.
     store: str = "scheduler.db"
     port: int = field(default_factory=free_port)
+    #: What every process is told beside its own settings.
+    told: dict[str, str] = field(default_factory=dict)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     #: How many seconds an answer may take.
     answer_within: float = PATIENCE_SECONDS
@@ -50,7 +53,7 @@ class Stage:
     @property
     def environment(self) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
-        return clean | {"ROTA_API_URL": self.url, "NO_COLOR": "1"}
+        return clean | {"ROTA_API_URL": self.url, "NO_COLOR": "1"} | self.told
 
     def start(
         self, *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None

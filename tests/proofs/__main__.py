@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journeys.stage import Stage, staged
-from proofs import cluster, measured, nasty, outage, recurring, stopped, terminated, trust
+from proofs import cluster, measured, nasty, outage, recurring, redis, stopped, terminated, trust
 
 
 def main() -> None:
@@ -35,6 +35,7 @@ def main() -> None:
         "leader-killed-store": lambda stage: cluster.leader_killed(stage, times=options.blows, nodes=0),
         "one-leader": lambda stage: trust.prove(stage, seconds=options.seconds),
         "etcd-nodes": lambda stage: cluster.etcd_nodes(stage, times=min(options.blows, 3)),
+        "redis-dies": lambda stage: redis.redis_dies(stage.folder, times=options.blows),
         "lateness": lambda stage: measured.lateness(stage, seconds=60),
         "idle": lambda stage: measured.idle(stage, seconds=60),
         "throughput": lambda stage: measured.throughput(stage, jobs=50_000),

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rota.brokers.redis_streams.location import Location, location_of, warn_of_plain_text
+from rota.core.errors import InvalidRequest
+
+SECRET = "s@cret"  # noqa: S105 - nobody's
+READ = {
+    "redis://": Location("", (("127.0.0.1", 6379),)),
+    "127.0.0.1:6380": Location("", (("127.0.0.1", 6380),)),
+    "cache": Location("", (("cache", 6379),)),
+    "redis://:s%40cret@cache:7000/3": Location("", (("cache", 7000),), password=SECRET, database=3),
+    "valkey://ada:s%40cret@cache": Location("", (("cache", 6379),), user="ada", password=SECRET),
+    "rediss://cache?ssl_ca_certs=/ca.pem": Location("", (("cache", 6379),), is_encrypted=True, authorities="/ca.pem"),
+    "redis://[::1]:7000": Location("", (("::1", 7000),)),
+    "redis+sentinel://a,b:26380/mymaster/2": Location(
+        "sentinel", (("a", 26379), ("b", 26380)), master="mymaster", database=2
+    ),
+    "rediss+cluster://a:7000,b": Location("cluster", (("a", 7000), ("b", 6379)), is_encrypted=True),
+}
+
+
+@pytest.mark.parametrize("url", READ)
+def test_a_url_says_where_the_server_is(url: str) -> None:
+    assert location_of(url) == READ[url]
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("amqp://host", "not a kind of broker"),
+        ("redis+magic://host", "not a kind of broker"),
+        ("redis+sentinel://a,b", "name of the master"),
+        ("redis://a,b", "Sentinel or a cluster"),
+        ("redis+cluster://a/1", "no numbered databases"),
+        ("redis://a/x", "number of a database"),
+        ("redis://a:port", "not a port"),
+        ("redis://a?max=1", "the only option"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_remedy(url: str, told: str) -> None:
+    with pytest.raises(InvalidRequest, match=told) as refusal:
+        location_of(url)
+    assert refusal.value.field == "broker"
+
+
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [("redis://cache", True), ("rediss://cache", False), ("redis://localhost", False), ("redis://127.0.0.9", False)],
+)
+def test_plain_text_over_a_network_is_warned_of(url: str, warns: bool, caplog: pytest.LogCaptureFixture) -> None:  # noqa: FBT001 - a case
+    with caplog.at_level(logging.WARNING):
+        warn_of_plain_text(location_of(url))
+    assert bool(caplog.records) is warns
