@@ -29,7 +29,7 @@ setup: $(STAMP) ## make the environment from the hash-locked requirements
 lock: $(STAMP) ## renew the locked requirements
 	$(COMPILE) pyproject.toml -o requirements.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements-dev.txt
-	$(COMPILE) pyproject.toml --extra postgres --extra mysql -o requirements-container.txt
+	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra redis -o requirements-container.txt
 	$(COMPILE) --group build -o requirements-build.txt
 
 run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080

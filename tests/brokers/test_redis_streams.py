@@ -16,6 +16,7 @@ from rota.core.lane import Lane
 from rota.core.lifecycle import State
 from rota.ports.faces import Actor
 from rota.ports.store import Dispatched
+from rota.scheduler.dispatcher import Dispatcher
 
 MAIL = Lane("default", "mail")
 
@@ -205,3 +206,14 @@ async def test_two_dispatchers_at_once_hand_each_job_over_and_none_is_lost(stage
         while len(done) < len(jobs):
             done += await finish(worker, await take(worker, 50))
     assert sorted(done) == sorted(job.id for job in jobs)
+
+
+async def test_who_does_not_lead_does_not_dispatch_and_workers_are_not_left_waiting(stage: Stage) -> None:
+    idle = await stage.engine()
+    stage.tasks.append(asyncio.create_task(Dispatcher(idle, stands_by=lambda: True).run()))
+    worker = await stage.engine()
+    (job,) = await stage.submit(1)
+    (held,) = await take(worker)
+    # From the store itself: nobody fills the lines.
+    assert held.id == job.id
+    assert stage.server.ask("EXISTS", stage.key()) == 0

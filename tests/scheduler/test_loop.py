@@ -13,6 +13,7 @@ import pytest
 from building import BASE, new_job
 from engine.staging import Line
 from rota.brokers.in_store import InStoreBroker
+from rota.core.lane import Lane
 from rota.core.lifecycle import State
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob, Template
@@ -20,6 +21,7 @@ from rota.engine import Engine
 from rota.ports.faces import Actor
 from rota.ports.store import JobQuery, Retention, Store
 from rota.scheduler import Scheduler
+from rota.scheduler.dispatcher import ABANDONED
 from rota.scheduler.duties import Promoter
 from rota.scheduler.scheduler import LONGEST_SLEEP_SECONDS
 from rota.stores.sqlite import SqliteStore
@@ -184,3 +186,14 @@ def test_while_another_leads_nothing_is_pruned_and_time_is_kept_all_the_same() -
     assert late <= 0.02
     assert not before
     assert after
+
+
+def test_what_a_broker_that_nobody_uses_has_left_behind_is_pending_again() -> None:
+    async def story() -> float:
+        async with night() as one:
+            job = new_job()
+            await one.store.insert([job])
+            await one.store.dispatch({Lane(job.queue, job.type): 1})
+            return await one.became_pending_after(job)
+
+    assert run(story()) <= 3 * ABANDONED.total_seconds()

@@ -22,7 +22,7 @@ WINDOW: Final = 256
 PULSE_SECONDS: Final = 0.5
 QUEUES_SECONDS: Final = 1.0
 #: How long a lane that nobody reads is remembered, and its empty streams kept.
-FORGOTTEN_SECONDS: Final = 86_400.0
+FORGOTTEN_SECONDS: Final = 3600.0
 #: More entries than this in a lane are not gone through: something else is wrong there.
 MANY: Final = 10_000
 #: A consumer that was not heard of for so long, and has nothing, is deleted.

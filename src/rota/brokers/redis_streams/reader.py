@@ -35,6 +35,8 @@ STEAL_SECONDS: Final = 5.0
 STORE_SECONDS: Final = 1.0
 #: A line with fewer entries than this is to be filled.
 SHORT: Final = 128
+#: Who asks for more lanes than this is left to the store, which finds out which of them have work.
+MANY_LANES: Final = 500
 #: How many entries one call lets go of.
 _BATCH: Final = 500
 
@@ -71,7 +73,7 @@ class Reader:
 
     async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
         """Take ids; None when the store is to be asked."""
-        if types is None or limit <= 0 or not self._server.is_up:
+        if types is None or limit <= 0 or not self._server.is_up or len(queues) * len(types) > MANY_LANES:
             return None
         lanes = [Lane(queue, type_) for queue in dict.fromkeys(queues) for type_ in dict.fromkeys(types)]
         now = asyncio.get_running_loop().time()
@@ -102,6 +104,15 @@ class Reader:
 
     async def _take(self, lanes: Sequence[Lane], limit: int) -> list[JobId]:
         ids = self._kept(lanes, limit)
+        try:
+            await self._take_more(lanes, limit, ids)
+        except BrokerUnavailable:
+            # What came before it went is with us, and can be tried all the same.
+            if not ids:
+                raise
+        return ids
+
+    async def _take_more(self, lanes: Sequence[Lane], limit: int, ids: list[JobId]) -> None:
         loop = asyncio.get_running_loop()
         if any(loop.time() - self._greeted.get(lane, -FRESH_SECONDS) > READ_SECONDS for lane in lanes):
             await self.greet(lanes)
@@ -113,7 +124,6 @@ class Reader:
             for batch in self._batches(lanes):
                 if len(ids) < limit:
                     ids += await self._taken(script, self._keys.streams(batch), limit - len(ids))
-        return ids
 
     async def _taken(self, script: str, streams: Sequence[tuple[str, Lane]], limit: int) -> list[JobId]:
         more = (self._keys.bell, SHORT) if script == "take" else (int(STALLED_SECONDS * 1000),)
@@ -164,6 +174,7 @@ class Reader:
             await self._server.run("hello", [self._keys.lanes(queue)], self._keys.bell, FRESH_SECONDS, *types)
         self._greeted = {lane: at for lane, at in self._greeted.items() if now - at < FRESH_SECONDS}
         self._greeted.update(dict.fromkeys(lanes, now))
+        self._store_asked = {lane: at for lane, at in self._store_asked.items() if now - at < STORE_SECONDS}
 
     def attending(self, queues: Collection[str]) -> None:
         """Learn that somebody still waits for work in some queues."""
