@@ -145,7 +145,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "keep_dead": Option(forever_or_span, "how long dead jobs are kept, or never"),
     "file_root": Option(text, "the folder that file jobs may touch; empty switches them off"),
     "allow_hosts": Option(words, "internal hosts and networks that http jobs may reach"),
-    "redis_stream": Option(text, "the name of the Redis stream", {"REDIS_STREAM_NAME": text}),
+    "redis_stream": Option(text, "what the names of our Redis streams begin with", {"REDIS_STREAM_NAME": text}),
     "redis_group": Option(text, "the name of the Redis consumer group", {"REDIS_GROUP_NAME": text}),
     "log_level": Option(text, "which log lines to write", {"LOG_LEVEL": text}),
     "log_format": Option(text, "how to write them: text or json", {"LOG_FORMAT": text}),

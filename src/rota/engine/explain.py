@@ -100,7 +100,8 @@ class Explain:
         slots = sum(worker.slots for worker in workers)
         busy = sum(worker.busy for worker in workers)
         census = await self._parts.store.census()
-        ahead = sum(lane.count for lane in census.lanes if lane.lane.queue == job.queue and lane.state is State.PENDING)
+        due = {State.PENDING, State.QUEUED}
+        ahead = sum(lane.count for lane in census.lanes if lane.lane.queue == job.queue and lane.state in due)
         evidence = {"busy": busy, "slots": slots, "waiting_in_queue": ahead}
         if busy >= slots:
             text = f"all {slots} slots of the workers that know it are busy; at most {ahead} jobs wait in its queue"
