@@ -114,6 +114,7 @@ class RedisStreamsBroker:
             for task in running:
                 task.cancel()
             await asyncio.wait(running, timeout=0.1)
+        await self._ear.close()
         await self._server.close()
         await self._in_store.close()
 

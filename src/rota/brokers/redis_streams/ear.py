@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from redis.asyncio import Redis
+
 from rota.brokers.redis_streams.server import AWAY, Server
 from rota.core.patience import Patience
 
@@ -33,6 +35,7 @@ class Ear:
         self._on_work = on_work
         self._heard_at = -TENDED_SECONDS
         self.room = asyncio.Event()
+        self._closing: set[asyncio.Future[None]] = set()
 
     @property
     def is_tended(self) -> bool:
@@ -65,9 +68,22 @@ class Ear:
                     patience.reset()
                     self._hear(str(message["data"]))
         finally:
-            with suppress(*AWAY):
-                await listener.aclose()
-                await self._server.heard(client)
+            # In a task of its own: whoever is cancelled while it lets go would leave the connection behind.
+            closing = asyncio.ensure_future(self._let_go(listener, client))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
+
+    async def _let_go(self, listener: Any, client: Redis) -> None:  # noqa: ANN401 - redis-py leaves it untyped
+        with suppress(*AWAY):
+            await listener.aclose()
+        with suppress(*AWAY):
+            await self._server.heard(client)
+
+    async def close(self) -> None:
+        """Wait until what was listened with is let go."""
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     def _hear(self, text: str) -> None:
         kind, rest = text[:1], text[1:]

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 from redis.asyncio import Redis, RedisCluster, Sentinel
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -151,6 +152,12 @@ def client_of(location: Location) -> Client:
         return master
     ((host, port),) = location.hosts
     return Redis(host=host, port=port, db=location.database, **common)
+
+
+def guards_of(client: Client) -> list[Redis]:
+    """Give the clients that ask the sentinels, which nobody else lets go of."""
+    pool = client.connection_pool if isinstance(client, Redis) else None
+    return list(pool.sentinel_manager.sentinels) if isinstance(pool, SentinelConnectionPool) else []
 
 
 def hearing_client_of(location: Location, client: Client) -> Redis:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from rota.brokers.redis_streams.location import ANSWER_SECONDS, Location, client_of, hearing_client_of
+from rota.brokers.redis_streams.location import ANSWER_SECONDS, Location, client_of, guards_of, hearing_client_of
 from rota.core.errors import BrokerUnavailable
 
 _log = logging.getLogger("rota.broker")
@@ -81,6 +81,9 @@ class Server:
             await asyncio.wait(self._calls, timeout=ANSWER_SECONDS)
         with suppress(*AWAY):
             await self._client.aclose()
+        for guard in guards_of(self._client):
+            with suppress(*AWAY):
+                await guard.aclose()
 
     async def _ask(self, name: str, send: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever comes back
         if not self.is_up:
