@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journeys.stage import Stage, staged
-from proofs import cluster, measured, nasty, outage, recurring, redis, stopped, terminated, trust
+from proofs import cluster, document, measured, nasty, outage, recurring, redis, stopped, terminated, trust
 
 
 def main() -> None:
@@ -36,6 +36,7 @@ def main() -> None:
         "one-leader": lambda stage: trust.prove(stage, seconds=options.seconds),
         "etcd-nodes": lambda stage: cluster.etcd_nodes(stage, times=min(options.blows, 3)),
         "redis-dies": lambda stage: redis.redis_dies(stage.folder, times=options.blows),
+        "fifth-document": document.prove,
         "lateness": lambda stage: measured.lateness(stage, seconds=60),
         "idle": lambda stage: measured.idle(stage, seconds=60),
         "throughput": lambda stage: measured.throughput(stage, jobs=50_000),

@@ -1,0 +1,11 @@
+"""The fifth document's lines work literally, on the parts that it names."""
+
+from __future__ import annotations
+
+from journeys.stage import Stage
+from proofs.document import cluster, walk
+
+
+def test_the_lines_of_the_fifth_document_work_literally(stage: Stage) -> None:
+    with cluster(stage):
+        walk(stage)
