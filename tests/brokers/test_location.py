@@ -37,7 +37,9 @@ def test_a_url_says_where_the_server_is(url: str) -> None:
         ("redis://a,b", "Sentinel or a cluster"),
         ("redis+cluster://a/1", "no numbered databases"),
         ("redis://a/x", "number of a database"),
-        ("redis://a:port", "not a port"),
+        ("redis://a:port", "is no port"),
+        ("redis://:s3cret/@a", "%2F"),
+        ("redis://u:p/s3cret@a:1", "%2F"),
         ("redis://a?max=1", "the only option"),
     ],
 )
@@ -45,6 +47,7 @@ def test_what_cannot_be_meant_is_refused_with_a_remedy(url: str, told: str) -> N
     with pytest.raises(InvalidRequest, match=told) as refusal:
         location_of(url)
     assert refusal.value.field == "broker"
+    assert "s3cret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(

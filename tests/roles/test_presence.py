@@ -238,6 +238,15 @@ async def test_the_log_level_follows_the_configuration_and_returns_to_the_settin
 
 
 @pytest.mark.usefixtures("root_level")
+async def test_a_log_level_that_nobody_knows_ends_nothing(faulty: Faulty, engine: Engine, watch: Watch) -> None:
+    root = logging.getLogger()
+    await faulty._real.configure("log_level", "trace")
+    async with running(presence_of(faulty, engine, watch)):
+        await faulty._real.configure("log_level", "error")
+        await until(lambda: root.level == logging.ERROR)
+
+
+@pytest.mark.usefixtures("root_level")
 async def test_a_configuration_that_cannot_be_read_is_heeded_as_it_was(
     faulty: Faulty, engine: Engine, watch: Watch
 ) -> None:

@@ -26,8 +26,8 @@ from datetime import timedelta
 from typing import Final
 
 from rota import __version__
-from rota.core.configuration import LOG_LEVEL, Configuration
-from rota.core.errors import RotaError
+from rota.core.configuration import LOG_LEVEL, Configuration, checked
+from rota.core.errors import InvalidRequest, RotaError
 from rota.core.fleet import Leadership, Member, Role, trusted_seconds
 from rota.core.patience import Patience
 from rota.engine import Engine
@@ -181,7 +181,12 @@ class Presence:
             seen = now
 
     def _heed(self, configuration: Configuration, *, is_first: bool) -> None:
-        level = configuration.values.get(LOG_LEVEL, self._log_level)
+        try:
+            level = checked(LOG_LEVEL, configuration.values.get(LOG_LEVEL, self._log_level))
+        except InvalidRequest as error:
+            # Whoever wrote it was not asked; a process must not die of it.
+            _log.warning("the shared configuration is not heeded: %s", error)
+            return
         if not is_first or LOG_LEVEL in configuration.values:
             set_level(level)
             _log.info("log level is %s by the shared configuration", level)

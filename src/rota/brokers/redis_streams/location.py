@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import random
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -41,7 +41,7 @@ class Location:
     hosts: tuple[tuple[str, int], ...]
     is_encrypted: bool = False
     user: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     database: int = 0
     master: str = ""
     #: A file of authorities to trust instead of the system's.
@@ -93,6 +93,10 @@ def location_of(url: str) -> Location:
     )
 
 
+#: What was wrong is not repeated: it may be a part of a password.
+_ESCAPED: Final = ", and '/', '@' and ':' in a password as %2F, %40 and %3A"
+
+
 def _refusal(why: str) -> InvalidRequest:
     return InvalidRequest(f"broker: {why}", field="broker")
 
@@ -102,7 +106,7 @@ def _host(text: str, port: int) -> tuple[str, int]:
     if not separator or number.endswith("]"):
         return text.strip("[]"), port
     if not number.isdigit():
-        raise _refusal(f"{number!r} is not a port")
+        raise _refusal(f"what stands behind a host's colon is no port; write host:6379{_ESCAPED}")
     return name.strip("[]") or "127.0.0.1", int(number)
 
 
@@ -110,7 +114,7 @@ def _database(words: list[str]) -> int:
     if not words:
         return 0
     if len(words) > 1 or not words[0].isdigit():
-        raise _refusal(f"{'/'.join(words)!r} is not the number of a database")
+        raise _refusal(f"what stands behind the hosts is not the number of a database{_ESCAPED}")
     return int(words[0])
 
 

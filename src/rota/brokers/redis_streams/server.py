@@ -15,13 +15,14 @@ from importlib.resources import files
 from typing import Any, Final
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from rota.brokers.redis_streams.location import ANSWER_SECONDS, Location, client_of, guards_of, hearing_client_of
 from rota.core.errors import BrokerUnavailable
 
 _log = logging.getLogger("rota.broker")
-AWAY: Final = (RedisError, OSError, TimeoutError)
+#: What a server that is not there makes the driver raise; a cluster without nodes has an error of a line of its own.
+AWAY: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
 _SCRIPTS: Final = ("audit", "hand_over", "hello", "leave", "let_go", "room", "steal", "take")
 _PROBE_SECONDS: Final = 60
 
@@ -52,14 +53,16 @@ class Server:
         return await self._ask(str(words[0]).lower(), lambda: self._client.execute_command(*words))
 
     async def heal(self) -> bool:
-        """See whether the server takes writes; say whether that is news."""
-        was_up, self.is_up = self.is_up, True
+        """See whether the server takes writes; say whether that is news. Until it does, nobody else is sent to it."""
+        was_up = self.is_up
         if not was_up and isinstance(self._client, Redis):
             # What was connected may be connected to somebody who is no longer in charge.
             with suppress(*AWAY):
                 await self._client.connection_pool.disconnect(inuse_connections=False)
-        with suppress(BrokerUnavailable):
-            await self.command("SET", self._probe, "1", "EX", _PROBE_SECONDS)
+        error, _ = await self._call(
+            "set", lambda: self._client.execute_command("SET", self._probe, "1", "EX", _PROBE_SECONDS)
+        )
+        self.is_up = error is None
         if self.is_up and not was_up:
             _log.info("broker: redis answers; it carries jobs to workers")
             self._was_told = False
@@ -88,21 +91,24 @@ class Server:
     async def _ask(self, name: str, send: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever comes back
         if not self.is_up:
             raise BrokerUnavailable(f"redis is away: {self._why}")
+        error, answer = await self._call(name, send)
+        if error is not None:
+            raise BrokerUnavailable(f"redis is away: {self._why}") from error
+        return answer
+
+    async def _call(self, name: str, send: Callable[[], Any]) -> tuple[BaseException | None, Any]:
         # In a task of its own, which nobody breaks off: the driver may swallow a cancellation on Python 3.11, and then
         # whoever was cancelled would go on for ever. A call ends by itself within seconds.
         call = asyncio.ensure_future(self._sent(name, send))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
-        error, answer = await asyncio.shield(call)
-        if error is not None:
-            raise BrokerUnavailable(f"redis is away: {self._why}") from error
-        return answer
+        return await asyncio.shield(call)
 
     async def _sent(self, name: str, send: Callable[[], Any]) -> tuple[BaseException | None, Any]:
         begun = time.perf_counter()
         try:
             answer = await send()
-        except AWAY as error:
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises, jobs are to be had from the store
             self._fall(error)
             return error, None
         self._observe(name, time.perf_counter() - begun)

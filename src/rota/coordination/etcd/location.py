@@ -94,15 +94,22 @@ def _endpoints(listed: str, scheme: str) -> tuple[str, ...]:
     return found
 
 
+#: What was wrong is not repeated: it may be a part of a password.
+_ESCAPED: Final = ", with '/', '@' and ':' in a password as %2F, %40 and %3A"
+
+
 def _endpoint(word: str, scheme: str) -> str:
     named, separator, rest = word.partition("://")
     scheme, word = (named, rest) if separator else (scheme, word)
+    if "@" in word:
+        told = "user and password stand once, before the first host, as in etcds://user:password@host:2379"
+        raise _unusable(f"{told}{_ESCAPED}")
     try:
         parts = urlsplit(f"//{word}")
         host, port = parts.hostname, parts.port or _PORT
-    except ValueError as error:
-        raise _unusable(f"{word!r}: {error}") from None
-    if scheme not in _SCHEMES or not host or "@" in word:
+    except ValueError:
+        raise _unusable(f"what stands behind a host's colon is no port; write host:2379{_ESCAPED}") from None
+    if scheme not in _SCHEMES or not host:
         raise _unusable(f"{word!r} is no host with a port, such as localhost:2379")
     return f"{_SCHEMES[scheme]}://{f'[{host}]' if ':' in host else host}:{port}"
 
