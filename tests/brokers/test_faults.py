@@ -224,5 +224,5 @@ async def test_what_was_with_a_consumer_that_somebody_deleted_is_dispatched_agai
     crowd = Crowd(stage)
     await crowd.start()
     await crowd.has_done(len(jobs))
+    await until(lines_filled(stage), lambda count: count == 0)
     await crowd.stop()
-    assert stage.entries() == 0

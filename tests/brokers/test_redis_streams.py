@@ -72,20 +72,69 @@ async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(sta
     assert await stage.count(State.PENDING) == 5
 
 
-async def test_what_was_settled_leaves_the_stream(stage: Stage) -> None:
-    dispatching, worker = await stage.engine(), await stage.engine()
+async def test_what_is_leased_leaves_the_stream_whoever_settles_it(stage: Stage) -> None:
+    dispatching, worker, other = await stage.engine(), await stage.engine(), await stage.engine()
     await attended(stage)
     await stage.submit(3)
     await stage.dispatch(dispatching)
     held = await take(worker)
-    assert stage.entries() == 3
-    await finish(worker, held)
+    assert len(held) == 3
 
-    async def entries() -> int:
-        return stage.entries()
+    async def left() -> tuple[int, int]:
+        return stage.entries(), stage.server.ask("XPENDING", stage.key(), "workers")["pending"]
 
-    await until(entries, lambda count: count == 0)
-    assert stage.server.ask("XPENDING", stage.key(), "workers")["pending"] == 0
+    await until(left, lambda counts: counts == (0, 0))
+    assert len(await finish(other, held)) == 3
+
+
+async def test_what_can_be_had_is_found_behind_what_cannot(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    gone = [job.id for job in await stage.submit(7)]
+    (job,) = await stage.submit(1)
+    await stage.dispatch(dispatching)
+    await dispatching.cancel(gone, Actor("olga"))
+    # Not even a moment to wait, and nobody rings.
+    (held,) = await worker.claim(claim(limit=2, types=TYPES), wait=timedelta(0))
+    assert held.id == job.id
+
+
+async def test_a_job_that_is_refused_again_and_again_does_not_keep_a_claim_busy(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = await stage.engine()
+    job_id = new_jobs(1)[0].id
+    takes: list[int] = []
+
+    async def take_the_same(*_: object) -> list[int]:
+        takes.append(job_id)
+        return [job_id]
+
+    monkeypatch.setattr(worker.broker, "take", take_the_same)
+    assert not await worker.claim(claim(types=TYPES), wait=timedelta(0))
+    assert len(takes) == 2
+
+
+async def test_what_is_taken_over_comes_on_top_and_nothing_of_it_is_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatching, dead = await stage.engine(), await stage.broker()
+    await attended(stage)
+    await stage.submit(3)
+    await stage.dispatch(dispatching)
+    assert await dead.take(("default",), TYPES, 3)
+    fresh = await stage.submit(2)
+    await stage.dispatch(dispatching)
+    monkeypatch.setattr(reading, "STALLED_SECONDS", 0.0)
+    worker = await stage.engine()
+    held = list(await take(worker, 2))
+    assert [job.id for job in held] == [job.id for job in fresh]
+
+    async def all_of_them() -> int:
+        held.extend(await worker.claim(claim(limit=2, types=TYPES), wait=timedelta(0)))
+        return len(held)
+
+    await until(all_of_them, lambda count: count == 5)
 
 
 async def test_an_entry_whose_job_is_gone_or_not_to_be_had_is_acknowledged_at_once(stage: Stage) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -38,9 +39,15 @@ class Work:
         """Lease jobs; when there are none, wait for some."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
+        refused: set[JobId] = set()
         with self._parts.broker.attend(wanted.queues) as attendance:
             while True:
-                jobs = await self._claim_once(wanted)
+                known = len(refused)
+                jobs = await self._claim_once(wanted, refused)
+                if not jobs and len(refused) > known:
+                    # We were handed what cannot be had, and what can be may stand behind it. Never twice for the same
+                    # job: one that is dispatched again and again must not keep us busy.
+                    continue
                 left = give_up_at - loop.time()
                 if jobs or left <= 0:
                     return jobs
@@ -49,16 +56,16 @@ class Work:
                     # Nobody rang, so nothing came; and whoever asks again is given a fresh look.
                     return ()
 
-    async def _claim_once(self, wanted: Claim) -> Sequence[Job]:
-        """Lease what the broker hands over; what it says is in the store otherwise."""
+    async def _claim_once(self, wanted: Claim, refused: set[JobId]) -> Sequence[Job]:
+        """Lease what the broker hands over, and note what of it cannot be had; or what it says is in the store."""
         if wanted.ids is None:
             ids = await self._parts.broker.take(wanted.queues, wanted.types, wanted.limit)
             if ids is not None:
-                return await self._claim_handed_over(wanted, ids) if ids else ()
+                return await self._claim_handed_over(wanted, ids, refused) if ids else ()
         return await self._claim_from_store(wanted)
 
-    async def _claim_handed_over(self, wanted: Claim, ids: Sequence[JobId]) -> Sequence[Job]:
-        """Lease what was handed over. What cannot be had is not kept: it goes back to its lane, if it is still there.
+    async def _claim_handed_over(self, wanted: Claim, ids: Sequence[JobId], refused: set[JobId]) -> Sequence[Job]:
+        """Lease what was handed over. From the store's answer on its lease protects a job, and no entry needs to.
 
         If we die before that, someone else is handed the same ids, and finds the same.
         """
@@ -68,20 +75,14 @@ class Work:
             # Nobody knows whether it happened. If it did, the next one who tries them is refused.
             await self._parts.broker.hand_back(ids)
             raise
-        leased = {job.id for job in jobs}
-        refused = [job_id for job_id in ids if job_id not in leased]
-        if refused:
-            await self._give_up(refused)
+        await self._parts.broker.acknowledge(ids)
+        not_had = set(ids).difference(job.id for job in jobs)
+        if not_had:
+            refused |= not_had
+            # They may be dispatched again. If this fails or we die here, the audit finds them in no line and recalls.
+            with suppress(Unavailable):
+                await self._parts.store.recall(sorted(not_had))
         return jobs
-
-    async def _give_up(self, ids: Sequence[JobId]) -> None:
-        """Let jobs wait in the store that were handed over and cannot be had now; they may be dispatched again."""
-        try:
-            await self._parts.store.recall(ids)
-        except Unavailable:
-            await self._parts.broker.hand_back(ids)
-        else:
-            await self._parts.broker.acknowledge(ids)
 
     async def _claim_from_store(self, wanted: Claim) -> Sequence[Job]:
         begun = time.perf_counter()
@@ -114,7 +115,6 @@ class Work:
                 self._parts.telemetry.emit(SettlementsRefused(refused))
         for report in reports:
             self._leased.pop(report.job_id, None)
-        await self._parts.broker.acknowledge([report.job_id for report in reports])
         return [report.job_id for report in reports if report.job_id in applied]
 
     async def _jobs_of(self, reports: Sequence[Report]) -> dict[JobId, Job]:

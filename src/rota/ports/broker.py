@@ -92,7 +92,7 @@ class Broker(Protocol):
         ...
 
     async def acknowledge(self, ids: Sequence[JobId]) -> None:
-        """Let go of ids that were settled, or are not to be had. Unknown ids are ignored. Never raises."""
+        """Let go of ids that were tried, in vain or not. Unknown ids are ignored. Never raises."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The reader's end: takes ids from the streams, and lets go of them when their jobs are settled.
+"""The reader's end: takes ids from the streams, and lets go of them when the store has said who has their jobs.
 
-A process reads as one consumer. What it took is with it until it is acknowledged; if it dies, others take it over. If a
-caller goes away while ids are on their way to it, or cannot try them, they are kept here and given to the next.
+A process reads as one consumer. What it took is with it for that short while; if it dies in it, others take it over.
+If a caller goes away while ids are on their way to it, or cannot try them, they are kept here and given to the next.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import os
 import secrets
 import socket
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -22,8 +21,6 @@ from rota.core.errors import BrokerUnavailable
 from rota.core.identity import JobId
 from rota.core.lane import Lane
 
-#: How many entries that were taken to keep at hand; what is forgotten is taken over by somebody and let go.
-REMEMBERED: Final = 50_000
 #: For how long a lane counts as one that somebody takes jobs from after it was last said so.
 FRESH_SECONDS: Final = 10.0
 #: How long after it was last asked for a lane is still said to be read.
@@ -63,7 +60,8 @@ class Reader:
         self._greeted: dict[Lane, float] = {}
         self._store_asked: dict[Lane, float] = {}
         self._stolen_at = 0.0
-        self._entries: OrderedDict[JobId, Entry] = OrderedDict()
+        #: Taken, and not yet tried.
+        self._entries: dict[JobId, Entry] = {}
         #: Taken and tried by nobody.
         self._left: dict[JobId, Lane] = {}
         self._streams: dict[str, str] = {}
@@ -110,20 +108,22 @@ class Reader:
             # What came before it went is with us, and can be tried all the same.
             if not ids:
                 raise
-        return ids
+        # What was taken over comes on top, so that neither full lines nor many dead readers can hold the other up.
+        ids = list(dict.fromkeys(ids))
+        self.hand_back(ids[limit:])
+        return ids[:limit]
 
     async def _take_more(self, lanes: Sequence[Lane], limit: int, ids: list[JobId]) -> None:
         loop = asyncio.get_running_loop()
         if any(loop.time() - self._greeted.get(lane, -FRESH_SECONDS) > READ_SECONDS for lane in lanes):
             await self.greet(lanes)
-        scripts = ["take"]
+        for batch in self._batches(lanes):
+            if len(ids) < limit:
+                ids += await self._taken("take", self._keys.streams(batch), limit - len(ids))
         if loop.time() - self._stolen_at >= STEAL_SECONDS:
             self._stolen_at = loop.time()
-            scripts.insert(0, "steal")
-        for script in scripts:
             for batch in self._batches(lanes):
-                if len(ids) < limit:
-                    ids += await self._taken(script, self._keys.streams(batch), limit - len(ids))
+                ids += await self._taken("steal", self._keys.streams(batch), limit)
 
     async def _taken(self, script: str, streams: Sequence[tuple[str, Lane]], limit: int) -> list[JobId]:
         more = (self._keys.bell, SHORT) if script == "take" else (int(STALLED_SECONDS * 1000),)
@@ -140,8 +140,6 @@ class Reader:
                 self._let_go([before])
             self._entries[job_id] = Entry(lane, stream, number)
             ids.append(job_id)
-        while len(self._entries) > REMEMBERED:
-            self._entries.popitem(last=False)
         return list(dict.fromkeys(ids))
 
     def _batches(self, lanes: Sequence[Lane]) -> list[Sequence[Lane]]:

@@ -1,4 +1,4 @@
--- Take over entries that their reader has neither acknowledged nor touched for long: it is dead, or its job takes long,
+-- Take over entries that their reader has neither acknowledged nor touched for long: it is dead, or its word was lost,
 -- and then the store refuses to lease the job a second time.
 -- KEYS: streams. ARGV: the group, the consumer, how many at most, how long in milliseconds. Answers as take.lua.
 local left = tonumber(ARGV[3])
