@@ -240,6 +240,25 @@ async def test_a_consumer_that_leaves_is_deleted_only_if_nothing_is_with_it(stag
     assert [one["pending"] for one in consumers if one["pending"]] == [1]
 
 
+async def test_a_claim_repeated_at_another_node_gets_its_answer_although_the_lines_are_empty(stage: Stage) -> None:
+    await stage.dispatching()
+    here, there = await stage.engine(), await stage.engine()
+    wanted = claim(limit=2, types=TYPES, claim_id="question-1")
+    await stage.submit(2)
+    first = await here.claim(wanted, wait=timedelta(seconds=30))
+    assert first
+    rest = 2 - len(first)
+    while rest:
+        rest -= len(await take(here, 2, BEN))
+
+    async def does_not_ask_the_store() -> bool:
+        return await there.broker.take(("default",), TYPES, 2) is not None
+
+    # It has asked the store of itself within this second, and hears that the lines are filled.
+    await until(does_not_ask_the_store, bool)
+    assert await there.claim(wanted, wait=timedelta(0)) == first
+
+
 async def test_a_claim_of_every_type_goes_to_the_store(stage: Stage) -> None:
     broker = await stage.broker()
     assert await broker.take(("default",), None, 5) is None

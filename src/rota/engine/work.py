@@ -40,10 +40,13 @@ class Work:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         refused: set[JobId] = set()
+        # Whoever repeats a question wants its former answer, and only the store knows that.
+        may_be_repeated = wanted.claim_id is not None
         with self._parts.broker.attend(wanted.queues) as attendance:
             while True:
                 known = len(refused)
-                jobs = await self._claim_once(wanted, refused)
+                jobs = await self._claim_once(wanted, refused, asks_store=may_be_repeated)
+                may_be_repeated = False
                 if not jobs and len(refused) > known:
                     # We were handed what cannot be had, and what can be may stand behind it. Never twice for the same
                     # job: one that is dispatched again and again must not keep us busy.
@@ -56,12 +59,14 @@ class Work:
                     # Nobody rang, so nothing came; and whoever asks again is given a fresh look.
                     return ()
 
-    async def _claim_once(self, wanted: Claim, refused: set[JobId]) -> Sequence[Job]:
+    async def _claim_once(self, wanted: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
         """Lease what the broker hands over, and note what of it cannot be had; or what it says is in the store."""
         if wanted.ids is None:
             ids = await self._parts.broker.take(wanted.queues, wanted.types, wanted.limit)
-            if ids is not None:
-                return await self._claim_handed_over(wanted, ids, refused) if ids else ()
+            if ids:
+                return await self._claim_handed_over(wanted, ids, refused)
+            if ids is not None and not asks_store:
+                return ()
         return await self._claim_from_store(wanted)
 
     async def _claim_handed_over(self, wanted: Claim, ids: Sequence[JobId], refused: set[JobId]) -> Sequence[Job]:
