@@ -9,11 +9,13 @@ import pytest
 
 from brokers.stage import TYPES, Stage, finish, take, until
 from building import BEN, claim, new_jobs
+from rota.brokers.redis_streams import line as lining
 from rota.brokers.redis_streams import reader as reading
 from rota.brokers.redis_streams.line import WINDOW
 from rota.core.errors import StoreUnavailable
 from rota.core.lane import Lane
 from rota.core.lifecycle import State
+from rota.engine import Engine
 from rota.ports.faces import Actor
 from rota.ports.store import Dispatched
 from rota.scheduler.dispatcher import Dispatcher
@@ -70,6 +72,25 @@ async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(sta
     await stage.submit(1)
     assert await stage.dispatch(dispatching) == 1
     assert await stage.count(State.PENDING) == 5
+
+
+async def test_who_waits_keeps_its_own_lanes_and_no_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that nobody reads any more must not be filled because somebody waits for another type of its queue."""
+    monkeypatch.setattr(reading, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(lining, "FRESH_SECONDS", 3.0)
+    dispatching, node = await stage.engine(), await stage.engine()
+    await node.claim(claim(types=("text",)), wait=timedelta(0))
+    stage.tasks.append(asyncio.create_task(wait_for_ever(node)))
+
+    async def lanes() -> set[Lane]:
+        return set(await stage.line(dispatching).room())
+
+    await until(lanes, lambda found: Lane("default", "text") in found)
+    await until(lanes, lambda found: found == {MAIL})
+
+
+async def wait_for_ever(node: Engine) -> None:
+    await node.claim(claim(BEN, types=TYPES), wait=timedelta(seconds=600))
 
 
 async def test_what_is_leased_leaves_the_stream_whoever_settles_it(stage: Stage) -> None:

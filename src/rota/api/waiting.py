@@ -30,9 +30,9 @@ async def claimed(call: Call, wanted: Claim, wait: timedelta) -> Sequence[Job]:
     give_up_at = loop.time() + min(wait, call.context.limits.longest_wait).total_seconds()
     gone = asyncio.ensure_future(call.gone())
     try:
-        with engine.broker.attend(wanted.queues) as attendance:
+        with engine.broker.attend(wanted.queues, wanted.types) as attendance:
             while True:
-                jobs = await engine.claim(wanted)
+                jobs = await engine.claim(wanted, looks_again=True)
                 left = give_up_at - loop.time()
                 if jobs or left <= 0 or gone.done():
                     break

@@ -61,7 +61,11 @@ class InStoreBroker:
         self._watch: asyncio.Task[None] | None = None
 
     @contextmanager
-    def attend(self, queues: Collection[str]) -> Iterator[Attendance]:
+    def attend(
+        self,
+        queues: Collection[str],
+        types: Collection[str] | None = None,  # noqa: ARG002 - the store says nothing of types
+    ) -> Iterator[Attendance]:
         """Begin to listen for work in these queues."""
         bell = Bell(queues)
         self._bells.append(bell)

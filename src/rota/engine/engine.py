@@ -62,9 +62,9 @@ class Engine:
 
     # WorkSource
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some."""
-        return await self.work.claim(wanted, wait=wait)
+        return await self.work.claim(wanted, wait=wait, looks_again=looks_again)
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
         """Keep leases."""

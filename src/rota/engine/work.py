@@ -35,14 +35,14 @@ class Work:
         self._parts = parts
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
-        """Lease jobs; when there are none, wait for some."""
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
+        """Lease jobs; when there are none, wait for some. Who looks again knows that there is no former answer."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         refused: set[JobId] = set()
         # Whoever repeats a question wants its former answer, and only the store knows that.
-        may_be_repeated = wanted.claim_id is not None
-        with self._parts.broker.attend(wanted.queues) as attendance:
+        may_be_repeated = wanted.claim_id is not None and not looks_again
+        with self._parts.broker.attend(wanted.queues, wanted.types) as attendance:
             while True:
                 known = len(refused)
                 jobs = await self._claim_once(wanted, refused, asks_store=may_be_repeated)

@@ -71,8 +71,13 @@ class Broker(Protocol):
         """Whether it does what it is there for. If not, workers ask the store, and jobs run all the same."""
         ...
 
-    def attend(self, queues: Collection[str]) -> AbstractContextManager[Attendance]:
-        """Begin to listen for work in these queues. Whoever asks the store after this and then waits misses nothing."""
+    def attend(
+        self, queues: Collection[str], types: Collection[str] | None = None
+    ) -> AbstractContextManager[Attendance]:
+        """Begin to listen for work in these queues. Whoever asks the store after this and then waits misses nothing.
+
+        Lanes of these queues and types are kept filled for as long as somebody listens.
+        """
         ...
 
     async def announce(self, queues: Collection[str]) -> None:

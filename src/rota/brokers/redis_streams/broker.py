@@ -74,16 +74,18 @@ class RedisStreamsBroker:
         """Whether jobs come to workers this way: the server is there, and somebody fills the lines."""
         return self._server.is_up and self._ear.is_tended
 
-    def attend(self, queues: Collection[str]) -> AbstractContextManager[Attendance]:
+    def attend(
+        self, queues: Collection[str], types: Collection[str] | None = None
+    ) -> AbstractContextManager[Attendance]:
         """Begin to listen: for the store's own changes, or for work."""
         if TIMETABLE in queues or EVERY_QUEUE in queues:
             return self._in_store.attend(queues)
-        return self._attend_work(queues)
+        return self._attend_work(queues, types or ())
 
     @contextmanager
-    def _attend_work(self, queues: Collection[str]) -> Iterator[Attendance]:
+    def _attend_work(self, queues: Collection[str], types: Collection[str]) -> Iterator[Attendance]:
         with self._in_store.attend(queues) as in_store:
-            listener = Listener(queues, in_store, lambda: self._is_carrying)
+            listener = Listener(queues, types, in_store, lambda: self._is_carrying)
             self._listeners.append(listener)
             try:
                 yield listener
@@ -131,7 +133,7 @@ class RedisStreamsBroker:
             is_news = await self._server.heal()
             with suppress(BrokerUnavailable):
                 for listener in self._listeners:
-                    self._reader.attending(listener.queues)
+                    self._reader.attending(listener.queues, listener.types)
                 await self._reader.greet()
             if is_news or self._is_carrying != was_carrying:
                 # Whoever waits must wait elsewhere from now on.
@@ -147,8 +149,11 @@ class RedisStreamsBroker:
 class Listener:
     """Waits for work in some queues: at the streams while they carry it, at the store while they do not."""
 
-    def __init__(self, queues: Collection[str], in_store: Attendance, is_carrying: Callable[[], bool]) -> None:
+    def __init__(
+        self, queues: Collection[str], types: Collection[str], in_store: Attendance, is_carrying: Callable[[], bool]
+    ) -> None:
         self.queues = frozenset(queues)
+        self.types = frozenset(types)
         self._in_store = in_store
         self._is_carrying = is_carrying
         self._rung = asyncio.Event()

@@ -174,12 +174,11 @@ class Reader:
         self._greeted.update(dict.fromkeys(lanes, now))
         self._store_asked = {lane: at for lane, at in self._store_asked.items() if now - at < STORE_SECONDS}
 
-    def attending(self, queues: Collection[str]) -> None:
-        """Learn that somebody still waits for work in some queues."""
-        now = asyncio.get_running_loop().time()
-        for lane in self._asked:
-            if lane.queue in queues:
-                self._asked[lane] = now
+    def attending(self, queues: Collection[str], types: Collection[str]) -> None:
+        """Learn that somebody still waits for work of some queues and types."""
+        if len(queues) * len(types) <= MANY_LANES:
+            now = asyncio.get_running_loop().time()
+            self._asked.update((Lane(queue, type_), now) for queue in queues for type_ in types)
 
     def hand_back(self, ids: Iterable[JobId]) -> None:
         """Keep ids that nobody has tried for the next caller."""
