@@ -16,6 +16,7 @@ from rota.core.errors import StoreUnavailable
 from rota.core.lane import Lane
 from rota.core.lifecycle import State
 from rota.engine import Engine
+from rota.engine import dispatching as auditing
 from rota.ports.faces import Actor
 from rota.ports.store import Dispatched
 from rota.scheduler.dispatcher import Dispatcher
@@ -198,6 +199,28 @@ async def test_a_dead_readers_entries_are_taken_over(stage: Stage, monkeypatch: 
     held: set[int] = set()
     await until(found, lambda ids: len(ids) == 3)
     assert held == {job.id for job in jobs}
+
+
+async def test_where_a_line_is_too_long_to_go_through_what_was_queued_for_long_is_dispatched_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has filled the stream, or a dead reader holds very many: no job may be queued for ever."""
+    monkeypatch.setattr(lining, "MANY", 3)
+    monkeypatch.setattr(auditing, "GRACE", timedelta(0))
+    dispatching = await stage.engine()
+    await attended(stage)
+    (job,) = await stage.submit(1)
+    await stage.dispatch(dispatching)
+    stage.server.ask("XTRIM", stage.key(), "MAXLEN", 0)
+    await stage.line(dispatching).hand_over([Dispatched(one.id, MAIL, 5) for one in new_jobs(4)])
+    assert await dispatching.dispatching.audit(stage.line(dispatching)) == 0
+    monkeypatch.setattr(auditing, "LONGEST", timedelta(milliseconds=1))
+
+    async def recalled() -> int:
+        return await dispatching.dispatching.audit(stage.line(dispatching))
+
+    assert await until(recalled, bool) == 1
+    assert [one.state for one in await stage.store.get([job.id])] == [State.PENDING]
 
 
 async def test_what_is_handed_over_twice_runs_once(stage: Stage) -> None:

@@ -8,7 +8,7 @@ there after all, it stands there twice, and the second one who is handed it is r
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -21,6 +21,8 @@ from rota.telemetry.events import JobsDispatched, JobsRecalled
 
 #: How long a job is queued before it is looked for in its line: another process may be about to put it there.
 GRACE: Final = timedelta(seconds=3)
+#: How long a job may be queued of which the broker cannot say whether it still stands in line.
+LONGEST: Final = timedelta(seconds=60)
 #: How many queued jobs are looked at at once.
 PAGE: Final = 1000
 
@@ -48,21 +50,24 @@ class Dispatching:
         return len(jobs)
 
     async def audit(self, line: Line) -> int:
-        """Recall what is queued and will be handed to nobody, and count it."""
+        """Recall what is queued and will be handed to nobody, or for too long if nobody can say, and count it."""
         count = 0
         after: JobId | None = None
+        unsure: set[JobId] = set()
         while jobs := await self._parts.store.queued(PAGE, since=GRACE, after=after):
             after = jobs[-1].job_id
-            count += await self._recall(jobs, await line.missing(jobs))
-        return count
+            missing = await line.missing(jobs)
+            unsure.update(missing.unsure)
+            count += await self._recall(jobs, missing.lost)
+        return count + (await self.recall(LONGEST, among=unsure) if unsure else 0)
 
-    async def recall(self, since: timedelta = timedelta(0)) -> int:
-        """Recall all that has been queued for so long, wherever it stands, and count it."""
+    async def recall(self, since: timedelta = timedelta(0), *, among: Collection[JobId] | None = None) -> int:
+        """Recall all that has been queued for so long, wherever it stands, or what is among some ids; and count it."""
         count = 0
         after: JobId | None = None
         while jobs := await self._parts.store.queued(PAGE, since=since, after=after):
             after = jobs[-1].job_id
-            count += await self._recall(jobs, [job.job_id for job in jobs])
+            count += await self._recall(jobs, [job.job_id for job in jobs if among is None or job.job_id in among])
         return count
 
     async def _recall(self, jobs: Sequence[Dispatched], ids: Sequence[JobId]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -31,6 +32,14 @@ class Attendance(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Of queued jobs: those that nobody will be handed, and those of which the broker cannot say."""
+
+    lost: Sequence[JobId] = ()
+    unsure: Sequence[JobId] = ()
+
+
 class Line(Protocol):
     """What a broker that hands jobs over by id is to whoever dispatches them.
 
@@ -46,10 +55,10 @@ class Line(Protocol):
         """Let queued jobs stand in line, and tell whoever waits for them. The same job twice does no harm."""
         ...
 
-    async def missing(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
-        """Of queued jobs, give those that nobody will be handed.
+    async def missing(self, jobs: Sequence[Dispatched]) -> Missing:
+        """Of queued jobs, give those that nobody will be handed, and those of which it cannot be said.
 
-        They stand in no line and are with no reader, or nobody takes jobs from their lane any more.
+        The lost stand in no line and are with no reader, or nobody takes jobs from their lane any more.
         """
         ...
 

@@ -15,6 +15,7 @@ from rota.brokers.redis_streams.server import Server
 from rota.core.band import Band, band_of
 from rota.core.identity import JobId
 from rota.core.lane import Lane
+from rota.ports.broker import Missing
 from rota.ports.store import Dispatched
 
 #: How many entries that nobody has taken yet may stand in a lane's line: so many may a more urgent job find before it.
@@ -92,16 +93,20 @@ class StreamLine:
         pairs = [part for job, stream in zip(jobs, streams, strict=True) for part in (places[stream], job.job_id)]
         await self._server.run("hand_over", list(places), self._group, self._keys.bell, queue, *pairs)
 
-    async def missing(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
-        """Of queued jobs, give those that nobody will be handed."""
+    async def missing(self, jobs: Sequence[Dispatched]) -> Missing:
+        """Of queued jobs, give those that nobody will be handed; unsure where a line is very long."""
         lanes: dict[Lane, list[JobId]] = {}
         for job in jobs:
             lanes.setdefault(job.lane, []).append(job.job_id)
         lost: list[JobId] = []
+        unsure: list[JobId] = []
         for lane, ids in lanes.items():
             coming = await self._coming(lane) if lane in self._lanes else frozenset[JobId]()
-            lost += [] if coming is None else [job_id for job_id in ids if job_id not in coming]
-        return lost
+            if coming is None:
+                unsure += ids
+            else:
+                lost += [job_id for job_id in ids if job_id not in coming]
+        return Missing(lost, unsure)
 
     async def _coming(self, lane: Lane) -> frozenset[JobId] | None:
         """Give what stands in a lane's line or is with a reader; None if that is too much to say."""
