@@ -53,6 +53,18 @@ async def test_the_urgent_bands_are_served_first(stage: Stage) -> None:
     assert [job.priority for job in await take(worker, 3)] == [9, 9, 5]
 
 
+async def test_no_lane_starves_another_because_it_is_named_first(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.broker()
+    types = ("mail", "text")
+    await worker.take(("default",), types, 1)
+    mails = {job.id for job in await stage.submit(60)}
+    await stage.submit(60, job_type="text")
+    await stage.dispatch(dispatching)
+    taken = [job_id for _ in range(50) for job_id in await worker.take(("default",), types, 1) or ()]
+    assert len(taken) == 50
+    assert {job_id in mails for job_id in taken} == {True, False}
+
+
 async def test_no_more_are_dispatched_than_the_window_is_wide(stage: Stage) -> None:
     dispatching = await stage.engine()
     await attended(stage)

@@ -74,6 +74,10 @@ class Reader:
         if types is None or limit <= 0 or not self._server.is_up or len(queues) * len(types) > MANY_LANES:
             return None
         lanes = [Lane(queue, type_) for queue in dict.fromkeys(queues) for type_ in dict.fromkeys(types)]
+        if lanes:
+            # Each time begun elsewhere: the lane that is named first would starve the others.
+            start = secrets.randbelow(len(lanes))
+            lanes = lanes[start:] + lanes[:start]
         now = asyncio.get_running_loop().time()
         self._asked.update(dict.fromkeys(lanes, now))
         taking = asyncio.ensure_future(self._take(lanes, limit))
