@@ -78,6 +78,26 @@ async def test_no_more_are_dispatched_than_the_window_is_wide(stage: Stage) -> N
     assert await stage.dispatch(dispatching) == 0
 
 
+async def test_an_urgent_job_finds_its_place_although_the_line_of_the_others_is_full(stage: Stage) -> None:
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    await stage.submit(WINDOW + 50, priority=2)
+
+    async def high() -> int:
+        await stage.dispatch(dispatching)
+        return stage.entries("high")
+
+    # Somebody waits, so that the lane is kept; nobody takes anything.
+    with worker.broker.attend(("default",), TYPES):
+        await high()
+        await stage.submit(20, priority=9)
+        await until(high, lambda count: count == 20)
+        assert stage.entries("low") == WINDOW
+        # What found no room waits in the store.
+        assert await stage.count(State.PENDING) == 50
+        assert {job.priority for job in await take(worker, 20)} == {9}
+
+
 async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(stage: Stage) -> None:
     dispatching = await stage.engine()
     await attended(stage)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from brokers.stage import Stage, finish, staged, take, until
+from rota.core.identity import JobId
 from rota.core.lifecycle import State
+from rota.ports.store import Dispatched
 from servers.valkey import ValkeyServer, free_port, require_binary
 
 
@@ -28,9 +30,9 @@ async def runs_through_streams(stage: Stage, number: int = 50) -> None:
     line = stage.line(lead)
     hand_over = line.hand_over
 
-    async def counted(jobs: object) -> None:
-        await hand_over(jobs)  # type: ignore[arg-type] # as the line's
+    async def counted(jobs: Sequence[Dispatched]) -> Sequence[JobId]:
         handed.append(1)
+        return await hand_over(jobs)
 
     line.hand_over = counted  # type: ignore[method-assign] # to see what passes
     await until(is_carried, bool)

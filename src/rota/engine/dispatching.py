@@ -42,12 +42,17 @@ class Dispatching:
             return 0
         seconds = time.perf_counter() - begun
         try:
-            await line.hand_over(jobs)
+            refused = await line.hand_over(jobs)
         except BrokerUnavailable:
             await self._recall(jobs, [job.job_id for job in jobs])
             raise
-        self._parts.telemetry.emit(JobsDispatched(len(jobs), seconds))
-        return len(jobs)
+        if refused:
+            # Nobody is told: nothing was lost, and nothing has come. If this fails, the audit finds them in no line.
+            await self._parts.store.recall(refused)
+        count = len(jobs) - len(refused)
+        if count:
+            self._parts.telemetry.emit(JobsDispatched(count, seconds))
+        return count
 
     async def audit(self, line: Line) -> int:
         """Recall what is queued and will be handed to nobody, or for too long if nobody can say, and count it."""

@@ -51,8 +51,11 @@ class Line(Protocol):
         """Give the lanes that somebody takes jobs from, and how many more may stand in each."""
         ...
 
-    async def hand_over(self, jobs: Sequence[Dispatched]) -> None:
-        """Let queued jobs stand in line, and tell whoever waits for them. The same job twice does no harm."""
+    async def hand_over(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
+        """Let queued jobs stand in line, and tell whoever waits for them. The same job twice does no harm.
+
+        Gives those for which there was no room after all: they stand nowhere, and are to be recalled.
+        """
         ...
 
     async def missing(self, jobs: Sequence[Dispatched]) -> Missing:

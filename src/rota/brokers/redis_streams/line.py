@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -18,8 +18,12 @@ from rota.core.lane import Lane
 from rota.ports.broker import Missing
 from rota.ports.store import Dispatched
 
-#: How many entries that nobody has taken yet may stand in a lane's line: so many may a more urgent job find before it.
+#: How many entries that nobody has taken yet may stand in a band of a lane: so many may an urgent job find before it.
 WINDOW: Final = 256
+#: Where a band is full, how many jobs are tried, and how often, to see whether one of them belongs into a higher band.
+#: Twice as many each time, and at once, as long as all of them do.
+PROBE: Final = 4
+PROBE_SECONDS: Final = 0.25
 PULSE_SECONDS: Final = 0.5
 QUEUES_SECONDS: Final = 1.0
 #: How long a lane that nobody reads is remembered, and its empty streams kept.
@@ -43,12 +47,16 @@ class StreamLine:
         self._queues: Sequence[str] = ()
         self._queues_at = -QUEUES_SECONDS
         self._pulse_at = -PULSE_SECONDS
-        self._lanes: frozenset[Lane] = frozenset()
+        #: How many more may stand in each band of a lane, as we saw last.
+        self._free: dict[Lane, dict[Band, int]] = {}
+        #: When to try a lane that has a full band, and with how many.
+        self._probe_at: dict[Lane, float] = {}
+        self._probes: dict[Lane, int] = {}
 
     async def room(self) -> Mapping[Lane, int]:
         """Give the lanes that somebody reads, and how many more may stand in each."""
         await self._say_so()
-        lanes: dict[Lane, int] = {}
+        free: dict[Lane, dict[Band, int]] = {}
         for queue in await self._known_queues():
             flat: list[Any] = await self._server.run(
                 "room",
@@ -59,10 +67,31 @@ class StreamLine:
                 FORGOTTEN_SECONDS,
                 *Band,
             )
-            for type_, waiting in zip(flat[::2], flat[1::2], strict=True):
-                lanes[Lane(queue, name(type_))] = max(self._window - int(waiting), 0)
-        self._lanes = frozenset(lanes)
-        return lanes
+            width = 1 + len(Band)
+            for start in range(0, len(flat), width):
+                type_, *waiting = flat[start : start + width]
+                rooms = (max(self._window - int(count), 0) for count in waiting)
+                free[Lane(queue, name(type_))] = dict(zip(Band, rooms, strict=True))
+        self._free = free
+        return {lane: self._room_of(lane) for lane in free}
+
+    def _room_of(self, lane: Lane) -> int:
+        """Say how many jobs of a lane may come, whichever band they belong into.
+
+        Only the store knows what comes next. So where a lower band is full, a few are tried now and then: the urgent
+        ones come first, and for the others there is no room after all.
+        """
+        free = self._free[lane]
+        room = min(free.values())
+        if room or not free[Band.HIGH]:
+            self._probe_at.pop(lane, None)
+            self._probes.pop(lane, None)
+            return room
+        now = asyncio.get_running_loop().time()
+        if now < self._probe_at.get(lane, now):
+            return 0
+        self._probe_at[lane] = now + PROBE_SECONDS
+        return min(self._probes.setdefault(lane, PROBE), free[Band.HIGH])
 
     async def _say_so(self) -> None:
         """Tell the readers that somebody fills their lines."""
@@ -78,14 +107,32 @@ class StreamLine:
             self._queues_at = now
         return self._queues
 
-    async def hand_over(self, jobs: Sequence[Dispatched]) -> None:
-        """Let queued jobs stand in line."""
+    async def hand_over(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
+        """Let queued jobs stand in line, but those whose band is full."""
         queues: dict[str, list[Dispatched]] = {}
+        refused: list[JobId] = []
         for job in jobs:
+            free = self._free.get(job.lane)
+            band = band_of(job.priority)
+            if free is not None and not free[band]:
+                refused.append(job.job_id)
+                continue
+            if free is not None:
+                free[band] -= 1
             queues.setdefault(job.lane.queue, []).append(job)
         for queue, ours in queues.items():
             for start in range(0, len(ours), _BATCH):
                 await self._hand_over(queue, ours[start : start + _BATCH])
+        self._learn(jobs, frozenset(refused))
+        return refused
+
+    def _learn(self, jobs: Sequence[Dispatched], refused: Collection[JobId]) -> None:
+        """Where all that were tried have found room there may be more; where not, there is time."""
+        full = {job.lane for job in jobs if job.job_id in refused}
+        for lane in self._probes.keys() & {job.lane for job in jobs}:
+            self._probes[lane] = PROBE if lane in full else min(self._probes[lane] * 2, self._window)
+            if lane not in full:
+                self._probe_at.pop(lane, None)
 
     async def _hand_over(self, queue: str, jobs: Sequence[Dispatched]) -> None:
         streams = [self._keys.stream(job.lane, band_of(job.priority)) for job in jobs]
@@ -101,7 +148,7 @@ class StreamLine:
         lost: list[JobId] = []
         unsure: list[JobId] = []
         for lane, ids in lanes.items():
-            coming = await self._coming(lane) if lane in self._lanes else frozenset[JobId]()
+            coming = await self._coming(lane) if lane in self._free else frozenset[JobId]()
             if coming is None:
                 unsure += ids
             else:
@@ -116,7 +163,11 @@ class StreamLine:
 
     async def wait(self, at_most: timedelta) -> None:
         """Wait until there may be room again."""
+        now = asyncio.get_running_loop().time()
+        self._probe_at = {lane: at for lane, at in self._probe_at.items() if lane in self._free}
+        self._probes = {lane: size for lane, size in self._probes.items() if lane in self._free}
+        until = min([now + at_most.total_seconds(), *self._probe_at.values()])
         with suppress(TimeoutError):
-            async with asyncio.timeout(at_most.total_seconds()):
+            async with asyncio.timeout_at(until):
                 await self._ear.room.wait()
         self._ear.room.clear()

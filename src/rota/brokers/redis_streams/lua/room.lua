@@ -1,4 +1,5 @@
--- Give the lanes of a queue that somebody takes jobs from, and how many entries of each nobody has taken yet.
+-- Give the lanes of a queue that somebody takes jobs from, and how many entries nobody has taken yet
+-- of each band.
 -- A lane that nobody has asked for in a long time is forgotten, with its streams if they are empty.
 -- KEYS: the lanes. ARGV: what every stream of the queue begins with, the group, how long a lane is fresh and how long it
 -- is remembered, the bands.
@@ -9,7 +10,7 @@ local found = {}
 for place = 1, #lanes, 2 do
     local name, age = lanes[place], now - tonumber(lanes[place + 1])
     if age <= tonumber(ARGV[3]) then
-        local waiting = 0
+        found[#found + 1] = name
         for band = 5, #ARGV do
             local stream = ARGV[1] .. name .. ':' .. ARGV[band]
             local length = redis.call('XLEN', stream)
@@ -19,10 +20,8 @@ for place = 1, #lanes, 2 do
                     length = math.max(length - taken[1], 0)
                 end
             end
-            waiting = waiting + length
+            found[#found + 1] = length
         end
-        found[#found + 1] = name
-        found[#found + 1] = waiting
     elseif age > tonumber(ARGV[4]) then
         redis.call('ZREM', KEYS[1], name)
         for band = 5, #ARGV do
