@@ -9,6 +9,7 @@ import pytest
 
 from journeys.stage import Stage, staged
 from servers.databases import empty_database
+from servers.etcd import shared_cluster
 from servers.pgbouncer import shared_pooler
 from servers.postgres import migrated_database, shared_server
 from servers.valkey import shared_valkey
@@ -28,8 +29,12 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     with asyncio.Runner() as runner:
         url = runner.run(lent.__aenter__())
         with staged(tmp_path, shared_pooler().dsn(url) if kind == "pgbouncer" else url) as one:
-            if kind == "redis":
-                # One server for all tests of this process: a name of its own keeps a test apart.
-                one.told = {"REDIS_URL": shared_valkey().url, "REDIS_STREAM_NAME": f"journey-{one.port}"}
+            if kind == "cluster":
+                # One server of each for all tests of this process: a name of its own keeps a test apart.
+                one.told = {
+                    "REDIS_URL": shared_valkey().url,
+                    "REDIS_STREAM_NAME": f"journey-{one.port}",
+                    "ROTA_COORDINATOR": f"etcd://{shared_cluster().endpoints}/journey-{one.port}",
+                }
             yield one
         runner.run(lent.__aexit__(None, None, None))

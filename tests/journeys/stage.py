@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 DEMO = Path(__file__).parent.parent.parent / "examples" / "demo"
 PATIENCE_SECONDS = 60.0
-#: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode, and «redis» is
-#: PostgreSQL with Redis Streams to carry the work.
-SERVERS = ("postgres", "pgbouncer", "mariadb", "redis")
+#: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode, and «cluster» is
+#: PostgreSQL with Redis Streams to carry the work and etcd to coordinate.
+SERVERS = ("postgres", "pgbouncer", "mariadb", "cluster")
 
 
 def free_port() -> int:

@@ -19,7 +19,7 @@ from simulation.worlds import draw
 
 SEEDS = int(os.environ.get("ROTA_SIMULATION_SEEDS", "2000"))
 CHUNK = 25
-MOST_SEEDS_PER_MUTANT = 500
+MOST_SEEDS_PER_MUTANT = 2000
 TESTS = Path(__file__).parent.parent
 
 

@@ -78,7 +78,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=10)
+@mutant("G4", LOOPS, first=1035)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
