@@ -12,7 +12,7 @@ from rota.brokers.redis_streams.location import location_of
 from rota.brokers.redis_streams.server import Server
 from rota.core.errors import BrokerUnavailable
 from rota.stores.sqlite import SqliteStore
-from servers.valkey import free_port
+from servers.housing import free_port
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])

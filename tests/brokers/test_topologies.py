@@ -13,7 +13,8 @@ from brokers.stage import Stage, finish, staged, take, until
 from rota.core.identity import JobId
 from rota.core.lifecycle import State
 from rota.ports.store import Dispatched
-from servers.valkey import ValkeyServer, free_port, require_binary
+from servers.housing import free_port
+from servers.valkey import ValkeyServer, require_binary
 
 
 async def runs_through_streams(stage: Stage, number: int = 50) -> None:

@@ -21,6 +21,7 @@ from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable
 from rota.core.fleet import Leadership, Member, Role
 from servers.etcd import EtcdCluster, require_binary, shared_cluster
+from servers.housing import required
 
 LONG = timedelta(seconds=120)
 _numbers = count(1)
@@ -117,8 +118,7 @@ async def test_a_user_comes_with_a_password_and_a_token_that_etcd_forgot_is_rene
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl to make a certificate with")
+    required(shutil.which("openssl"), "no openssl to make a certificate with: install openssl")
     folder = tmp_path_factory.mktemp("tls")
     files = (folder / "cert.pem", folder / "key.pem")
     names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,19 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from servers.housing import free_port
+
 T = TypeVar("T")
 DEMO = Path(__file__).parent.parent.parent / "examples" / "demo"
 PATIENCE_SECONDS = 60.0
 #: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode, and «cluster» is
 #: PostgreSQL with Redis Streams to carry the work and etcd to coordinate.
 SERVERS = ("postgres", "pgbouncer", "mariadb", "cluster")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

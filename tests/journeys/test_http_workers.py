@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from journeys.stage import SERVERS, Stage, free_port
+from journeys.stage import SERVERS, Stage
+from servers.housing import free_port
 
 on_every_store = pytest.mark.parametrize("stage", ["sqlite", *SERVERS], indirect=True)
 

@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from journeys.stage import Stage, free_port
+from journeys.stage import Stage
 from proofs.cast import alive, states
 from servers.etcd import EtcdCluster
 from servers.etcd import require_binary as require_etcd
+from servers.housing import free_port
 from servers.postgres import migrated_database, shared_server
 from servers.valkey import ValkeyServer
 from servers.valkey import require_binary as require_valkey

