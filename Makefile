@@ -64,9 +64,10 @@ test: $(STAMP) ## run every test, the simulation and the crash tests
 sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n (CAST=models|loops|http)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes 2) $(if $(CAST),--cast $(CAST))
 
-crash: $(STAMP) ## kill a writing process KILLS times and cut the power CUTS times
+crash: $(STAMP) ## kill a writing process KILLS times, cut the power CUTS times, let each call to the disk fail
 	PYTHONPATH=tests $(BIN)/python -m crash.kill --kills $(KILLS)
 	PYTHONPATH=tests $(BIN)/python -m crash.power_cut --cuts $(CUTS)
+	ROTA_CRASH_EVERY=1 $(BIN)/python -m pytest -q tests/crash/test_failing_disk.py
 
 prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recurring …"
 	PYTHONPATH=tests $(BIN)/python -m proofs $(NAMES)

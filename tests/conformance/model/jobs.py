@@ -63,8 +63,10 @@ class Jobs(Memory):
     def _is_full(self, queue: str, bound: int | None) -> bool:
         own = self.settings[queue].max_depth if queue in self.settings else None
         limit = bound if own is None else own
+        if limit is None:
+            return False
         waiting = sum(job.queue == queue and job.state in {State.PENDING, State.QUEUED} for job in self.jobs.values())
-        return limit is not None and waiting >= limit
+        return waiting >= limit
 
     def _is_free(self, kept: KeptKey, now: datetime) -> bool:
         job = self.jobs.get(kept.job_id)

@@ -42,7 +42,7 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS, first=30)
+@mutant("I3", LOOPS, first=80)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
@@ -54,7 +54,7 @@ def begun_after_the_lease_lapsed() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=140)
+@mutant("I3", LOOPS, first=356)
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
@@ -170,7 +170,7 @@ def cancel_not_obeyed() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS)
+@mutant("I12", LOOPS, first=90)
 def open_question_forgotten() -> Planting:
     """What the last claim brought while the worker was told to end is not handed back."""
 
@@ -184,7 +184,7 @@ def open_question_forgotten() -> Planting:
 # The engine
 
 
-@mutant("I3", LOOPS, first=28)
+@mutant("I3", LOOPS, first=39)
 def refused_report_decided_anew_without_its_fence() -> Planting:
     """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
 
@@ -198,7 +198,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=50)
+@mutant("I3", LOOPS, first=136)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -209,7 +209,7 @@ def reaper_takes_live_leases() -> Planting:
         yield
 
 
-@mutant("I1", LOOPS, first=35)
+@mutant("I1", LOOPS, first=39)
 def retries_reckoned_by_the_hosts_clock() -> Planting:
     """When a failed job is due again is reckoned by a clock that may be an hour off. (This one was ours.)"""
 
