@@ -107,27 +107,46 @@ async def test_the_status_tells_what_a_database_has_seen_and_changes_nothing(bla
     assert await shape(blank) == []
 
 
-BREACHES = {
-    "a finished job among the unfinished": "UPDATE job SET state = 'completed'",
-    "an unfinished job with an end": "UPDATE job SET finished_at = 1",
+REFUSED = {
     "a running job without a lease": "UPDATE job SET state = 'running'",
     "a lease on a job that does not run": "UPDATE job SET lease_until = 1",
+    "a finished job without an end": "UPDATE job_done SET finished_at = NULL",
+    "an unfinished job among the finished": "UPDATE job_done SET state = 'pending'",
+}
+FOUND = {
+    "a finished job among the unfinished": "UPDATE job SET state = 'completed'",
+    "an unfinished job with an end": "UPDATE job SET finished_at = 1",
     "a blocked job that waits for nothing": "UPDATE job SET state = 'blocked'",
     "more attempts than allowed": "UPDATE job SET attempts = 4, fence = 4",
     "more attempts than claims": "UPDATE job SET attempts = 1",
     "a state nobody knows": "UPDATE job SET state = 'done'",
-    "a finished job without an end": "UPDATE job_done SET finished_at = NULL",
-    "an unfinished job among the finished": "UPDATE job_done SET state = 'pending'",
 }
 COLUMNS = "id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload"
 
 
-@pytest.mark.parametrize("breach", BREACHES)
-async def test_the_database_itself_refuses(dsn: str, breach: str) -> None:
+async def filled(dsn: str) -> asyncpg.Connection:
     connection = await asyncpg.connect(dsn)
-    values = "1, 't', 'q', 5, '{}', 0, 0, 0, 0, 3, 'at_least_once', 'null'"
-    await connection.execute(f"INSERT INTO job ({COLUMNS}) VALUES ({values.format('pending')})")  # noqa: S608 - constants
-    await connection.execute(f"INSERT INTO job_done ({COLUMNS}, finished_at) VALUES ({values.format('dead')}, 1)")  # noqa: S608 - the same
+    values = "{}, 't', 'q', 5, '{}', 0, 0, 0, 0, 3, 'at_least_once', 'null'"
+    await connection.execute(f"INSERT INTO job ({COLUMNS}) VALUES ({values.format(1, 'pending')})")  # noqa: S608 - constants
+    await connection.execute(f"INSERT INTO job_done ({COLUMNS}, finished_at) VALUES ({values.format(2, 'dead')}, 1)")  # noqa: S608 - the same
+    return connection
+
+
+@pytest.mark.parametrize("breach", REFUSED)
+async def test_the_database_itself_refuses(dsn: str, breach: str) -> None:
+    connection = await filled(dsn)
     with pytest.raises(asyncpg.CheckViolationError):
-        await connection.execute(BREACHES[breach])
+        await connection.execute(REFUSED[breach])
     await connection.close()
+
+
+@pytest.mark.parametrize("breach", FOUND)
+async def test_a_check_of_the_database_finds(dsn: str, breach: str) -> None:
+    connection = await filled(dsn)
+    store = await PostgresStore.open(dsn)
+    before = await store.check()
+    await connection.execute(FOUND[breach])
+    found = [finding for finding in await store.check() if finding not in before]
+    await store.close()
+    await connection.close()
+    assert found[0].startswith("job 1 has a state and counts that do not go together")

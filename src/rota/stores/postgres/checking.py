@@ -11,6 +11,7 @@ _QUESTIONS: Final = {
     "settings": "setting {} lets a crash of the host lose acknowledged jobs; turn it on",
     "indexes": "index {} is not valid; run REINDEX INDEX CONCURRENTLY {}",
     "doubles": "job {} stands in job and in job_done; it has ended, so delete it from job",
+    "rules": "job {} has a state and counts that do not go together; look at its row before you cancel it",
     "stranded": "job {} is blocked, but nothing it waits for is left; cancel it or retry it",
 }
 

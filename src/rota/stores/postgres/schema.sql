@@ -67,13 +67,7 @@ CREATE TABLE job (
     fire_time           bigint,
     is_awaited          boolean          NOT NULL DEFAULT false,
     CONSTRAINT job_pkey PRIMARY KEY (id),
-    CONSTRAINT job_is_unfinished CHECK (
-        state IN ('pending', 'running', 'scheduled', 'retrying', 'blocked', 'queued') AND finished_at IS NULL
-    ),
-    CONSTRAINT job_has_a_lease_while_it_runs CHECK ((lease_until IS NOT NULL) = (state = 'running')),
-    CONSTRAINT job_is_blocked_by_something CHECK (state <> 'blocked' OR blockers > 0),
-    CONSTRAINT job_has_attempts_left CHECK (attempts BETWEEN 0 AND max_attempts),
-    CONSTRAINT job_was_claimed_for_each_attempt CHECK (attempts <= fence)
+    CONSTRAINT job_has_a_lease_while_it_runs CHECK ((lease_until IS NOT NULL) = (state = 'running'))
 ) WITH (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02,

@@ -33,11 +33,11 @@ async def insert_plain(
 
     Its id is taken, or its queue has a bound that is not far off.
     """
-    queues = list({job.queue for job in jobs})
-    if len(jobs) == 1:
+    if len(jobs) == 1 and bound is None:
         # Arrays would cost more than the job.
-        rows = await session.rows("insert_one", now, AGING_MICROS, bound, queues, *_plain_row(jobs[0]))
+        rows = await session.rows("insert_one", now, AGING_MICROS, *_plain_row(jobs[0]))
     else:
+        queues = list({job.queue for job in jobs})
         columns = zip(*map(_plain_row, sorted(jobs, key=_job_id)), strict=True)
         rows = await session.rows("insert_plain", now, AGING_MICROS, bound, queues, *map(list, columns))
     made: dict[JobId, str] = dict(rows)
