@@ -35,7 +35,7 @@ def _close_with_its_sockets(loop: Any) -> None:  # noqa: ANN401 - what is asked 
 
 def pytest_configure() -> None:
     """Have loops end what is left of their sockets."""
-    asyncio.SelectorEventLoop.close = _close_with_its_sockets  # type: ignore[method-assign] # to see what they leave
+    asyncio.SelectorEventLoop.close = _close_with_its_sockets  # type: ignore[assignment, method-assign] # to see
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

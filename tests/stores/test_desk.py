@@ -135,3 +135,59 @@ async def test_what_was_handed_in_before_the_close_is_finished(desk: MergingDesk
 async def test_nothing_is_served_for_an_empty_batch(desk: MergingDesk[int, int], counter: Counter) -> None:
     assert await desk.run([]) == []
     assert counter.batches == []
+
+
+@pytest.fixture
+def prompt(counter: Counter) -> MergingDesk[int, int]:
+    return MergingDesk(counter, prompt=True)
+
+
+async def test_a_prompt_desk_serves_who_comes_alone_at_its_own_hands(
+    prompt: MergingDesk[int, int], counter: Counter
+) -> None:
+    counter.gate.set()
+    before = asyncio.all_tasks()
+    assert await prompt.run([1]) == [2]
+    assert asyncio.all_tasks() == before, "no task was made for it"
+
+
+async def test_who_comes_meanwhile_is_served_together_afterwards(
+    prompt: MergingDesk[int, int], counter: Counter
+) -> None:
+    calls = await crowd(prompt, counter, [1], [2])
+    assert await asyncio.gather(*calls) == [[2], [4]]
+    assert counter.batches == [[0], [1, 2]]
+
+
+async def test_in_a_crowd_nobody_goes_alone(prompt: MergingDesk[int, int], counter: Counter) -> None:
+    await asyncio.gather(*await crowd(prompt, counter, [1], [2]))
+    counter.batches.clear()
+    await asyncio.gather(*(prompt.run([number]) for number in range(5)))
+    assert counter.batches == [[0, 1, 2, 3, 4]]
+
+
+async def test_who_goes_away_from_a_prompt_desk_holds_up_nobody(
+    prompt: MergingDesk[int, int], counter: Counter
+) -> None:
+    leaving = asyncio.ensure_future(prompt.run([0]))
+    await counter.has_begun.wait()
+    waiting = asyncio.ensure_future(prompt.run([1]))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    counter.gate.set()
+    assert await waiting == [2]
+    assert leaving.cancelled()
+
+
+async def test_a_prompt_desk_closes_when_all_are_served(prompt: MergingDesk[int, int], counter: Counter) -> None:
+    calls = [asyncio.ensure_future(prompt.run([number])) for number in range(3)]
+    await counter.has_begun.wait()
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(prompt.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    counter.gate.set()
+    await closing
+    assert await asyncio.gather(*calls) == [[0], [2], [4]]
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await prompt.run([1])

@@ -8,6 +8,10 @@ What happens when something fails: if the store is away, everybody in the batch 
 became of it. Any other failure is some request's own fault, so each is served again by itself, and one bad request
 cannot fail its neighbours. A caller who goes away before its batch has begun is left out; later, it is served and its
 answer dropped.
+
+A task for each batch costs a lone caller a fair part of its time. A desk that is `prompt` serves one who comes alone at
+its own hands instead; if that caller goes away, what was begun for it is broken off, and nobody knows how far it came.
+That suits submissions, which can be repeated; a settlement must not be lost because somebody stopped waiting for it.
 """
 
 from __future__ import annotations
@@ -39,9 +43,15 @@ class _Call(Generic[Item, Answer]):
 class MergingDesk(Generic[Item, Answer]):
     """Serves the calls of one verb, one batch at a time."""
 
-    def __init__(self, serve: Serve[Answer], *, largest: int = LARGEST_BATCH) -> None:
+    def __init__(self, serve: Serve[Answer], *, largest: int = LARGEST_BATCH, prompt: bool = False) -> None:
         self._serve = serve
         self._largest = largest
+        self._is_prompt = prompt
+        #: Whether the last batch was a single call. In a crowd, whoever came first would always go alone.
+        self._was_alone = True
+        #: Whether a caller is served at its own hands, and who waits for that to end.
+        self._is_serving = False
+        self._free: asyncio.Future[None] | None = None
         self._waiting: deque[_Call[Item, Answer]] = deque()
         self._work: asyncio.Task[None] | None = None
         self._is_open = True
@@ -52,18 +62,36 @@ class MergingDesk(Generic[Item, Answer]):
             raise StoreUnavailable("the store is closed")
         if not batch:
             return []
-        loop = asyncio.get_running_loop()
-        call = _Call[Item, Answer](batch, sharing, loop.create_future())
+        if self._is_prompt and self._was_alone and self._work is None and not self._is_serving:
+            return await self._serve_promptly(batch, sharing)
+        call = _Call[Item, Answer](batch, sharing, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
-        if self._work is None:
-            self._work = loop.create_task(self._serve_all())
+        self._begin()
         return await call.future
 
     async def close(self) -> None:
         """Finish what was handed in, and take nothing more."""
         self._is_open = False
+        while self._is_serving:
+            self._free = asyncio.get_running_loop().create_future()
+            await self._free
         if self._work is not None:
             await asyncio.wait([self._work])
+
+    def _begin(self) -> None:
+        if self._work is None and not self._is_serving:
+            self._work = asyncio.get_running_loop().create_task(self._serve_all())
+
+    async def _serve_promptly(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> Sequence[Answer]:
+        self._is_serving = True
+        try:
+            return await self._serve(batch, *sharing)
+        finally:
+            self._is_serving = False
+            if self._waiting:
+                self._begin()
+            if self._free is not None and not self._free.done():
+                self._free.set_result(None)
 
     async def _serve_all(self) -> None:
         try:
@@ -90,6 +118,7 @@ class MergingDesk(Generic[Item, Answer]):
             if not call.future.cancelled():
                 group.append(call)
                 size += len(call.batch)
+        self._was_alone = len(group) == 1
         return group
 
     async def _serve_together(self, group: Sequence[_Call[Item, Answer]]) -> None:

@@ -7,12 +7,33 @@ of something does not give its connection back: nobody knows what is still on it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from rota.core.errors import StoreUnavailable
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.faults import AWAY
+
+
+class Loan:
+    """A connection for as long as a block lasts. Written out: a generator would cost each statement as much again."""
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> Connection:
+        """Take it."""
+        self._connection = await self._pool.take()
+        return self._connection
+
+    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        """Give it back, unless the block was interrupted."""
+        if raised is None:
+            self._pool.give_back(self._connection)
+        else:
+            self._pool.throw_away(self._connection)
 
 
 class Pool:
@@ -22,25 +43,35 @@ class Pool:
         self._connect = connect
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
         self._is_open = True
 
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[Connection]:
+    def lend(self) -> Loan:
         """Lend a connection that is alive as far as anyone can know."""
+        return Loan(self)
+
+    async def take(self) -> Connection:
+        """Take a connection, which is to be given back or thrown away."""
         if not self._is_open:
             raise StoreUnavailable("the store is closed")
-        async with self._places:
-            connection = await self._take()
-            self._lent.add(connection)
-            try:
-                yield connection
-            except BaseException:
-                self._lent.discard(connection)
-                connection.terminate()
-                raise
-            self._lent.discard(connection)
-            self._put_back(connection)
+        await self._places.acquire()
+        try:
+            return await self._any()
+        except BaseException:
+            self._places.release()
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """Take a connection back for others."""
+        self._places.release()
+        if self._is_open and not connection.is_closed():
+            self._idle.append(connection)
+        else:
+            connection.terminate()
+
+    def throw_away(self, connection: Connection) -> None:
+        """Let nobody have a connection any more."""
+        self._places.release()
+        connection.terminate()
 
     async def close(self) -> None:
         """Let go of all connections; those lent out, when they come back."""
@@ -49,13 +80,7 @@ class Pool:
             with suppress(*AWAY):
                 await self._idle.pop().close(timeout=1)
 
-    def _put_back(self, connection: Connection) -> None:
-        if self._is_open and not connection.is_closed():
-            self._idle.append(connection)
-        else:
-            connection.terminate()
-
-    async def _take(self) -> Connection:
+    async def _any(self) -> Connection:
         while self._idle:
             # The last one back first: the others may rest, and a busy one is the most surely alive.
             connection = self._idle.pop()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from rota.core.attempt import Attempt
 from rota.core.errors import StoreUnavailable
@@ -79,7 +79,7 @@ class PostgresStore:
         mark = secrets.token_hex(8)
         self._bell = Bell(database, mark)
         self._ear = Ear(database, mark, self._floors.stored)
-        self._inserts: MergingDesk[NewJob, Inserted] = MergingDesk(self._insert_together)
+        self._inserts: MergingDesk[NewJob, Inserted] = MergingDesk(self._insert_together, prompt=True)
         self._settlements: MergingDesk[Settlement, bool] = MergingDesk(self._settle_together)
         self._renewals: MergingDesk[Renewal, Renewed | None] = MergingDesk(self._renew_together)
 
@@ -135,15 +135,18 @@ class PostgresStore:
 
     async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
         """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
-        answers: Sequence[Inserted | None] = [None] * len(jobs)
+        answers: list[Inserted | None] = [None] * len(jobs)
         if all(map(is_plain, jobs)):
             answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
-        left = [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
-        rest = iter(await self._write(submitting.insert, left, bound, now=now) if left else ())
+        if None in answers:
+            left = [place for place, answer in enumerate(answers) if answer is None]
+            rest = await self._write(submitting.insert, [jobs[place] for place in left], bound, now=now)
+            for place, answer in zip(left, rest, strict=True):
+                answers[place] = answer
         places = {(job.queue, job.type, job.priority) for job in jobs}
         self._floors.stored(places)
         self._bell.ring(places)
-        return [next(rest) if answer is None else answer for answer in answers]
+        return cast("list[Inserted]", answers)
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
