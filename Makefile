@@ -13,7 +13,7 @@ STAMP  := $(VENV)/.installed
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench docs containers clean
+.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench guard docs containers clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,10 @@ fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 
 bench: $(STAMP) ## measure a store beside its bare driver: STORE=sqlite, postgres or mysql
 	PYTHONPATH=tests:. $(BIN)/python -m bench.$(STORE)_store $(ARGS)
+
+guard: $(STAMP) ## write down anew what the hot paths cost; the tests hold them to it
+	@tools/servers
+	PYTHONPATH=tests $(BIN)/python -m guard
 
 docs: $(STAMP) ## write the reference pages from the code
 	$(BIN)/python tools/reference.py
