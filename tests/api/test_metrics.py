@@ -60,6 +60,12 @@ async def test_every_metric_that_is_shown_is_in_the_catalogue(stage: Stage) -> N
     assert shown == {metric.name for metric in CATALOGUE if metric.source is not Source.WORKER}
 
 
+async def test_the_cpu_time_of_the_process_grows_with_its_work(stage: Stage) -> None:
+    before = (await scraped(stage.client))["rota_process_cpu_seconds_total"]
+    await lived(stage)
+    assert (await scraped(stage.client))["rota_process_cpu_seconds_total"] > before > 0
+
+
 async def test_many_scrapers_cost_one_census(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, census = list[Census](), stage.engine.jobs.census
 

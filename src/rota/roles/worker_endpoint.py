@@ -138,6 +138,7 @@ class WorkerEndpoint:
             return self._health(accept)
         tallies: tuple[Tally, ...] = (
             Counts.of(catalogue.BUILD, 1, __version__),
+            Counts.of(catalogue.CPU, time.process_time()),
             Counts.of(catalogue.SLOTS, self._slots),
             Counts.of(catalogue.BUSY, self._busy),
             Counts.of(catalogue.DRAINING, self._is_draining),

@@ -83,6 +83,9 @@ LEADER_CHANGES: Final = Metric(
     "rota_leader_changes_total", Kind.COUNTER, "Times this process learned of a new leader, the first included."
 )
 PRUNED: Final = Metric("rota_jobs_pruned_total", Kind.COUNTER, "Finished jobs deleted past their time.")
+CPU: Final = Metric(
+    "rota_process_cpu_seconds_total", Kind.COUNTER, "CPU time that this process has used, of all its threads."
+)
 COORDINATOR_UP: Final = Metric(
     "rota_coordinator_up", Kind.GAUGE, "Whether the coordinator answered lately. If not, jobs run and nobody leads."
 )
@@ -134,7 +137,7 @@ LINKED: Final = Metric(
 )
 
 CATALOGUE: Final = (
-    BUILD, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
+    BUILD, CPU, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
     COORDINATOR_UP, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, DEAD_LETTERS,
     WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP, SLOTS, BUSY, DRAINING, LINKED,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import process_time
 
 from rota.api.calls import Answer, Call, Context, shown
 from rota.api.counting import stats_now
@@ -61,6 +62,7 @@ async def _tallies(context: Context) -> Sequence[Tally]:
     settings = context.settings
     own = (
         Counts.of(catalogue.BUILD, 1, settings.version),
+        Counts.of(catalogue.CPU, process_time()),
         Counts.of(catalogue.LEADER, settings.is_leader()),
         Counts.of(catalogue.COORDINATOR_UP, settings.coordinator_is_healthy()),
         Counts.of(catalogue.BROKER_UP, context.engine.broker.is_up),
