@@ -155,11 +155,21 @@ class Progress:
         self._label = label
         self._total = max(total, 1)
         self._is_shown = sys.stderr.isatty()
+        self._is_begun = False
 
-    def show(self, done: int) -> None:
-        """Show how far it has come."""
+    def show(self, done: int, note: str = "") -> None:
+        """Show how far it has come: in numbers, or as the note says."""
         if self._is_shown:
             filled = 30 * done // self._total
             bar = "█" * filled + "░" * (30 - filled)
-            end = "\n" if done >= self._total else ""
-            print(f"\r{self._label} {bar} {done}/{self._total}", end=end, file=sys.stderr, flush=True)
+            # The rest of the line is wiped: a note may be shorter than the one before.
+            print(f"\r{self._label} {bar} {note or f'{done}/{self._total}'}\033[K", end="", file=sys.stderr, flush=True)
+            self._is_begun = True
+            if done >= self._total:
+                self.end()
+
+    def end(self) -> None:
+        """Leave the line, however far it has come."""
+        if self._is_begun:
+            print(file=sys.stderr)
+            self._is_begun = False

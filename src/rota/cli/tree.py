@@ -3,55 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Callable
-from typing import NoReturn
 
 from rota import __version__
-from rota.cli.exits import Exit
 from rota.cli.output import FORMATS
+from rota.cli.parser import Parser
 from rota.settings import OPTIONS
-
-Adder = Callable[[argparse.ArgumentParser], None]
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that says what was probably meant."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line and what to do in another."""
-        self.exit(Exit.USAGE, f"rota: {message}\nfix: {self._hint(message)}\n")
-
-    def _hint(self, message: str) -> str:
-        wrong, known = _wrong_and_known(message, self)
-        close = difflib.get_close_matches(wrong, known, 1, 0.6) if wrong else []
-        return f"did you mean {close[0]!r}?" if close else f"see `{self.prog} --help`"
-
-
-def _wrong_and_known(message: str, parser: argparse.ArgumentParser) -> tuple[str, list[str]]:
-    """Find in argparse's message what it did not know, and in the parser what it could have been."""
-    flags = sorted(_flags(parser))
-    choices = [
-        str(choice)
-        for action in parser._actions  # noqa: SLF001 - as above
-        for choice in (action.choices or ())
-    ]
-    if "unrecognized arguments:" in message:
-        return message.split(":", 1)[1].split(maxsplit=1)[0].split("=", maxsplit=1)[0], flags
-    if "invalid choice:" in message:
-        return message.split("invalid choice: ", 1)[1].split("'")[1], choices
-    return "", []
-
-
-def _flags(parser: argparse.ArgumentParser) -> set[str]:
-    """Gather the flags of a parser and of all below it: argparse reports an unknown one from the root."""
-    flags: set[str] = set()
-    for action in parser._actions:  # noqa: SLF001 - argparse keeps them so
-        flags.update(action.option_strings)
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            for below in action.choices.values():
-                flags |= _flags(below)
-    return flags
 
 
 def build() -> Parser:
@@ -286,4 +242,31 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     ):
         parser = _command(store, name, f"database:{name}", description, shared)
         parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
+    _add_bench(commands, shared)
     _command(commands, "version", "config:version", "show the version", shared)
+
+
+def _add_bench(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    parser = _command(
+        commands, "bench", "bench:run", "load your deployment, measure it, and say what limits it", shared
+    )
+    parser.add_argument("--store", "--db", dest="store", help="load this store itself instead of an API")
+    parser.add_argument("--rate", type=float, metavar="N", help="jobs a second; without it, as fast as it goes")
+    parser.add_argument("--duration", default="10s", help="for how long, 10s unless told otherwise")
+    parser.add_argument(
+        "--connections", "--callers", type=int, default=16, metavar="N", help="how many submit at once; 16"
+    )
+    parser.add_argument("--batch", type=int, default=1, metavar="N", help="how many jobs in one request; 1")
+    parser.add_argument("--payload-size", type=int, default=100, metavar="BYTES", help="the size of each payload; 100")
+    parser.add_argument(
+        "--queue", default="rota-bench", help="the queue to load; one of its own, rota-bench, if not told"
+    )
+    parser.add_argument(
+        "--wait", nargs="?", const="", metavar="DURATION", help="until the jobs have run, and measure that"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the jobs there; else those that did not run are deleted"
+    )
+    parser.add_argument(
+        "--json", dest="output", action="store_const", const="json", default=argparse.SUPPRESS, help="as -o json"
+    )

@@ -1,0 +1,348 @@
+"""`rota bench` in parts: what it refuses, how it reckons, what it concludes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from rota.cli.bench.connection import Connection
+from rota.cli.bench.course import PROBES, Course
+from rota.cli.bench.load import Load
+from rota.cli.bench.plan import Plan
+from rota.cli.bench.running import Run
+from rota.cli.bench.spread import Spread, shown
+from rota.cli.bench.targets import Crew, Made, Strain, Tide, Times, Trouble
+from rota.cli.bench.verdict import Evidence, limits
+from rota.cli.exits import Exit
+from rota.cli.main import main
+from rota.cli.output import Progress
+from rota.core.lifecycle import State
+from rota.runtime.store import open_store
+
+PLAN = Plan(seconds=0.3, connections=2, batch=1, payload='"x"', queue="rota-bench", tag="bench-1")
+
+REFUSED = [
+    (["--rate", "0"], "--rate 0: it must be more than nothing"),
+    (["--rate", "nan"], "--rate nan"),
+    (["--duration", "soon"], "--duration: 'soon' is not a duration"),
+    (["--duration", "0"], "--duration 0: it must be longer than nothing"),
+    (["--connections", "0"], "--connections 0: it must lie between 1 and 1,000"),
+    (["--batch", "1001"], "--batch 1001: it must lie between 1 and 1,000"),
+    (["--payload-size", "1"], "--payload-size 1: it must lie between 2 and 1,048,576"),
+    (["--batch", "1000", "--payload-size", "5000"], "the API takes 1,048,576"),
+    (["--wait", "a while"], "--wait: 'a while' is not a duration"),
+    (["-o", "csv"], "choose table, json or jsonl"),
+    (["--durration", "1s"], "did you mean '--duration'"),
+]
+
+
+@pytest.mark.parametrize(("typed", "words"), REFUSED, ids=lambda value: value if isinstance(value, str) else None)
+def test_what_cannot_be_done_is_refused_before_anything_is_sent(
+    typed: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["bench", *typed, "--api-url", "http://127.0.0.1:9"])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == Exit.USAGE
+    said = capsys.readouterr().err
+    assert words in said
+    assert "fix: " in said
+
+
+def test_no_server_is_told_as_every_command_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--api-url", "http://127.0.0.1:9"]) == Exit.UNREACHABLE
+    assert "rota standalone" in capsys.readouterr().err
+
+
+# Spreads
+
+
+def test_a_percentile_is_the_least_value_that_the_share_does_not_exceed() -> None:
+    hundred = Spread(number / 1000 for number in range(100, 0, -1))
+    assert [hundred.percentile(share) for share in (0.5, 0.9, 0.99, 1)] == [0.05, 0.09, 0.099, 0.1]
+    assert (hundred.longest, len(hundred)) == (0.1, 100)
+    assert [Spread([7.0]).percentile(share) for share in (0.01, 0.5, 0.99)] == [7.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0], [-1.0, 0.003], [1e-7], [0.001, 0.001], [0.0009, 0.0011, 0.3], [1e9], [0.0, 1e9], []]
+)
+def test_every_value_is_in_one_bar(values: list[float]) -> None:
+    spread = Spread(values)
+    bars = spread.bars
+    assert sum(bar.count for bar in bars) == len(values)
+    for bar in bars:
+        assert bar.count == sum(bar.above < value <= bar.up_to or value <= 0 == bar.above for value in values)
+    assert len(list(spread.lines())) == len(bars) + 1
+
+
+def test_bars_and_percentiles_are_drawn_with_units_that_suit() -> None:
+    lines = list(Spread([0.0004, 0.0004, 0.0004, 0.0018]).lines())
+    assert lines[0].split() == ["≤", "500", "µs", "█" * 40, "3"]
+    assert lines[1].split() == ["≤", "1", "ms", "0"]
+    assert lines[2].split() == ["≤", "2", "ms", "█" * 13 + "▍", "1"]
+    assert lines[3] == "  p50 400 µs   p90 1.8 ms   p99 1.8 ms   max 1.8 ms"
+    assert [shown(seconds) for seconds in (12.345, 0.1234, 1234.5)] == ["12.3 s", "123 ms", "1,234 s"]
+
+
+# The verdict
+
+WELL = Evidence(rate=500, made=5_000, latency=0.020, client_cpu=0.2, server_cpu=0.3, host_cpu=0.4, round_trip=0.001)
+SERVED = Crew(workers=1, slots=10)
+VERDICTS = [
+    ("none", replace(PLAN, rate=500), WELL, "500 of 500 jobs a second"),
+    ("client_cpu", PLAN, replace(WELL, client_cpu=0.97), "97% of a core"),
+    ("client_cpu", PLAN, replace(WELL, client_cpu=1.2, is_http=False), "the engine and the driver included"),
+    ("server_cpu", PLAN, replace(WELL, server_cpu=0.95, store=0.019), "the API process's CPU: it used 95%"),
+    ("host_cpu", PLAN, replace(WELL, host_cpu=0.99), "99% of all its cores"),
+    ("store", PLAN, replace(WELL, store=0.018, alone=0.004), "18 ms of a submission's 20 ms pass there; a single"),
+    ("round_trip", PLAN, replace(WELL, round_trip=0.015), "15 ms of a submission's 20 ms"),
+    ("callers", PLAN, WELL, "each of 2 waits 20 ms"),
+    ("callers", replace(PLAN, rate=1_000), WELL, "each of 2 waits 20 ms"),
+    ("errors", PLAN, replace(WELL, errors={"429 queue_full": 900, "timed out": 1}), "900 of them by '429 queue_full'"),
+    ("errors", PLAN, replace(WELL, made=0, errors={"no connection (OSError)": 10}), "10 of 10 jobs were not made"),
+]
+
+
+@pytest.mark.parametrize(("code", "plan", "evidence", "words"), VERDICTS, ids=lambda value: str(value)[:20])
+def test_the_limit_is_named_with_the_figure_that_shows_it(
+    code: str, plan: Plan, evidence: Evidence, words: str
+) -> None:
+    first = limits(plan, evidence)[0]
+    assert first.code == code
+    assert words in first.text
+    assert first.fix
+
+
+RUNS = [
+    ("queue_paused", Crew(workers=1, slots=10, is_paused=True), Run()),
+    ("no_worker", Crew(), Run()),
+    ("slots", SERVED, Run(rate=100, busy=0.96)),
+    ("workers", SERVED, Run(rate=100, busy=0.4)),
+]
+
+
+@pytest.mark.parametrize(("code", "crew", "run"), RUNS, ids=lambda value: str(value)[:20])
+def test_who_waits_for_workers_is_told_why(code: str, crew: Crew, run: Run) -> None:
+    evidence = replace(WELL, crew=crew, run=run)
+    assert [one.code for one in limits(replace(PLAN, is_to_run=True), evidence)] == ["callers", code]
+    assert [one.code for one in limits(PLAN, evidence)] == ["callers"]
+
+
+def test_workers_that_keep_up_limit_nothing() -> None:
+    evidence = replace(WELL, crew=SERVED, run=Run(rate=499, busy=0.2))
+    assert [one.code for one in limits(replace(PLAN, is_to_run=True), evidence)] == ["callers"]
+
+
+def test_a_few_errors_are_told_and_not_blamed() -> None:
+    assert limits(PLAN, replace(WELL, errors={"timed out": 3}))[0].code == "callers"
+
+
+# The load
+
+
+@dataclass
+class Rehearsed:
+    """A target that takes as long, and fails as often, as it is told."""
+
+    name: str = "rehearsed"
+    store: str = "none"
+    is_http: bool = False
+    slow: list[float] = field(default_factory=list)
+    fails: bool = False
+    may_look: bool = True
+    may_discard: bool = True
+    made: int = 0
+    cancelled: list[str] = field(default_factory=list)
+
+    async def submit(self, caller: int, count: int) -> Made:
+        del caller
+        if self.fails:
+            raise Trouble("out of order")
+        await asyncio.sleep(self.slow.pop(0) if self.slow else 0)
+        self.made += count
+        return Made([f"job-{self.made - number}" for number in range(count)])
+
+    async def round_trip(self) -> None:
+        pass
+
+    async def strain(self) -> Sequence[Strain]:
+        return ()
+
+    async def crew(self) -> Crew:
+        if not self.may_look:
+            raise Trouble("403 forbidden")
+        return Crew()
+
+    async def tide(self) -> Tide:
+        return Tide()
+
+    async def times(self, ids: Sequence[str]) -> Sequence[Times]:
+        del ids
+        return ()
+
+    async def cancel(self, ids: Sequence[str]) -> None:
+        if not self.may_look:
+            raise Trouble("403 forbidden")
+        self.cancelled += ids
+
+    async def discard(self, ids: Sequence[str]) -> int:
+        if not self.may_discard:
+            raise Trouble("403 forbidden")
+        return len(ids)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_what_is_late_counts_from_when_it_was_due() -> None:
+    """A server that stands still for a while is met by all who come meanwhile, not by the one whom it answers late."""
+    target, stop = Rehearsed(slow=[0.4]), asyncio.Event()
+    load = Load(replace(PLAN, seconds=60, connections=1, rate=20), target)
+    running = asyncio.create_task(load.run(stop, lambda *_: None))
+    while len(load.so_far.latencies) < 3:  # noqa: ASYNC110 - a load tells nobody
+        await asyncio.sleep(0.01)
+    stop.set()
+    found = await running
+    # The second was due after 0.05 s, the third after 0.1 s, and neither could be sent before 0.4 s.
+    assert found.latencies[1] > 0.34
+    assert found.latencies[2] > 0.29
+
+
+async def test_a_rate_is_kept_and_not_exceeded() -> None:
+    target = Rehearsed()
+    await Load(replace(PLAN, seconds=0.5, rate=100, batch=5), target).run(asyncio.Event(), lambda *_: None)
+    assert target.made <= 50
+
+
+async def test_failures_are_counted_by_kind_and_do_not_spin() -> None:
+    found = await Load(replace(PLAN, batch=3, seconds=1), Rehearsed(fails=True)).run(asyncio.Event(), lambda *_: None)
+    assert set(found.errors) == {"out of order"}
+    # Two callers, a second, and a pause of 0.05 s after each failure.
+    assert 3 <= found.errors["out of order"] <= 3 * 2 * 21
+    assert not found.ids
+
+
+async def test_an_interruption_ends_the_load_and_not_the_report() -> None:
+    target = Rehearsed()
+    course = Course(replace(PLAN, seconds=3_600), target, is_quiet=True)
+    running = asyncio.create_task(course.run())
+    while target.made < 100:  # noqa: ASYNC110 - a load tells nobody
+        await asyncio.sleep(0.01)
+    course.interrupt()
+    report = await running
+    assert report.is_interrupted
+    assert report.record()["submitted"] == len(report.found.ids) > 0
+    assert set(report.found.ids) <= set(target.cancelled)
+
+
+async def test_who_may_submit_and_nothing_else_is_given_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    report = await Course(PLAN, Rehearsed(may_look=False)).run()
+    assert report.found.ids
+    assert report.left > len(report.found.ids)
+    said = capsys.readouterr().err
+    assert "cannot be cancelled: 403 forbidden" in said
+    assert "rota jobs list --tag bench-1" in said
+
+
+async def test_who_may_not_delete_cancels_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    target = Rehearsed(may_discard=False)
+    report = await Course(PLAN, target).run()
+    assert set(report.found.ids) <= set(target.cancelled)
+    assert (report.discarded, report.left) == (0, 0)
+    assert capsys.readouterr().err.count("not deleted (403 forbidden)") == 1
+
+
+# Connections
+
+
+@asynccontextmanager
+async def answering(*answers: bytes) -> AsyncIterator[Connection]:
+    """Listen, and give each request the next of the answers; None left, hang up."""
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while left and await reader.readuntil(b"\r\n\r\n"):
+            writer.write(left.pop(0))
+            await writer.drain()
+            if not left:
+                break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connection = Connection(urlsplit(f"http://127.0.0.1:{port}"))
+    try:
+        yield connection
+    finally:
+        connection.close()
+        server.close()
+
+
+async def test_answers_are_read_however_they_come() -> None:
+    plain = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    chunked = b"HTTP/1.1 429 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n"
+    async with answering(plain, chunked, plain) as connection:
+        assert [await connection.ask("GET", "/") for _ in range(3)] == [(200, b"{}"), (429, b"abcd"), (200, b"{}")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [(b"", "connection lost"), (b"what?\r\n", "an answer that is not HTTP")],
+    ids=["none", "garbage"],
+)
+async def test_what_goes_wrong_on_the_way_has_a_name(answer: bytes, kind: str) -> None:
+    async with answering(answer) as connection:
+        with pytest.raises(Trouble) as trouble:
+            await connection.ask("GET", "/")
+    assert trouble.value.kind.startswith(kind)
+
+
+async def test_a_server_that_is_not_there_has_a_name_too() -> None:
+    with pytest.raises(Trouble, match=r"no connection \(ConnectionRefusedError\)"):
+        await Connection(urlsplit("http://127.0.0.1:9")).ask("GET", "/")
+
+
+# A store of its own
+
+
+async def waiting_in(path: Path) -> int:
+    store = await open_store(str(path))
+    census = await store.census()
+    await store.close()
+    return census.total(State.PENDING, State.CANCELLED)
+
+
+@pytest.mark.parametrize("extra", [[], ["--keep"]], ids=["cleaned", "kept"])
+def test_a_store_is_loaded_and_left_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str]
+) -> None:
+    path, is_left = tmp_path / "rota.db", bool(extra)
+    assert main(["bench", "--store", str(path), "--duration", "300ms", "--batch", "10", "--json", *extra]) == Exit.OK
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert report["submitted"] >= 10
+    assert report["submit"]["count"] == report["submitted"] / 10
+    assert sum(bar["count"] for bar in report["submit"]["histogram"]) == report["submit"]["count"]
+    assert report["limits"][0]["code"] in {"store", "client_cpu", "host_cpu", "callers"}
+    assert report["measured"]["store_seconds"] > 0
+    assert (report["discarded"], report["left"] > 0) == (None if is_left else report["submitted"] + PROBES, is_left)
+    assert (asyncio.run(waiting_in(path)) > 0) == is_left
+    assert "\r" not in printed.err, "no bar where nobody watches"
+
+
+def test_a_bar_is_shown_to_whoever_watches(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    bar = Progress("loading", 10)
+    bar.show(5, "half")
+    bar.end()
+    bar.end()
+    assert capsys.readouterr().err == f"\rloading {'█' * 15}{'░' * 15} half\033[K\n"
