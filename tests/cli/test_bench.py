@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -217,6 +218,19 @@ async def test_what_is_late_counts_from_when_it_was_due() -> None:
     assert found.latencies[2] > 0.29
 
 
+async def test_who_oversleeps_does_not_blame_the_server() -> None:
+    load, stop = Load(replace(PLAN, seconds=60, connections=1, rate=2), Rehearsed()), asyncio.Event()
+    running = asyncio.create_task(load.run(stop, lambda *_: None))
+    while not load.so_far.latencies:  # noqa: ASYNC110 - a load tells nobody
+        await asyncio.sleep(0)
+    # The next is due in half a second, and nobody wakes before two have passed.
+    time.sleep(2)  # noqa: ASYNC251 - the loop must stand still
+    while len(load.so_far.latencies) < 2:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+    stop.set()
+    assert (await running).latencies[1] < 1
+
+
 async def test_a_rate_is_kept_and_not_exceeded() -> None:
     target = Rehearsed()
     await Load(replace(PLAN, seconds=0.5, rate=100, batch=5), target).run(asyncio.Event(), lambda *_: None)
@@ -264,27 +278,46 @@ async def test_who_may_not_delete_cancels_all_the_same(capsys: pytest.CaptureFix
 # Connections
 
 
+Server = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
 @asynccontextmanager
-async def answering(*answers: bytes) -> AsyncIterator[Connection]:
-    """Listen, and give each request the next of the answers; None left, hang up."""
-    left = list(answers)
+async def listening(serve: Server) -> AsyncIterator[Connection]:
+    """Listen, give a connection that leads there, and leave no socket behind."""
+    ends: list[asyncio.Event] = []
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while left and await reader.readuntil(b"\r\n\r\n"):
-            writer.write(left.pop(0))
-            await writer.drain()
-            if not left:
-                break
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.append(ended := asyncio.Event())
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await serve(reader, writer)
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    connection = Connection(urlsplit(f"http://127.0.0.1:{port}"))
+    server = await asyncio.start_server(served, "127.0.0.1", 0)
+    connection = Connection(urlsplit(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
     try:
         yield connection
     finally:
         connection.close()
         server.close()
+        for ended in ends:
+            await ended.wait()
+
+
+@asynccontextmanager
+async def answering(*answers: bytes) -> AsyncIterator[Connection]:
+    """Listen, give each request the next of the answers, and hang up after the last."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+    async with listening(serve) as connection:
+        yield connection
 
 
 async def test_answers_are_read_however_they_come() -> None:
@@ -292,6 +325,29 @@ async def test_answers_are_read_however_they_come() -> None:
     chunked = b"HTTP/1.1 429 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n"
     async with answering(plain, chunked, plain) as connection:
         assert [await connection.ask("GET", "/") for _ in range(3)] == [(200, b"{}"), (429, b"abcd"), (200, b"{}")]
+
+
+@pytest.mark.parametrize(
+    ("head", "rest_seconds", "connections"),
+    [("", 60.0, 1), ("Connection: close\r\n", 60.0, 2), ("", 0.0, 2)],
+    ids=["kept open", "to be closed", "rested"],
+)
+async def test_a_connection_is_used_again_unless_it_may_be_closed_meanwhile(
+    head: str, rest_seconds: float, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.cli.bench.connection.REST_SECONDS", rest_seconds)
+    seen = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal seen
+        seen += 1
+        # It says what it will do, and takes its time.
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(f"HTTP/1.1 200 OK\r\n{head}Content-Length: 2\r\n\r\n{{}}".encode())
+
+    async with listening(serve) as connection:
+        assert [await connection.ask("GET", "/") for _ in range(2)] == [(200, b"{}")] * 2
+    assert seen == connections
 
 
 @pytest.mark.parametrize(
