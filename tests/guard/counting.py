@@ -125,7 +125,7 @@ class PostgresQueries:
         return [*self._database.writers._idle, *self._database.readers._idle]
 
     async def _at_rest(self) -> None:
-        while self._database.writers._lent or self._database.readers._lent:  # noqa: ASYNC110 - nobody tells of it
+        while self._database.writers.lent or self._database.readers.lent:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0)
 
     def _logged(self, query: LoggedQuery) -> None:

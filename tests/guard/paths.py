@@ -79,7 +79,7 @@ class Walk:
             await self.engine.submit(self._jobs(1))
 
     async def _claim(self, limit: int) -> Sequence[Job]:
-        return await self.engine.claim(Claim(worker=_ADA, limit=limit, lease=_LEASE))
+        return await self.engine.claim(Claim(worker=_ADA, limit=limit, types=("mail",), lease=_LEASE))
 
     async def _settle(self, jobs: Sequence[Job]) -> None:
         await self.engine.settle([Report(job.id, job.fence, Succeeded("null")) for job in jobs])

@@ -43,6 +43,8 @@ class Pool:
         self._connect = connect
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
+        #: How many are lent out.
+        self.lent = 0
         self._is_open = True
 
     def lend(self) -> Loan:
@@ -54,15 +56,16 @@ class Pool:
         if not self._is_open:
             raise StoreUnavailable("the store is closed")
         await self._places.acquire()
+        self.lent += 1
         try:
             return await self._any()
         except BaseException:
-            self._places.release()
+            self._free_a_place()
             raise
 
     def give_back(self, connection: Connection) -> None:
         """Take a connection back for others."""
-        self._places.release()
+        self._free_a_place()
         if self._is_open and not connection.is_closed():
             self._idle.append(connection)
         else:
@@ -70,8 +73,12 @@ class Pool:
 
     def throw_away(self, connection: Connection) -> None:
         """Let nobody have a connection any more."""
-        self._places.release()
+        self._free_a_place()
         connection.terminate()
+
+    def _free_a_place(self) -> None:
+        self.lent -= 1
+        self._places.release()
 
     async def close(self) -> None:
         """Let go of all connections; those lent out, when they come back."""
