@@ -16,6 +16,7 @@ import selectors
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
@@ -26,6 +27,7 @@ from asyncpg.connection import LoggedQuery
 
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connecting import Connection
+from rota.stores.postgres.database import READERS, WRITERS
 from rota.stores.sqlite.apsw_driver import ApswConnection
 
 Act = Callable[[], Awaitable[object]]
@@ -107,6 +109,7 @@ class PostgresQueries:
 
     async def counted(self, act: Act) -> Counts:
         self._statements = self._transactions = 0
+        await self._connect_all()
         await self._at_rest()
         connections = self._connections()
         for connection in connections:
@@ -116,10 +119,14 @@ class PostgresQueries:
         await self._at_rest()
         for connection in connections:
             connection.remove_query_logger(self._logged)
-        assert set(self._connections()) == set(connections), (
-            "a connection was made while we counted: warm the store up first"
-        )
         return {"statements": self._statements, "transactions": self._transactions}
+
+    async def _connect_all(self) -> None:
+        """Have every connection made that there may be: one that is made while we count is not counted on."""
+        async with AsyncExitStack() as lent:
+            for pool, size in ((self._database.writers, WRITERS), (self._database.readers, READERS)):
+                for _ in range(size):
+                    await lent.enter_async_context(pool.lend())
 
     def _connections(self) -> list[Connection]:
         return [*self._database.writers._idle, *self._database.readers._idle]
