@@ -134,6 +134,9 @@ class PostgresQueries:
     async def _at_rest(self) -> None:
         while self._database.writers.lent or self._database.readers.lent:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0)
+        # The driver tells of a statement one turn of the loop after it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     def _logged(self, query: LoggedQuery) -> None:
         if "pg_notify" in query.query:
