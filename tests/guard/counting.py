@@ -139,8 +139,9 @@ class PostgresQueries:
         await asyncio.sleep(0)
 
     def _logged(self, query: LoggedQuery) -> None:
-        if "pg_notify" in query.query:
-            # Sent when some time has passed since the last: how many there are is the clock's doing.
+        # A notice is sent when some time has passed since the last: how many there are is the clock's doing. And the
+        # driver looks up the types of a statement once on each connection.
+        if any(word in query.query for word in ("pg_notify", "typeinfo_tree", "current_setting('jit')")):
             return
         self._statements += 1
         words = query.query.lstrip()[:8].upper()
