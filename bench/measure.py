@@ -36,7 +36,8 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 def describe_machine(store: str = f"SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL)") -> str:
     load = os.getloadavg()[0]
-    return f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, {store}"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}"
+    return f"{machine}, {store}" if store else machine
 
 
 def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

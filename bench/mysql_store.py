@@ -18,62 +18,19 @@ from datetime import UTC, datetime, timedelta
 from itertools import count as count_from
 from pathlib import Path
 
+from bench.ceilings.mysql import Bare
+from bench.ceilings.rows import PAYLOAD, jobs
 from bench.measure import Sample, describe_machine, percentile, print_table
 from rota.core.decision import Means, decide
-from rota.core.identity import JobId
 from rota.core.lease import Claim, WorkerId
-from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
-from rota.core.submission import NewJob
 from rota.stores.mysql import MysqlStore
-from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.driver import connect
 from rota.stores.mysql.location import location_of
-from rota.stores.mysql.statements import statement
-from rota.stores.rows import new_job_row
 from servers.mariadb import MariadbServer, require_binary
 
-PAYLOAD = '{"to": "user@example.com", "subject": "Your report", "body": "' + "x" * 130 + '"}'
 WORKER = WorkerId("bench", "boot")
 LEASE = timedelta(minutes=5)
-
-
-def jobs(first: int, count: int, **options: object) -> list[NewJob]:
-    return [NewJob(JobId(first + number), "mail", PAYLOAD, **options) for number in range(count)]  # type: ignore[arg-type]
-
-
-class Bare:
-    """asyncmy with nothing of ours but the shape of the rows."""
-
-    def __init__(self, connection: Connection, number: int) -> None:
-        self.connection = connection
-        self.table = f"bare_{number}"
-        self.sql = statement("insert").replace("INTO job", f"INTO {self.table}")
-        self.now = datetime.now(UTC)
-        self.next = 1
-
-    async def create(self) -> None:
-        """A table of the same columns, without keys but the primary one and without constraints."""
-        await self.connection.run(f"CREATE TABLE {self.table} AS SELECT * FROM job LIMIT 0")
-        await self.connection.run(f"ALTER TABLE {self.table} ADD PRIMARY KEY (id)")
-
-    def rows(self, count: int) -> list[tuple[object, ...]]:
-        made = [new_job_row(job, State.PENDING, self.now, 1) for job in jobs(self.next, count)]
-        self.next += count
-        return made
-
-    async def single_commits(self, count: int) -> float:
-        rows = self.rows(count)
-        begun = time.perf_counter()
-        for row in rows:
-            await self.connection.many(self.sql, [row])
-        return count / (time.perf_counter() - begun)
-
-    async def batched_rows(self, count: int, batch: int = 500) -> float:
-        batches = [self.rows(batch) for _ in range(count // batch)]
-        begun = time.perf_counter()
-        for rows in batches:
-            await self.connection.many(self.sql, rows)
-        return count / (time.perf_counter() - begun)
 
 
 async def fill(store: MysqlStore, first: int, count: int, batch: int, **options: object) -> None:

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.ceilings.rows import PAYLOAD
 from bench.measure import Sample, describe_machine, percentile, print_table
-from bench.postgres_store import PAYLOAD
 from journeys.stage import staged
 from rota.core.fleet import Role
 from rota.core.lifecycle import State

@@ -17,65 +17,16 @@ from datetime import UTC, datetime, timedelta
 from itertools import count as count_from
 from pathlib import Path
 
+from bench.ceilings.rows import PAYLOAD, jobs
+from bench.ceilings.sqlite import Bare
 from bench.measure import Sample, describe_machine, percentile, print_table
 from rota.core.decision import Means, decide
-from rota.core.identity import JobId
 from rota.core.lease import Claim, WorkerId
-from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
-from rota.core.submission import NewJob
-from rota.stores.rows import new_job_row, plain_job_row
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.statements import statement
 
-PAYLOAD = '{"to": "user@example.com", "subject": "Your report", "body": "' + "x" * 130 + '"}'
 WORKER = WorkerId("bench", "boot")
 EVERYTHING = Claim(WORKER, 100, types=("mail",))
-
-
-def jobs(first: int, count: int, **options: object) -> list[NewJob]:
-    return [NewJob(JobId(first + number), "mail", PAYLOAD, **options) for number in range(count)]  # type: ignore[arg-type]
-
-
-class Bare:
-    """sqlite3 with nothing of ours but the shape of the rows."""
-
-    def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, isolation_level=None)
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute("PRAGMA synchronous = FULL")
-        columns = statement("insert").split("(")[1].split(")")[0]
-        plain = ", ".join(name.strip() for name in columns.split(",") if name.strip() != "id")
-        self.connection.execute(f"CREATE TABLE job (id INTEGER PRIMARY KEY, {plain})")
-        self.now = datetime.now(UTC)
-        self.next = 1
-
-    def rows(self, count: int) -> list[tuple[object, ...]]:
-        made = [new_job_row(job, State.PENDING, self.now, 1) for job in jobs(self.next, count)]
-        self.next += count
-        return made
-
-    def plain_rows(self, count: int) -> list[tuple[object, ...]]:
-        made = [plain_job_row(job, 1) for job in jobs(self.next, count)]
-        self.next += count
-        return made
-
-    def single_commits(self, count: int) -> float:
-        rows = self.plain_rows(count)
-        begun = time.perf_counter()
-        for row in rows:
-            self.connection.execute(statement("insert_plain"), row)
-        return count / (time.perf_counter() - begun)
-
-    def batched_rows(self, count: int, *, plain: bool = False, batch: int = 500) -> float:
-        make, name = (self.plain_rows, "insert_plain") if plain else (self.rows, "insert")
-        batches = [make(batch) for _ in range(count // batch)]
-        begun = time.perf_counter()
-        for rows in batches:
-            self.connection.execute("BEGIN")
-            self.connection.executemany(statement(name), rows)
-            self.connection.execute("COMMIT")
-        return count / (time.perf_counter() - begun)
 
 
 async def whole_life(store: SqliteStore, first: int, count: int, batch: int) -> float:

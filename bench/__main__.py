@@ -1,0 +1,95 @@
+"""`make bench`: Rota on its stores, beside the ceilings of these stores and, if wanted, beside its peers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from bench.ground import Sizes, ground
+from bench.measure import describe_machine
+from bench.plot import plot
+from bench.report import (
+    print_ceilings,
+    print_descriptions,
+    print_failures,
+    print_overview,
+    print_workload,
+    write_json,
+)
+from bench.run import run
+from bench.servers import MARIADB, POSTGRES
+from bench.systems.catalogue import PEERS, STORES, Contender
+from bench.workloads.catalogue import WORKLOADS
+from bench.workloads.protocol import Workload
+
+T = TypeVar("T")
+RESULTS: Final = Path(__file__).resolve().parent / ".results"
+_SETTINGS: Final = "; ".join(
+    (
+        "every commit is synced to the disk by SQLite (WAL, synchronous=FULL), PostgreSQL and MariaDB",
+        "PostgreSQL " + ", ".join(f"{name}={value}" for name, value in POSTGRES.items()),
+        "MariaDB " + ", ".join(f"{name}={value}" for name, value in MARIADB.items()),
+        "Valkey with Redis' default snapshots, which are not synced",
+    )
+)
+
+
+def chosen(names: str, there: Mapping[str, T]) -> list[T]:
+    """Give what a list of names stands for."""
+    wanted = [name for name in names.replace(",", " ").split() if name]
+    unknown = [name for name in wanted if name not in there]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(there)}")
+    return [there[name] for name in wanted]
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    everyone = ",".join(STORES)
+    parser.add_argument(
+        "--stores", type=lambda names: chosen(names, STORES), default=everyone, help=f"of Rota: {everyone}"
+    )
+    parser.add_argument("--peers", type=lambda names: chosen(names, PEERS), default="", help=", ".join(PEERS))
+    parser.add_argument(
+        "--workloads",
+        type=lambda names: chosen(names, WORKLOADS),
+        default="w1,w2,w3,w4,w5,w6",
+        help=", ".join(WORKLOADS),
+    )
+    parser.add_argument("--jobs", type=int, default=10_000, help="jobs that are submitted and drained")
+    parser.add_argument("--singles", type=int, default=200, help="jobs that come one by one, or are due at a time")
+    parser.add_argument("--processes", type=int, default=2, help="worker processes")
+    parser.add_argument("--repeats", type=int, default=3, help="of what is not a percentile")
+    parser.add_argument("--folder", type=Path, help="where databases go; a real disk, not a tmpfs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the plot and the values go")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = options_of(arguments)
+    contenders: list[Contender] = [*options.peers, *options.stores]
+    workloads: list[Workload] = options.workloads
+    sizes = Sizes(options.jobs, options.singles, options.processes)
+    about = (
+        f"{describe_machine('')}; {sizes.jobs:,} jobs, {sizes.processes} worker processes, {options.repeats} repeats"
+    )
+    print(about)
+    print(_SETTINGS, flush=True)
+    with ground(sizes, options.folder) as place:
+        results = run(place, contenders, workloads, options.repeats)
+    print_descriptions(results)
+    print_ceilings(results)
+    for workload in workloads:
+        print_workload(results, workload)
+    print_overview(results, contenders)
+    print_failures(results)
+    options.results.mkdir(parents=True, exist_ok=True)
+    write_json(results, about, options.results / "latest.json")
+    (options.results / "latest.svg").write_text(plot(results, workloads, about))
+    print(f"\n{describe_machine('')} at the end; plot and values in {options.results}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The ceilings of SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.ceilings.rows import jobs
+from rota.core.lifecycle import State
+from rota.stores.rows import new_job_row, plain_job_row
+from rota.stores.sqlite.statements import statement
+
+
+class Bare:
+    """sqlite3 with nothing of ours but the shape of the rows."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = FULL")
+        columns = statement("insert").split("(")[1].split(")")[0]
+        plain = ", ".join(name.strip() for name in columns.split(",") if name.strip() != "id")
+        self.connection.execute(f"CREATE TABLE job (id INTEGER PRIMARY KEY, {plain})")
+        self.now = datetime.now(UTC)
+        self.next = 1
+
+    def rows(self, count: int) -> list[tuple[object, ...]]:
+        made = [new_job_row(job, State.PENDING, self.now, 1) for job in jobs(self.next, count)]
+        self.next += count
+        return made
+
+    def plain_rows(self, count: int) -> list[tuple[object, ...]]:
+        made = [plain_job_row(job, 1) for job in jobs(self.next, count)]
+        self.next += count
+        return made
+
+    def single_commits(self, count: int) -> float:
+        rows = self.plain_rows(count)
+        begun = time.perf_counter()
+        for row in rows:
+            self.connection.execute(statement("insert_plain"), row)
+        return count / (time.perf_counter() - begun)
+
+    def batched_rows(self, count: int, *, plain: bool = False, batch: int = 500) -> float:
+        make, name = (self.plain_rows, "insert_plain") if plain else (self.rows, "insert")
+        batches = [make(batch) for _ in range(count // batch)]
+        begun = time.perf_counter()
+        for rows in batches:
+            self.connection.execute("BEGIN")
+            self.connection.executemany(statement(name), rows)
+            self.connection.execute("COMMIT")
+        return count / (time.perf_counter() - begun)

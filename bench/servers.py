@@ -1,0 +1,91 @@
+"""The servers of one run: private, durable, started when first needed, shared by every system that needs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import Final, TypeVar
+
+import asyncpg
+
+from servers import mariadb, postgres, valkey
+from servers.mariadb import MariadbServer
+from servers.postgres import PostgresServer
+from servers.valkey import ValkeyServer
+
+T = TypeVar("T")
+POSTGRES: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
+MARIADB: Final = {"innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M"}
+#: As Redis comes: a snapshot now and then, which the peers' users have too.
+REDIS: Final = ("--save", "3600 1 300 100 60 10000")
+
+
+class ServerMissing(Exception):
+    """A server that this machine does not have."""
+
+
+@dataclass
+class Servers:
+    """What runs for this run, and what ends with it."""
+
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _numbers: count[int] = field(default_factory=lambda: count(1))
+
+    @cached_property
+    def postgres(self) -> PostgresServer:
+        return self._kept(PostgresServer(found(postgres.find_binaries, postgres.MISSING), POSTGRES))
+
+    @cached_property
+    def mariadb(self) -> MariadbServer:
+        return self._kept(MariadbServer(found(mariadb.find_binary, mariadb.MISSING), MARIADB))
+
+    @cached_property
+    def redis(self) -> ValkeyServer:
+        return self._kept(ValkeyServer(found(valkey.find_binary, valkey.MISSING), REDIS))
+
+    def new_postgres_database(self) -> str:
+        name = f"bench_{next(self._numbers)}"
+        asyncio.run(self._tell_postgres(f"CREATE DATABASE {name}"))
+        return self.postgres.dsn(name)
+
+    def drop_postgres_database(self, dsn: str) -> None:
+        asyncio.run(self._tell_postgres(f"DROP DATABASE {dsn.rpartition('/')[2]} WITH (FORCE)", "CHECKPOINT"))
+
+    def new_mariadb_database(self) -> str:
+        name = f"bench_{next(self._numbers)}"
+        self.mariadb.execute(f"CREATE DATABASE {name}")
+        return self.mariadb.url(name)
+
+    def drop_mariadb_database(self, url: str) -> None:
+        self.mariadb.execute(f"DROP DATABASE {url.rpartition('/')[2]}")
+
+    def empty_redis(self) -> str:
+        self.redis.ask("FLUSHALL")
+        return f"{self.redis.url}/0"
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _kept(self, server: T) -> T:
+        assert isinstance(server, PostgresServer | MariadbServer | ValkeyServer)
+        self._stack.callback(server.remove)
+        return server
+
+    async def _tell_postgres(self, *statements: str) -> None:
+        connection = await asyncpg.connect(self.postgres.dsn())
+        try:
+            for statement in statements:
+                await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+def found(find: Callable[[], T | None], missing: str) -> T:
+    there = find()
+    if there is None:
+        raise ServerMissing(missing)
+    return there

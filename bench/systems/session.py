@@ -1,0 +1,178 @@
+"""One system on one fresh database: its client's process, its services, its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bench.environments import node_modules, peer_python
+from bench.ground import Ground
+from bench.systems.catalogue import Contender
+from bench.systems.processes import families, family, free_port
+from bench.systems.protocol import Role
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+NODE_HOST: Final = ROOT / "bench" / "systems" / "node" / "host.js"
+#: Far above every job of a measurement: those that show that workers are ready.
+WARM: Final = 1_100_000
+_ANSWER_SECONDS: Final = 600.0
+_READY_SECONDS: Final = 60.0
+
+
+class SystemFailed(Exception):
+    """A system that did not do what was asked of it."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What the harness says to a system, and which processes the system has."""
+
+    contender: Contender
+    ground: Ground
+    role: Role
+    told: dict[str, str]
+    host: subprocess.Popen[bytes] = field(init=False)
+    services: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    description: dict[str, Any] = field(init=False)
+
+    def begin(self) -> None:
+        """Start the client's process and the services, and connect."""
+        self.host = self.ground.nursery.start(self._host_command(), self.told, log=self._log("host"), pipes=True)
+        self.description = self.ask("describe")
+        self.ask("prepare")
+        self.services += [self._start(one, "service") for one in self.ask("commands", role=self.role)["services"]]
+        self.ask("open")
+
+    def ask(self, verb: str, **what: object) -> Any:  # noqa: ANN401 - whatever the verb gives
+        """Tell the client to do something, and wait for its answer."""
+        assert self.host.stdin is not None
+        assert self.host.stdout is not None
+        try:
+            self.host.stdin.write(json.dumps({"verb": verb, "with": what}).encode() + b"\n")
+            self.host.stdin.flush()
+            ready, _, _ = select.select([self.host.stdout], [], [], _ANSWER_SECONDS)
+            line = self.host.stdout.readline() if ready else b""
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise SystemFailed(f"{self.contender.name}: no answer to {verb}\n{self.logs()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise SystemFailed(f"{self.contender.name}: {verb}: {answer['error']}")
+        return answer["answer"]
+
+    def start_workers(self) -> bool:
+        """Start the workers; say whether there are any in this role."""
+        self.workers = [self._start(one, "worker") for one in self.ask("commands", role=self.role)["workers"]]
+        return bool(self.workers)
+
+    def warm_up(self, jobs: int = 3) -> None:
+        """Wait until the workers run what is submitted, and let them come to rest."""
+        self.ask("one_by_one", first=WARM, count=jobs)
+        if 0.0 in self.ground.marks.wait(WARM, jobs, seconds=_READY_SECONDS):
+            raise SystemFailed(f"{self.contender.name}: its workers run nothing\n{self.logs()}")
+        time.sleep(2)
+
+    def kill_workers(self) -> None:
+        """End the workers and all that belongs to them at once."""
+        self.ground.nursery.end(self.workers, politely=False)
+        self.workers = []
+
+    def worker_pids(self) -> list[int]:
+        return families([*self.workers, *self.services])
+
+    def server_pids(self) -> list[int]:
+        """Give the processes of the servers that the system stands on."""
+        servers = self.ground.servers
+        used: list[subprocess.Popen[bytes] | None] = []
+        if self.contender.store == "postgres":
+            used.append(servers.postgres.process)
+        if self.contender.store == "mysql":
+            used.append(servers.mariadb.process)
+        if self.contender.store == "redis" or self.contender.has_broker:
+            used.append(servers.redis.process)
+        return [pid for process in used if process is not None for pid in family(process.pid)]
+
+    def logs(self) -> str:
+        """Give the end of what the system's processes said."""
+        return "\n".join(path.read_text(errors="replace")[-2000:] for path in sorted(self.ground.folder.glob("*.log")))
+
+    def _host_command(self) -> list[str]:
+        match self.contender.environment:
+            case "rota":
+                return [sys.executable, "-m", "bench.systems.host", self.contender.client]
+            case "python":
+                return [str(peer_python()), "-m", "bench.systems.host", self.contender.client]
+            case "node":
+                node_modules()
+                return ["node", str(NODE_HOST), self.contender.client]
+
+    def _start(self, command: list[str], kind: str) -> subprocess.Popen[bytes]:
+        return self.ground.nursery.start(command, self.told, log=self._log(kind))
+
+    def _log(self, kind: str) -> Path:
+        return self.ground.folder / f"{self.contender.name}-{kind}.log"
+
+
+@contextmanager
+def session(contender: Contender, ground: Ground, role: Role) -> Iterator[Session]:
+    """Give a system on a fresh database, and take it away."""
+    ground.marks.clear()
+    folder = ground.folder / "data"
+    folder.mkdir()
+    with _fresh_store(contender, ground, folder) as store:
+        told = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "BENCH_"))},
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
+            "BENCH_FOLDER": str(ground.folder),
+            "BENCH_STORE": store,
+            "BENCH_BROKER": ground.servers.empty_redis() if contender.has_broker else "",
+            "BENCH_PORT": str(free_port()),
+            "BENCH_OVER": "http" if contender.is_http else "",
+            "BENCH_PROCESSES": str(contender.processes or ground.sizes.processes),
+        }
+        if contender.environment == "node":
+            told["NODE_PATH"] = str(node_modules())
+        made = Session(contender, ground, role, told)
+        try:
+            made.begin()
+            yield made
+            made.ask("close")
+        finally:
+            ground.nursery.end(made.workers)
+            ground.nursery.end([*made.services, made.host])
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _fresh_store(contender: Contender, ground: Ground, folder: Path) -> Iterator[str]:
+    """Give the address of an empty database of the kind that a system stands on."""
+    servers = ground.servers
+    match contender.store:
+        case "sqlite":
+            yield str(folder / "bench.db")
+        case "redis":
+            yield servers.empty_redis()
+        case "postgres":
+            dsn = servers.new_postgres_database()
+            try:
+                yield dsn
+            finally:
+                servers.drop_postgres_database(dsn)
+        case "mysql":
+            url = servers.new_mariadb_database()
+            try:
+                yield url
+            finally:
+                servers.drop_mariadb_database(url)

@@ -1,0 +1,62 @@
+"""What a workload is, and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bench.ground import Ground
+from bench.systems.catalogue import Contender
+
+Unit = Literal["/s", "ms", "s", "MB", "%", "jobs", "x"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a figure must reach: as it is, or as a ratio to something that was measured in the same run."""
+
+    bound: float
+    #: C1 or C2, the ceilings of the same store; or another system, for the same figure; or nothing.
+    of: str = ""
+    is_most: bool = False
+
+    def __str__(self) -> str:
+        sign = "<=" if self.is_most else ">="
+        return f"{sign} {self.bound:g} x {self.of}" if self.of else f"{sign} {self.bound:g}"
+
+
+def at_least(bound: float, of: str = "") -> Target:
+    return Target(bound, of)
+
+
+def at_most(bound: float, of: str = "") -> Target:
+    return Target(bound, of, is_most=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One figure of one measurement."""
+
+    what: str
+    value: float
+    unit: Unit
+    targets: tuple[Target, ...] = ()
+
+
+class Workload(Protocol):
+    """Something to do, and to measure."""
+
+    #: As `WORKLOADS=` takes it.
+    name: str
+    title: str
+    #: Whether it is repeated and the median taken; what yields percentiles of many is done once.
+    is_repeated: bool
+
+    def suits(self, contender: Contender) -> bool:
+        """Say whether a system can be measured so."""
+        ...
+
+    def measure(self, contender: Contender, ground: Ground) -> Iterable[Reading]:
+        """Measure a system once, on a fresh database."""
+        ...

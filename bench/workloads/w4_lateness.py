@@ -1,0 +1,48 @@
+"""W4: jobs are due one after the other within two seconds, three seconds from now. How late each starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from bench.ground import Ground
+from bench.measure import percentile
+from bench.systems.catalogue import Contender
+from bench.systems.session import SystemFailed, session
+from bench.workloads.protocol import Reading, at_most
+
+_AHEAD_SECONDS: Final = 3.0
+_WITHIN_SECONDS: Final = 2.0
+_WAIT_SECONDS: Final = 75.0
+_LIMITS: Final = {"p50": 2.0, "p99": 10.0}
+
+
+class Lateness:
+    name = "w4"
+    title = "W4 lateness of scheduled jobs"
+    is_repeated = False
+
+    def suits(self, contender: Contender) -> bool:
+        return contender.name != "sqlite-one"
+
+    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
+        count = ground.sizes.singles
+        with session(contender, ground, "idle") as system:
+            if not system.description["can_submit_at"]:
+                return
+            system.start_workers()
+            system.warm_up()
+            offset = time.time() - time.monotonic()
+            begin = time.time() + _AHEAD_SECONDS
+            due = [begin + _WITHIN_SECONDS * number / count for number in range(count)]
+            system.ask("at", first=0, whens=due)
+            started = ground.marks.wait(0, count, seconds=_WAIT_SECONDS)
+            if 0.0 in started:
+                raise SystemFailed(f"{contender.name}: {started.count(0.0)} of {count} jobs did not start")
+            late = [(start + offset - when) * 1000 for when, start in zip(due, started, strict=True)]
+            for what, share in (("p50", 0.5), ("p99", 0.99)):
+                targets = () if contender.is_peer else (at_most(_LIMITS[what]),)
+                yield Reading(what, percentile(late, share), "ms", targets)
+            # One that starts before its time is worse than one that is late.
+            yield Reading("earliest", min(late), "ms")

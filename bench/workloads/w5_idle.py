@@ -1,0 +1,46 @@
+"""W5: nothing to do. Memory of the workers and what runs beside them, CPU of these and of the servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench.ground import Ground
+from bench.systems.catalogue import Contender
+from bench.systems.processes import cpu_seconds, memory_of
+from bench.systems.protocol import Role
+from bench.systems.session import session
+from bench.workloads.protocol import Reading, at_most
+
+
+class Idle:
+    name = "w5"
+    title = "W5 idle"
+    is_repeated = False
+
+    def suits(self, contender: Contender) -> bool:
+        return contender.name != "sqlite-one"
+
+    def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
+        yield from self._watch(contender, ground, "idle", f"{ground.sizes.processes} workers")
+        if not contender.is_peer:
+            yield from self._watch(contender, ground, "alone", "all in one process")
+
+    def _watch(self, contender: Contender, ground: Ground, role: Role, name: str) -> Iterator[Reading]:
+        is_alone = role == "alone"
+        with session(contender, ground, role) as system:
+            if not system.start_workers():
+                return
+            system.warm_up()
+            ours, servers = system.worker_pids(), system.server_pids()
+            memory = memory_of(ours)
+            before, theirs, begun = cpu_seconds(ours), cpu_seconds(servers), time.monotonic()
+            time.sleep(ground.sizes.idle_seconds)
+            took = (time.monotonic() - begun) / 100
+            targets = (at_most(70),) if is_alone else ()
+            yield Reading(f"{name}: memory", memory.proportional, "MB", targets)
+            # The servers' own work in the background is no less for those who ask them for nothing.
+            targets = (at_most(1),) if is_alone else ()
+            yield Reading(f"{name}: CPU", (cpu_seconds(ours) - before) / took, "%", targets)
+            yield Reading(f"{name}: servers' CPU", (cpu_seconds(servers) - theirs) / took, "%")
+            yield Reading(f"{name}: processes", memory.processes, "x")
