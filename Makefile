@@ -5,7 +5,6 @@ BIN    := $(VENV)/bin
 SEEDS  ?= 2000
 COUNT  ?= 1000000
 PORT   ?= 8080
-STORE  ?= sqlite
 KILLS  ?= 500
 CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
@@ -31,6 +30,7 @@ lock: $(STAMP) ## renew the locked requirements
 	$(COMPILE) pyproject.toml --group dev -o requirements-dev.txt
 	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra redis -o requirements-container.txt
 	$(COMPILE) --group build -o requirements-build.txt
+	$(COMPILE) bench/peers/requirements.in -o bench/peers/requirements.txt
 
 run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080
 	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi
@@ -75,8 +75,10 @@ prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recu
 fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2
 
-bench: $(STAMP) ## measure a store beside its bare driver: STORE=sqlite, postgres or mysql
-	PYTHONPATH=tests:. $(BIN)/python -m bench.$(STORE)_store $(ARGS)
+BENCH = bench $(if $(STORES),--stores $(STORES)) $(if $(PEERS),--peers $(PEERS)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
+
+bench: $(STAMP) ## measure Rota: STORES=sqlite,postgres WORKLOADS=w1,w2 PEERS=pgqueuer,graphile, or a store by itself: STORE=mysql
+	PYTHONPATH=tests:. $(BIN)/python -m $(if $(STORE),bench.$(STORE)_store,$(BENCH)) $(ARGS)
 
 guard: $(STAMP) ## write down anew what the hot paths cost; the tests hold them to it
 	@tools/servers

@@ -51,7 +51,10 @@ def _made(folder: Path, wanted: Path, install: Callable[[Path], None]) -> None:
     print(f"making {folder.relative_to(BENCH.parent)} from {wanted.relative_to(BENCH.parent)} …", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    install(folder)
+    try:
+        install(folder)
+    except subprocess.CalledProcessError as error:
+        raise EnvironmentMissing(f"{folder.name}: {error}") from None
     # Last: one that was interrupted is made again.
     stamp.write_text(print_of_it)
 

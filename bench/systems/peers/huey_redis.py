@@ -1,0 +1,21 @@
+"""Huey on Redis, with results."""
+
+from __future__ import annotations
+
+from huey import RedisHuey
+
+from bench.systems.peers.huey_both import HueyClient
+from bench.systems.protocol import told
+
+huey = RedisHuey("bench", url=told("STORE"))
+
+
+class Client(HueyClient):
+    loses = "acknowledged jobs since the last snapshot; what a killed worker had begun"
+
+    def __init__(self) -> None:
+        super().__init__(huey, __name__)
+
+
+#: Made here as well: a consumer knows the tasks of the module that it loads.
+client = Client()
