@@ -106,7 +106,8 @@ class Session:
 
     def logs(self) -> str:
         """Give the end of what the system's processes said."""
-        return "\n".join(path.read_text(errors="replace")[-2000:] for path in sorted(self.ground.folder.glob("*.log")))
+        files = [path for kind in ("host", "service", "worker") if (path := self._log(kind)).exists()]
+        return "\n".join(path.read_text(errors="replace")[-2000:] for path in files)
 
     def _host_command(self) -> list[str]:
         match self.contender.environment:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+
 from huey import SqliteHuey
 
+from bench.systems.marks import mark
+from bench.systems.peers import handlers
 from bench.systems.peers.huey_both import HueyClient
 from bench.systems.protocol import told
 
 huey = SqliteHuey("bench", filename=told("STORE"))
 
 
+@huey.task()
+def touch(number: int, text: str) -> int:  # noqa: ARG001 - carried for its size
+    return mark(number)
+
+
+@huey.task()
+def nap(number: int) -> None:
+    handlers.nap(number)
+
+
 class Client(HueyClient):
     loses = "what a killed worker had begun"
-
-    def __init__(self) -> None:
-        super().__init__(huey, __name__)
-
-
-#: Made here as well: a consumer knows the tasks of the module that it loads.
-client = Client()
+    module = sys.modules[__name__]
