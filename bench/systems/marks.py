@@ -63,16 +63,6 @@ class Marks:
         with memoryview(self._map) as whole, whole.cast("d") as view, view[first : first + count] as part:
             return list(part)
 
-    def wait(self, first: int, count: int, *, seconds: float) -> list[float]:
-        """Wait until all of some jobs have started, and give their marks; after `seconds` give what there is."""
-        give_up_at = time.monotonic() + seconds
-        while True:
-            seen = self.times(first, count)
-            if 0.0 not in seen or time.monotonic() > give_up_at:
-                return seen
-            # What other processes do has no event to wait for.
-            time.sleep(0.01)
-
     def clear(self) -> None:
         """Forget everything."""
         # A hole instead of zeros: the file stays as small as what is written into it.

@@ -80,9 +80,21 @@ class Session:
     def warm_up(self, jobs: int = 3) -> None:
         """Wait until the workers run what is submitted, and let them come to rest."""
         self.ask("one_by_one", first=WARM, count=jobs)
-        if 0.0 in self.ground.marks.wait(WARM, jobs, seconds=_READY_SECONDS):
-            raise SystemFailed(f"{self.contender.name}: its workers run nothing\n{self.logs()}")
+        self.until_started(WARM, jobs, seconds=_READY_SECONDS)
         time.sleep(2)
+
+    def until_started(self, first: int, count: int, *, seconds: float) -> list[float]:
+        """Wait until all of some jobs have started, and say when each did."""
+        give_up_at = time.monotonic() + seconds
+        while 0.0 in (seen := self.ground.marks.times(first, count)):
+            ended = [process.args for process in (*self.workers, *self.services) if process.poll() is not None]
+            if ended or time.monotonic() > give_up_at:
+                reason = f"{ended} ended" if ended else f"{seconds:g} s have passed"
+                name, missing = self.contender.name, seen.count(0.0)
+                raise SystemFailed(f"{name}: {missing} of {count} jobs have not started; {reason}\n{self.logs()}")
+            # What other processes do has no event to wait for.
+            time.sleep(0.01)
+        return seen
 
     def kill_workers(self) -> None:
         """End the workers and all that belongs to them at once."""

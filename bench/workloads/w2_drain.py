@@ -39,10 +39,7 @@ class Drain:
             verb = "in_bulk" if system.description["can_submit_many"] else "one_by_one"
             system.ask(verb, first=0, count=jobs)
             system.start_workers()
-            starts = ground.marks.wait(0, jobs, seconds=_DRAIN_SECONDS)
-            if 0.0 in starts:
-                missing = starts.count(0.0)
-                raise SystemFailed(f"{contender.name}: {missing} of {jobs} jobs did not start\n{system.logs()}")
+            starts = system.until_started(0, jobs, seconds=_DRAIN_SECONDS)
             last = max(starts)
             ended = max(last, until_recorded(system, jobs))
             yield Reading("drain", jobs / (ended - min(starts)), "/s", TARGETS.get(contender.name, ()))

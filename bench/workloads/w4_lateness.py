@@ -9,7 +9,7 @@ from typing import Final
 from bench.ground import Ground
 from bench.measure import percentile
 from bench.systems.catalogue import Contender
-from bench.systems.session import SystemFailed, session
+from bench.systems.session import session
 from bench.workloads.protocol import Reading, at_most
 
 _AHEAD_SECONDS: Final = 3.0
@@ -37,9 +37,7 @@ class Lateness:
             begin = time.time() + _AHEAD_SECONDS
             due = [begin + _WITHIN_SECONDS * number / count for number in range(count)]
             system.ask("at", first=0, whens=due)
-            started = ground.marks.wait(0, count, seconds=_WAIT_SECONDS)
-            if 0.0 in started:
-                raise SystemFailed(f"{contender.name}: {started.count(0.0)} of {count} jobs did not start")
+            started = system.until_started(0, count, seconds=_WAIT_SECONDS)
             late = [(start + offset - when) * 1000 for when, start in zip(due, started, strict=True)]
             for what, share in (("p50", 0.5), ("p99", 0.99)):
                 targets = () if contender.is_peer else (at_most(_LIMITS[what]),)
