@@ -81,6 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(_SETTINGS, flush=True)
     with ground(sizes, options.folder) as place:
         results = run(place, contenders, workloads, options.repeats)
+        print("; ".join(place.servers.versions()))
     print_descriptions(results)
     print_ceilings(results)
     for workload in workloads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -67,6 +68,17 @@ class Servers:
         self.redis.ask("FLUSHALL")
         return f"{self.redis.url}/0"
 
+    def versions(self) -> list[str]:
+        """Say what the servers are that were started."""
+        there = [f"SQLite {sqlite3.sqlite_version}"]
+        if "postgres" in self.__dict__:
+            there.append(f"PostgreSQL {asyncio.run(self._tell_postgres('SHOW server_version'))}")
+        if "mariadb" in self.__dict__:
+            there.append(f"MariaDB {self.mariadb.execute('SELECT VERSION()').strip()}")
+        if "redis" in self.__dict__:
+            there.append(f"Valkey {self.redis.ask('INFO', 'server')['valkey_version']}")
+        return there
+
     def close(self) -> None:
         self._stack.close()
 
@@ -75,13 +87,14 @@ class Servers:
         self._stack.callback(server.remove)
         return server
 
-    async def _tell_postgres(self, *statements: str) -> None:
+    async def _tell_postgres(self, *statements: str) -> object:
+        """Run statements, and give the first value of the last."""
         connection = await asyncpg.connect(self.postgres.dsn())
         try:
-            for statement in statements:
-                await connection.execute(statement)
+            answers = [await connection.fetchval(statement, timeout=600) for statement in statements]
         finally:
             await connection.close()
+        return answers[-1]
 
 
 def found(find: Callable[[], T | None], missing: str) -> T:

@@ -69,7 +69,7 @@ class Client(System):
 
     def worker_commands(self, role: Role) -> Commands:
         if role == "alone":
-            return [] if IS_HTTP else [rota("standalone", "--store", STORE, "--port", PORT, "--app", APP)]
+            return [rota("standalone", "--store", STORE, "--port", PORT, "--app", APP)]
         slots = "20" if role == "crash" else "200"
         number = 1 if role == "crash" else processes()
         where = ("--api-url", app.url) if IS_HTTP else ("--store", STORE)

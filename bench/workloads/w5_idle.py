@@ -23,7 +23,8 @@ class Idle:
 
     def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
         yield from self._watch(contender, ground, "idle", f"{ground.sizes.processes} workers")
-        if not contender.is_peer:
+        # Over HTTP it would be the same process as on SQLite.
+        if not contender.is_peer and not contender.is_http:
             yield from self._watch(contender, ground, "alone", "all in one process")
 
     def _watch(self, contender: Contender, ground: Ground, role: Role, name: str) -> Iterator[Reading]:
