@@ -20,8 +20,22 @@ from bench.workloads.protocol import Workload
 
 
 def run(ground: Ground, contenders: Sequence[Contender], workloads: Sequence[Workload], repeats: int) -> Results:
-    """Measure all of it, and give what was found; a system that fails is told of and left out from there on."""
+    """Measure all of it, and give what was found, also when it is interrupted.
+
+    A system that fails is told of and left out from there on.
+    """
     results = Results()
+    try:
+        _run(results, ground, contenders, workloads, repeats)
+    except KeyboardInterrupt:
+        results.failures.append("the rest: the run was interrupted")
+    say("")
+    return results
+
+
+def _run(
+    results: Results, ground: Ground, contenders: Sequence[Contender], workloads: Sequence[Workload], repeats: int
+) -> None:
     able = [contender for contender in contenders if _describe(results, contender, ground)]
     for repeat in range(repeats):
         for store in dict.fromkeys(contender.store for contender in able):
@@ -40,8 +54,6 @@ def run(ground: Ground, contenders: Sequence[Contender], workloads: Sequence[Wor
                 except SystemFailed as failure:
                     results.failures.append(f"{workload.name}: {failure}")
                     able.remove(contender)
-    say("")
-    return results
 
 
 def _describe(results: Results, contender: Contender, ground: Ground) -> bool:

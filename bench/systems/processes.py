@@ -30,7 +30,7 @@ class Nursery:
 
     def __post_init__(self) -> None:
         self._write()
-        script = 'read -r _; for group in $(cat "$0/groups"); do kill -KILL -- "-$group"; done; rm -rf "$0"'
+        script = 'read -r _; for group in $(cat "$0/groups"); do kill -s KILL -- "-$group"; done; rm -rf "$0"'
         self._keeper = subprocess.Popen(
             ["/bin/sh", "-c", script, self.folder],
             stdin=subprocess.PIPE,
