@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
 from bench.__main__ import main, options_of
 from bench.ground import Sizes, ground
 from bench.plot import plot

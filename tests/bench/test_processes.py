@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from bench.systems.processes import Nursery, cpu_seconds, families, memory_of
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
