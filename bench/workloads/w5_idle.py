@@ -38,8 +38,9 @@ class Idle:
             before, theirs, begun = cpu_seconds(ours), cpu_seconds(servers), time.monotonic()
             time.sleep(ground.sizes.idle_seconds)
             took = (time.monotonic() - begun) / 100
-            targets = (at_most(70),) if is_alone else ()
-            yield Reading(f"{name}: memory", memory.proportional, "MB", targets)
+            # What processes share counts once, by PSS; one by itself is held to all that it maps.
+            yield Reading(f"{name}: memory", memory.proportional, "MB")
+            yield Reading(f"{name}: resident", memory.resident, "MB", (at_most(70),) if is_alone else ())
             # The servers' own work in the background is no less for those who ask them for nothing.
             targets = (at_most(1),) if is_alone else ()
             yield Reading(f"{name}: CPU", (cpu_seconds(ours) - before) / took, "%", targets)
