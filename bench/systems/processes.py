@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
+
+from servers.housing import keep
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS: Final = 5.0
@@ -30,13 +31,9 @@ class Nursery:
 
     def __post_init__(self) -> None:
         self._write()
-        script = 'read -r _; for group in $(cat "$0/groups"); do kill -s KILL -- "-$group"; done; rm -rf "$0"'
-        self._keeper = subprocess.Popen(
-            ["/bin/sh", "-c", script, self.folder],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        # dash knows this form of kill only.
+        end = 'for group in $(cat "$0/groups"); do kill -s KILL -- "-$group"; done'
+        self._keeper = keep(self.folder, end)
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], *, log: Path, pipes: bool = False
@@ -86,14 +83,6 @@ class Nursery:
         fresh = self.folder / "groups.new"
         fresh.write_text("\n".join(str(process.pid) for process in self._alive))
         fresh.rename(self.folder / "groups")
-
-
-def free_port() -> int:
-    """Find a port of the loopback that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def family(pid: int) -> Iterator[int]:

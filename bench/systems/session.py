@@ -18,8 +18,9 @@ from typing import Any, Final
 from bench.environments import node_modules, peer_python
 from bench.ground import Ground
 from bench.systems.catalogue import Contender
-from bench.systems.processes import families, family, free_port
+from bench.systems.processes import families, family
 from bench.systems.protocol import Role
+from servers.housing import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NODE_HOST: Final = ROOT / "bench" / "systems" / "node" / "host.js"

@@ -87,7 +87,7 @@ def test_a_harness_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path
             str(folder),
         ],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert harness.stdout is not None
     with harness.stdout:
