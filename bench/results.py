@@ -95,4 +95,7 @@ def shown(value: float) -> str:
     """Write a figure with as many digits as it deserves."""
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    if abs(value) >= 10:
+        return f"{value:.1f}"
+    # A ratio just below its target must not look as if it had reached it.
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
