@@ -1,4 +1,4 @@
-// graphile-worker on PostgreSQL, with its local queue and batched completion, which its manual advises for speed.
+// graphile-worker on PostgreSQL, with its local queue and batched completion: set for speed, not its defaults.
 "use strict";
 const { Logger, makeWorkerUtils, run } = require("graphile-worker");
 const { Pool } = require("pg");

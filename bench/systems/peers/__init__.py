@@ -1,1 +1,1 @@
-"""The peers, as their manuals would have them used. These modules run in the peers' own environment."""
+"""The peers, through their public APIs and their own worker programs. They run in the peers' own environment."""
