@@ -1,0 +1,97 @@
+"""Draining a line with real processes: jobs wait in a paused queue, and the time counts from its resumption until all
+have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from journeys.stage import Stage, staged
+from rota.core.fleet import Role
+from rota.core.lifecycle import State
+from rota.core.submission import NewJob
+from rota.engine import Engine
+from rota.ports.faces import Actor
+from rota.runtime import connect
+
+ROOT: Final = Path(__file__).parent.parent
+BY: Final = Actor("bench")
+PAYLOAD: Final = '{"args": [], "kwargs": {}}'
+_PATIENCE_SECONDS: Final = 300.0
+
+
+@asynccontextmanager
+async def engine_on(url: str) -> AsyncIterator[Engine]:
+    """Give an engine on a store, in this process."""
+    link = await connect(url)
+    assert link.engine is not None
+    try:
+        yield link.engine
+    finally:
+        await link.close()
+
+
+@asynccontextmanager
+async def stage_for(url: str) -> AsyncIterator[Stage]:
+    """Give a stage whose processes find the tasks of `bench.tasks`."""
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder), url) as stage:
+        yield stage
+
+
+def start_worker(stage: Stage, name: str, *arguments: str, over_http: bool = False) -> int:
+    """Start a worker on the stage's store, or over HTTP on its port, and give its process id."""
+    where = ("--api-url", stage.url) if over_http else ("--store", stage.store)
+    words = ("worker", *where, "--worker-id", name, "--app", "bench.tasks:app", *arguments)
+    return stage.start(*words, cwd=ROOT).pid
+
+
+async def start_api(stage: Stage) -> int:
+    """Serve the API of the stage's store on its port, and give the process id."""
+    pid = stage.start("api", "--store", stage.store, "--port", str(stage.port)).pid
+    await asyncio.to_thread(stage.until_up)
+    return pid
+
+
+async def submit(engine: Engine, number: int, job_type: str, payload: str = PAYLOAD) -> None:
+    for start in range(0, number, 1000):
+        some = min(1000, number - start)
+        await engine.submit([NewJob(engine.fresh_id(), job_type, payload) for _ in range(some)])
+
+
+async def until_workers(engine: Engine, number: int) -> None:
+    # What other processes do has no event to wait for, here and below.
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    while len(await engine.store.members(role=Role.WORKER)) < number:
+        assert time.monotonic() < give_up_at, "the workers do not come"
+        await asyncio.sleep(0.05)
+
+
+async def until_completed(engine: Engine, number: int) -> None:
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    while (completed := (await engine.census()).total(State.COMPLETED)) < number:
+        assert time.monotonic() < give_up_at, f"{completed} of {number} jobs completed"
+        await asyncio.sleep(0.05)
+
+
+async def drain(engine: Engine, number: int, job_type: str, names: Sequence[str]) -> float:
+    """Have workers that are there, or about to come, run so many jobs, and give how many they ran in a second.
+
+    A few jobs go first: what a worker does once, such as starting children, is not what a job costs.
+    """
+    before = (await engine.census()).total(State.COMPLETED)
+    await until_workers(engine, len(names))
+    await submit(engine, 20 * len(names), job_type)
+    before += 20 * len(names)
+    await until_completed(engine, before)
+    await engine.queues.pause("default", "bench", BY)
+    await submit(engine, number, job_type)
+    begun = time.perf_counter()
+    await engine.queues.resume("default", BY)
+    await until_completed(engine, before + number)
+    return number / (time.perf_counter() - begun)

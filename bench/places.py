@@ -1,0 +1,188 @@
+"""Where the stores of a run live: private servers that sync every commit, with any number of empty databases.
+
+A place can also copy a job that went through the store as often as wanted, far faster than the store could take them
+in. The copies are what the store itself would have written: all that tells them apart is their number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final, Protocol
+
+import asyncpg
+
+from rota.core.identity import JobId
+from rota.stores.mysql.driver import connect as connect_mysql
+from rota.stores.mysql.location import location_of
+from servers.mariadb import MariadbServer
+from servers.mariadb import require_binary as require_mariadb
+from servers.postgres import PostgresServer, require_binaries
+
+NAMES: Final = ("sqlite", "postgres", "mysql")
+#: What tells a job's copies apart. Turns and times are in microseconds, so a million of them last one second.
+_COUNTED: Final = frozenset({"id", "turn", "run_at", "finished_at"})
+_AT_ONCE: Final = 100_000
+
+
+class Place(Protocol):
+    """A kind of store that can have empty databases."""
+
+    name: str
+    described: str
+
+    async def fresh(self) -> str:
+        """Make an empty database and give its URL."""
+        ...
+
+    async def copy(self, url: str, model: JobId, number: int) -> None:
+        """Put so many copies of a job into a database, with the ids that follow its own."""
+        ...
+
+    async def rest(self, url: str) -> None:
+        """Have everything written that still waits to be, as it is after a quiet minute."""
+        ...
+
+
+class SqlitePlace:
+    name = "sqlite"
+    described = f"SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL)"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = count(1)
+
+    async def fresh(self) -> str:
+        return str(self._folder / f"rota-{next(self._numbers)}.db")
+
+    async def copy(self, url: str, model: JobId, number: int) -> None:
+        with closing(sqlite3.connect(url, timeout=60, isolation_level=None)) as connection:
+            names = [row[1] for row in connection.execute("PRAGMA table_info(job)")]
+            connection.execute(
+                "WITH RECURSIVE number(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM number WHERE value < ?)"
+                f" INSERT INTO job ({', '.join(names)}) SELECT {_counted(names, 'value')} FROM job, number"
+                " WHERE job.id = ?",
+                (number, model),
+            )
+
+    async def rest(self, url: str) -> None:
+        with closing(sqlite3.connect(url, timeout=60)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+class PostgresPlace:
+    name = "postgres"
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._numbers = count(1)
+        self.described = "PostgreSQL (fsync and synchronous_commit on)"
+
+    async def fresh(self) -> str:
+        name = f"rota_{next(self._numbers)}"
+        connection = await asyncpg.connect(self._server.dsn())
+        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.close()
+        return self._server.dsn(name)
+
+    async def copy(self, url: str, model: JobId, number: int) -> None:
+        connection = await asyncpg.connect(url)
+        for table in ("job", "job_done"):
+            found = await connection.fetch(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position",
+                table,
+            )
+            names = [str(row[0]) for row in found]
+            await connection.execute(
+                f"INSERT INTO {table} ({', '.join(names)}) SELECT {_counted(names, 'value')}"
+                f" FROM {table}, generate_series(1, $2::bigint) AS number(value) WHERE id = $1",
+                model,
+                number,
+                timeout=600,
+            )
+        await connection.close()
+
+    async def rest(self, url: str) -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute("VACUUM ANALYZE", timeout=600)
+        await connection.execute("CHECKPOINT", timeout=600)
+        await connection.close()
+
+
+class MariadbPlace:
+    name = "mysql"
+
+    def __init__(self, server: MariadbServer) -> None:
+        self._server = server
+        self._numbers = count(1)
+        self.described = "MariaDB (innodb_flush_log_at_trx_commit=1)"
+
+    async def fresh(self) -> str:
+        name = f"rota_{next(self._numbers)}"
+        self._server.execute(f"CREATE DATABASE {name}")
+        return self._server.url(name)
+
+    async def copy(self, url: str, model: JobId, number: int) -> None:
+        connection = await connect_mysql(location_of(url), "bench", autocommit=True)
+        for table in ("job", "ready", "scheduled", "finished"):
+            found = await connection.rows(
+                "SELECT column_name FROM information_schema.columns WHERE table_schema = database()"
+                " AND table_name = %(table)s ORDER BY ordinal_position",
+                {"table": table},
+            )
+            names = [str(row[0]) for row in found]
+            for start in range(1, number + 1, _AT_ONCE):
+                # MariaDB's tables of numbers, which exist as soon as they are named.
+                numbers = f"seq_{start}_to_{min(start + _AT_ONCE - 1, number)}"
+                await connection.run(
+                    f"INSERT INTO {table} ({', '.join(names)}) SELECT {_counted(names, 'seq')} FROM {table}, {numbers}"
+                    " WHERE id = %(model)s",
+                    {"model": model},
+                )
+        await connection.close()
+
+    async def rest(self, url: str) -> None:
+        connection = await connect_mysql(location_of(url), "bench", autocommit=True)
+        ((share,),) = await connection.rows("SELECT @@innodb_max_dirty_pages_pct", {})
+        await connection.run("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+        dirty = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = %(name)s"
+        for _ in range(600):
+            ((pages,),) = await connection.rows(dirty, {"name": "INNODB_BUFFER_POOL_PAGES_DIRTY"})
+            if int(pages) < 100:
+                break
+            await asyncio.sleep(0.1)
+        await connection.run(f"SET GLOBAL innodb_max_dirty_pages_pct = {float(share)}")
+        await connection.close()
+
+
+def _counted(names: Sequence[str], number: str) -> str:
+    """Give a job's columns with a number added to those in which its copies differ."""
+    return ", ".join(f"{name} + {number}" if name in _COUNTED else name for name in names)
+
+
+@contextmanager
+def place(name: str, folder: Path | None = None) -> Iterator[Place]:
+    """Give a place of its own, gone afterwards. The folder should lie on a real disk, not on a tmpfs."""
+    if name == "sqlite":
+        with tempfile.TemporaryDirectory(dir=folder) as fresh:
+            yield SqlitePlace(Path(fresh))
+    elif name == "postgres":
+        postgres = PostgresServer(require_binaries(), {"shared_buffers": "512MB", "max_wal_size": "4GB"})
+        try:
+            yield PostgresPlace(postgres)
+        finally:
+            postgres.remove()
+    elif name == "mysql":
+        options = {"innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M"}
+        mariadb = MariadbServer(require_mariadb(), options)
+        try:
+            yield MariadbPlace(mariadb)
+        finally:
+            mariadb.remove()
+    else:
+        raise ValueError(f"no store is called {name!r}; choose from {', '.join(NAMES)}")

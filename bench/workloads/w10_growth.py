@@ -1,0 +1,132 @@
+"""W10: what a claim costs when a million jobs wait, are yet to come, or are kept.
+
+Each case is a database of its own beside one with 10,000 jobs waiting, and claims go round all of them in turn: what
+disturbs the machine meanwhile disturbs them alike. What is claimed is settled and as much is submitted again, so that
+the line stays as long as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from random import Random
+from typing import Final
+
+from bench.measure import percentile
+from bench.places import Place
+from bench.workloads.lines import Line, Target, at_most, spread
+from rota.core.decision import Means, decide
+from rota.core.identity import JobId, compose
+from rota.core.job import Job
+from rota.core.lease import Claim, WorkerId
+from rota.core.outcome import Succeeded
+from rota.core.submission import NewJob
+from rota.ports.store import Store
+from rota.runtime.store import open_store
+
+PAYLOAD: Final = '{"to": "user@example.com", "subject": "Your report", "body": "' + "x" * 130 + '"}'
+WORKER: Final = WorkerId("bench", "boot")
+LEASE: Final = timedelta(minutes=5)
+#: How many wait in every case that is not about how many wait.
+FEW: Final = 10_000
+MANY: Final = 1_000_000
+_numbers = count(1)
+
+
+def new_job(*, run_at: datetime | None = None, priority: int = 5) -> NewJob:
+    """Make a job with an id as the engine makes them: of now, and in order."""
+    job_id = JobId(compose(int(time.time() * 1000), next(_numbers)))
+    return NewJob(job_id, "mail", PAYLOAD, run_at=run_at, priority=priority)
+
+
+async def claimed(store: Store, limit: int) -> list[Job]:
+    return list(await store.claim(Claim(WORKER, limit, types=("mail",), lease=LEASE)))
+
+
+async def settle(store: Store, leased: list[Job]) -> None:
+    means = Means(datetime.now(UTC))
+    await store.settle([decide(job, Succeeded("1"), means) for job in leased])
+
+
+@dataclass(slots=True)
+class Case:
+    """A database in some condition, and how long claims took in it, by their size."""
+
+    name: str
+    target: Target | None = None
+    waiting: int = FEW
+    future: int = 0
+    kept: int = 0
+    store: Store = field(init=False)
+    times: dict[int, list[float]] = field(init=False, default_factory=dict)
+
+    async def prepare(self, place: Place) -> None:
+        url = await place.fresh()
+        self.store = await open_store(url)
+        if self.kept:
+            model = new_job()
+            await self.store.insert([model])
+            await settle(self.store, await claimed(self.store, 1))
+            await place.copy(url, model.id, self.kept - 1)
+        if self.future:
+            model = new_job(run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
+            await self.store.insert([model])
+            await place.copy(url, model.id, self.future - 1)
+        model = new_job()
+        await self.store.insert([model])
+        await place.copy(url, model.id, self.waiting - 1)
+        await place.rest(url)
+
+    async def claim_once(self, limit: int) -> float:
+        begun = time.perf_counter()
+        leased = await claimed(self.store, limit)
+        took = (time.perf_counter() - begun) * 1000
+        assert len(leased) == limit, f"{self.name}: {len(leased)} of {limit} jobs claimed"
+        await settle(self.store, leased)
+        await self.store.insert([new_job() for _ in leased])
+        return took
+
+
+def cases(largest: int) -> list[Case]:
+    """Give the cases, the one that the others are compared with first."""
+    few, many = min(FEW, largest), min(MANY, largest)
+    sizes = [size for size in (100_000, MANY, 5 * MANY) if size <= largest] or [largest]
+    return [
+        Case(f"{few:,} waiting", waiting=few),
+        *(Case(f"{size:,} waiting", at_most(1.5), waiting=size) for size in sizes),
+        Case(f"{many:,} future, higher priority", at_most(1.2), waiting=few, future=many),
+        Case(f"{many:,} completed, kept", at_most(1.2), waiting=few, kept=many),
+    ]
+
+
+async def claim_growth(place: Place, *, largest: int, rounds: int) -> list[Line]:
+    """Time claims of one and of fifty jobs in all cases."""
+    dice = Random(1)
+    prepared = cases(largest)
+    for case in prepared:
+        await case.prepare(place)
+    try:
+        for limit, times in ((1, rounds), (50, rounds // 2)):
+            for number in range(times + 20):
+                for case in dice.sample(prepared, len(prepared)):
+                    took = await case.claim_once(limit)
+                    if number >= 20:
+                        case.times.setdefault(limit, []).append(took)
+    finally:
+        for case in prepared:
+            await case.store.close()
+    base, *others = prepared
+    return [line for limit in (1, 50) for line in _lines(base, others, limit)]
+
+
+def _lines(base: Case, others: list[Case], limit: int) -> list[Line]:
+    few = base.times[limit]
+    lines = [Line(f"claim of {limit}, {base.name}", spread(few))]
+    for case in others:
+        many = case.times[limit]
+        slow, middle = (percentile(many, share) / percentile(few, share) for share in (0.99, 0.5))
+        name = f"claim of {limit}, {case.name}"
+        lines.append(Line(name, spread(many), f"{base.name}; p50 {middle:.2f}, p99:", slow, case.target))
+    return lines

@@ -1,0 +1,88 @@
+"""W13: a million jobs whose time is far away must not be in anybody's memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from bench.drain import drain, engine_on, stage_for, start_api, start_worker, until_completed
+from bench.places import Place
+from bench.workloads.lines import Line, at_most
+from bench.workloads.w10_growth import new_job
+from journeys.stage import Stage
+from rota.core.lifecycle import State
+from rota.core.submission import NewJob
+from rota.engine import Engine
+
+ROLES: Final = ("api", "scheduler", "worker")
+SOON: Final = 1_000
+
+
+async def flat_memory(place: Place, *, jobs: int, seconds: float) -> list[Line]:
+    """Compare the memory of each process before and after so many delayed jobs come, while others run."""
+    url = await place.fresh()
+    async with stage_for(url) as stage, engine_on(url) as engine:
+        pids = {
+            "api": await start_api(stage),
+            "scheduler": stage.start("scheduler", "--store", url).pid,
+            "worker": start_worker(stage, "w", "--concurrency", "50"),
+        }
+        await drain(engine, 5_000, "suspends", ["w"])
+        await _live(stage, engine, seconds)
+        before = {role: memory_of(pid) for role, pid in pids.items()}
+        model = new_job(run_at=datetime.now(UTC) + timedelta(days=30))
+        await engine.submit([model])
+        await place.copy(url, model.id, jobs - 1)
+        await _live(stage, engine, seconds)
+        after = {role: memory_of(pid) for role, pid in pids.items()}
+    return [
+        Line(
+            f"{role}, {jobs:,} delayed",
+            f"PSS {after[role][0]:.1f}, RSS {after[role][1]:.1f} MB",
+            f"PSS {before[role][0]:.1f} MB before",
+            after[role][0] / before[role][0],
+            at_most(1.1),
+        )
+        for role in ROLES
+    ]
+
+
+async def _live(stage: Stage, engine: Engine, seconds: float) -> None:
+    """Let jobs come due and run, and people look, for a while."""
+    before = (await engine.census()).total(State.COMPLETED)
+    now = datetime.now(UTC)
+    await engine.submit(
+        [
+            NewJob(engine.fresh_id(), "suspends", '{"args":[],"kwargs":{}}', run_at=now + number / SOON * _s(seconds))
+            for number in range(SOON)
+        ]
+    )
+    for _ in range(10):
+        for path in ("/v1/stats", "/v1/jobs?limit=100", "/v1/jobs?limit=100&status=scheduled", "/v1/queues"):
+            await asyncio.to_thread(stage.ask, "GET", path)
+        await asyncio.sleep(seconds / 10)
+    await until_completed(engine, before + SOON)
+
+
+def _s(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def memory_of(group: int) -> tuple[float, float]:
+    """Give the proportional and the resident memory of a process and those that belong to it, in MB."""
+    shares, resident = 0, 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(folder.name)) != group:
+                continue
+            for line in (folder / "smaps_rollup").read_text(encoding="ascii").splitlines():
+                if line.startswith(("Pss:", "Rss:")):
+                    kilobytes = int(line.split()[1])
+                    shares += kilobytes if line.startswith("Pss:") else 0
+                    resident += kilobytes if line.startswith("Rss:") else 0
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return shares / 1000, resident / 1000

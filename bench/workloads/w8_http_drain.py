@@ -1,0 +1,36 @@
+"""W8: workers that know nothing but the API's address, beside the same workers on the store itself."""
+
+from __future__ import annotations
+
+from bench.drain import drain, engine_on, stage_for, start_api, start_worker
+from bench.measure import Sample
+from bench.places import Place
+from bench.workloads.lines import Line, at_least, rate
+
+SLOTS = "100"
+
+
+async def http_drain(place: Place, *, jobs: int, rounds: int, workers: int = 1) -> list[Line]:
+    """Drain the same line both ways, in turn."""
+    names = [f"w{number}" for number in range(workers)]
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(rounds):
+        for over_http, found in rates.items():
+            url = await place.fresh()
+            async with stage_for(url) as stage, engine_on(url) as engine:
+                if over_http:
+                    await start_api(stage)
+                for name in names:
+                    start_worker(stage, name, "--concurrency", SLOTS, over_http=over_http)
+                found.append(await drain(engine, jobs, "suspends", names))
+    inside, outside = Sample(tuple(rates[False])), Sample(tuple(rates[True]))
+    return [
+        Line("drain on the store", rate(inside)),
+        Line(
+            "drain over HTTP only",
+            rate(outside),
+            "the drain on the store",
+            outside.median / inside.median,
+            at_least(0.5),
+        ),
+    ]
