@@ -295,6 +295,41 @@ async def test_fire_times_of_different_schedules_do_not_meet(store: Store) -> No
     assert len(made_jobs) == 2
 
 
+async def test_what_fires_together_is_judged_one_by_one(store: Store) -> None:
+    """Of five schedules due at once, one was edited, one is dropped, and one has its fire time on record."""
+    names = ("a", "b", "c", "d", "e")
+    found = [await put(store, schedule(name)) for name in names]
+    firings = [planned(one, at(61)) for one in found]
+    await store.put_schedules([replace(found[1], zone="Europe/Berlin")], now=at(60))
+    await store.drop_schedules([found[2].id])
+    await store.fire([backfill(found[3], at(0), at(60), at(61), fresh_id=fresh_id)], now=at(61))
+    assert await store.fire(firings, now=at(61)) == [firings[0].jobs[0].id, firings[4].jobs[0].id]
+    assert [len(await made(store, one)) for one in found] == [1, 0, 0, 1, 1]
+    moved = {one.name: one.next_fire_at for one in await store.schedules()}
+    expected = [firings[0].next_fire_at, found[1].next_fire_at, firings[3].next_fire_at, firings[4].next_fire_at]
+    assert moved == dict(zip("abde", expected, strict=True))
+
+
+async def test_a_schedule_named_twice_fires_once(store: Store) -> None:
+    found = await put(store, schedule())
+    first, second = planned(found, at(61)), planned(found, at(61))
+    assert await store.fire([first, second], now=at(61)) == [first.jobs[0].id]
+
+
+async def test_ids_that_are_taken_are_told_apart_among_many(store: Store) -> None:
+    """Two jobs made together were to have the same id, which a third has already."""
+    taken = new_job()
+    await store.insert([taken], now=BASE)
+    found = [await put(store, schedule(name)) for name in ("a", "b", "c")]
+    ids = iter([taken.id, JobId(taken.id + 1), taken.id])
+    firings = [plan(one, at(61), previous_is_active=False, fresh_id=lambda: next(ids)) for one in found]
+    jobs = await store.fire(firings, now=at(61))
+    assert len({*jobs, taken.id}) == 4
+    assert sorted(jobs) == sorted([(await made(store, one))[0] for one in found])
+    assert sorted(jobs) == sorted([(await store.occurrences(one.id))[0].job_id or 0 for one in found])
+    assert sorted(jobs) == sorted([(await stored(store, one)).last_job_id or 0 for one in found])
+
+
 async def test_a_job_whose_id_is_taken_is_made_under_another(store: Store) -> None:
     """Nobody is there to be told to take another id; the fire time must not be lost."""
     taken = new_job()

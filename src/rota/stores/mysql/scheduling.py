@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rota.core.identity import JobId, ScheduleId
-from rota.core.instant import to_micros
 from rota.core.schedule import Firing, Occurrence, Schedule
-from rota.core.submission import Dependency, NewJob
+from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
 from rota.stores.mysql.driver import Clash, Connection, lists
 from rota.stores.mysql.settling import withdraw
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.submitting import insert_made
-from rota.stores.rows import Row, micros, occurrence_of, schedule_of, schedule_row
+from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
 
 
 async def put_schedules(connection: Connection, schedules: Sequence[Schedule], now: int) -> list[ScheduleId]:
@@ -55,74 +53,58 @@ async def due_schedules(connection: Connection, limit: int, now: int) -> list[Sc
 async def fire(connection: Connection, firings: Sequence[Firing], now: int) -> list[JobId]:
     """Write firings down and give the ids of the jobs made."""
     made: list[JobId] = []
-    for firing in firings:
-        made += await _fire_one(connection, firing, now)
+    for group in groups(firings):
+        made += await _fire_together(connection, group, now)
     return made
 
 
-async def _fire_one(connection: Connection, firing: Firing, now: int) -> list[JobId]:
-    if not await _still_holds(connection, firing):
-        return []
-    jobs = {job.id: job for job in firing.jobs}
-    ids: dict[JobId, JobId] = {}
-    for occurrence in firing.occurrences:
-        if not await _record(connection, firing, occurrence, now) or occurrence.job_id is None:
-            continue
-        made = await insert_made(connection, _with_ids(jobs[occurrence.job_id], ids), now)
-        ids[occurrence.job_id] = made
-        if made != occurrence.job_id:
-            corrected = {
-                "job_id": made,
-                "schedule_id": firing.schedule_id,
-                "fire_time": to_micros(occurrence.fire_time),
-            }
+async def _fire_together(connection: Connection, firings: Sequence[Firing], now: int) -> list[JobId]:
+    """Write down firings of different schedules: a handful of statements, however many they are."""
+    schedules: list[Row] = []
+    for some in lists(sorted(firing.schedule_id for firing in firings)):
+        schedules += await connection.rows(statement("hold_schedules"), {"ids": some})
+    holding = still_holding(firings, schedules)
+    fresh = await _recorded(connection, holding, now)
+    ids = await _made(connection, holding, [job_id for job_id in fresh.values() if job_id is not None], now)
+    for (schedule_id, fire_time), job_id in fresh.items():
+        if job_id is not None and ids[job_id] != job_id:
+            corrected = {"job_id": ids[job_id], "schedule_id": schedule_id, "fire_time": fire_time}
             await connection.run(statement("correct_occurrence"), corrected)
-    if ids:
-        # Where nothing was made, nothing is replaced: the fire time is on record, and so is its job.
-        await withdraw(connection, firing.cancels, now)
-    if not firing.is_backfill:
-        await _advance(connection, firing, ids)
+    for firing in holding:
+        if firing.cancels and makes_any(firing, ids):
+            await withdraw(connection, firing.cancels, now)
+    moved = [(*rest, schedule_id) for schedule_id, *rest in moves(holding, ids)]
+    if moved:
+        await connection.many(statement("advance_schedule"), moved)
     return list(ids.values())
 
 
-async def _record(connection: Connection, firing: Firing, occurrence: Occurrence, now: int) -> bool:
-    """Record a fire time; False if it is already known."""
-    parameters = {
-        "schedule_id": firing.schedule_id,
-        "fire_time": to_micros(occurrence.fire_time),
-        "fate": occurrence.fate.value,
-        "job_id": occurrence.job_id,
-        "now": now,
-    }
-    try:
-        await connection.run(statement("put_occurrence"), parameters)
-    except Clash:
-        return False
-    return True
+async def _recorded(connection: Connection, firings: Sequence[Firing], now: int) -> dict[FireTime, JobId | None]:
+    """Record fire times, and give those that were not on record before, with their jobs, in order.
+
+    Nobody else records any meanwhile: we hold their schedules.
+    """
+    wanted = records(firings)
+    known: set[Row] = set()
+    for some in lists(list(wanted)):
+        known.update(await connection.rows(statement("known_occurrences"), {"fire_times": some}))
+    fresh = {fire_time: rest for fire_time, rest in wanted.items() if fire_time not in known}
+    if fresh:
+        await connection.many(statement("put_occurrence"), [(*one, *rest, now) for one, rest in fresh.items()])
+    return {fire_time: job_id for fire_time, (_, job_id) in fresh.items()}
 
 
-def _with_ids(job: NewJob, ids: dict[JobId, JobId]) -> NewJob:
-    """Follow the rare job whose id was taken and which has another one now."""
-    if not any(ids.get(one.on, one.on) != one.on for one in job.after):
-        return job
-    return replace(job, after=tuple(Dependency(ids.get(one.on, one.on), one.need) for one in job.after))
-
-
-async def _still_holds(connection: Connection, firing: Firing) -> bool:
-    parameters = {"id": firing.schedule_id, "version": firing.version, "planned_for": micros(firing.planned_for)}
-    question = "schedule_version" if firing.is_backfill else "schedule_as_planned"
-    return bool(await connection.rows(statement(question), parameters))
-
-
-async def _advance(connection: Connection, firing: Firing, ids: dict[JobId, JobId]) -> None:
-    fired = [one for one in firing.occurrences if one.job_id in ids]
-    parameters = {
-        "id": firing.schedule_id,
-        "next_fire_at": micros(firing.next_fire_at),
-        "last_fire_at": micros(fired[-1].fire_time) if fired else None,
-        "last_job_id": ids[fired[-1].job_id] if fired and fired[-1].job_id is not None else None,
-    }
-    await connection.run(statement("advance_schedule"), parameters)
+async def _made(
+    connection: Connection, firings: Sequence[Firing], wanted: Sequence[JobId], now: int
+) -> dict[JobId, JobId]:
+    """Store the jobs of fire times, and say under which ids."""
+    jobs = {job.id: job for firing in firings for job in firing.jobs}
+    if all(map(is_plain, firings)):
+        return dict(zip(wanted, await insert_made(connection, [jobs[one] for one in wanted], now), strict=True))
+    ids: dict[JobId, JobId] = {}
+    for job_id in wanted:
+        (ids[job_id],) = await insert_made(connection, [with_ids(jobs[job_id], ids)], now)
+    return ids
 
 
 async def drop_schedules(connection: Connection, ids: Sequence[ScheduleId]) -> list[ScheduleId]:

@@ -100,7 +100,7 @@ async def _settle_other(connection: Connection, settlements: Sequence[Settlement
     await shift(connection, [standings[one.job_id] for one in holding], after)
     for one in holding:
         if one.follow_up is not None:
-            await insert_made(connection, one.follow_up, now)
+            await insert_made(connection, [one.follow_up], now)
     return {one.job_id for one in holding}
 
 

@@ -58,21 +58,29 @@ async def _room(connection: Runner, jobs: Sequence[NewJob], bound: int | None) -
     return room
 
 
-async def insert_made(connection: Runner, job: NewJob, now: int) -> JobId:
-    """Store a job that the system itself makes, and say under which id.
+async def insert_made(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[JobId]:
+    """Store jobs that the system itself makes, and say under which ids.
 
-    Nobody is there to be told that the id is taken, so the next free one is.
+    Nobody is there to be told that an id is taken, so the next free one is.
     """
-    number = job.id
-    while await _states(connection, [number]):
-        number = JobId(number + 1 if number < LARGEST else 1)
-    made = job if number == job.id else replace(job, id=number)
+    if not jobs:
+        return []
+    ids: list[JobId] = []
+    taken: set[JobId] = set(await _states(connection, [job.id for job in jobs]))
+    for job in jobs:
+        number = job.id
+        while number in taken or (number != job.id and await _states(connection, [number])):
+            taken.add(number)
+            number = JobId(number + 1 if number < LARGEST else 1)
+        taken.add(number)
+        ids.append(number)
+    made = [job if number == job.id else replace(job, id=number) for job, number in zip(jobs, ids, strict=True)]
     try:
-        await _store_all(connection, [made], now)
+        await _store_all(connection, made, now)
     except Clash as error:
         raise Again("another process took the id at this moment") from error
-    await link(connection, [(number, job.after)], now)
-    return number
+    await link(connection, [(job.id, job.after) for job in made if job.after], now)
+    return ids
 
 
 async def _insert_with_care(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from rota.core.identity import JobId, ScheduleId
-from rota.core.instant import to_micros
 from rota.core.schedule import Firing, Occurrence, Schedule
-from rota.core.submission import Dependency, NewJob
+from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
 from rota.stores.postgres import settling
 from rota.stores.postgres.database import Session
 from rota.stores.postgres.submitting import insert_made
-from rota.stores.rows import micros, occurrence_of, schedule_of, schedule_row
+from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
 
 #: The order of create_schedule.sql and replace_schedule.sql.
 _COLUMNS: Final = (
@@ -53,50 +51,50 @@ async def due_schedules(session: Session, limit: int, now: int) -> list[Schedule
 
 async def fire(session: Session, firings: Sequence[Firing], now: int) -> list[JobId]:
     """Write firings down and give the ids of the jobs made."""
-    return [job_id for firing in firings for job_id in await _fire_one(session, firing, now)]
+    return [job_id for group in groups(firings) for job_id in await _fire_together(session, group, now)]
 
 
-async def _fire_one(session: Session, firing: Firing, now: int) -> list[JobId]:
-    if not await _still_holds(session, firing):
-        return []
-    jobs = {job.id: job for job in firing.jobs}
-    ids: dict[JobId, JobId] = {}
-    for occurrence in firing.occurrences:
-        fire_time = to_micros(occurrence.fire_time)
-        row = (firing.schedule_id, fire_time, occurrence.fate.value, occurrence.job_id, now)
-        if not await session.run("put_occurrence", *row) or occurrence.job_id is None:
-            continue
-        (made,) = await insert_made(session, [_with_ids(jobs[occurrence.job_id], ids)], now)
-        ids[occurrence.job_id] = made
-        if made != occurrence.job_id:
-            await session.run("correct_occurrence", made, firing.schedule_id, fire_time)
-    if ids:
-        # Where nothing was made, nothing is replaced: the fire time is on record, and so is its job.
-        await settling.replace(session, firing.cancels, now)
-    if not firing.is_backfill:
-        await _advance(session, firing, ids)
+async def _fire_together(session: Session, firings: Sequence[Firing], now: int) -> list[JobId]:
+    """Write down firings of different schedules: a handful of statements, however many they are."""
+    schedules = await session.rows("hold_schedules", [firing.schedule_id for firing in firings])
+    holding = still_holding(firings, schedules)
+    fresh = await _recorded(session, holding, now)
+    ids = await _made(session, holding, [job_id for job_id in fresh.values() if job_id is not None], now)
+    for (schedule_id, fire_time), job_id in fresh.items():
+        if job_id is not None and ids[job_id] != job_id:
+            await session.run("correct_occurrence", ids[job_id], schedule_id, fire_time)
+    for firing in holding:
+        if firing.cancels and makes_any(firing, ids):
+            await settling.replace(session, firing.cancels, now)
+    moved = moves(holding, ids)
+    if moved:
+        await session.run("advance_schedules", *_columns(moved))
     return list(ids.values())
 
 
-def _with_ids(job: NewJob, ids: dict[JobId, JobId]) -> NewJob:
-    """Follow the rare job whose id was taken and which has another one now."""
-    if not any(ids.get(one.on, one.on) != one.on for one in job.after):
-        return job
-    return replace(job, after=tuple(Dependency(ids.get(one.on, one.on), one.need) for one in job.after))
+async def _recorded(session: Session, firings: Sequence[Firing], now: int) -> dict[FireTime, JobId | None]:
+    """Record fire times, and give those that were not on record before, with their jobs, in order."""
+    wanted = records(firings)
+    if not wanted:
+        return {}
+    columns = _columns([(*fire_time, *rest) for fire_time, rest in wanted.items()])
+    fresh = {(row[0], row[1]) for row in await session.rows("put_occurrences", *columns, now)}
+    return {fire_time: job_id for fire_time, (_, job_id) in wanted.items() if fire_time in fresh}
 
 
-async def _still_holds(session: Session, firing: Firing) -> bool:
-    if firing.is_backfill:
-        return bool(await session.rows("schedule_version", firing.schedule_id, firing.version))
-    planned = (firing.schedule_id, firing.version, micros(firing.planned_for))
-    return bool(await session.rows("schedule_as_planned", *planned))
+async def _made(session: Session, firings: Sequence[Firing], wanted: Sequence[JobId], now: int) -> dict[JobId, JobId]:
+    """Store the jobs of fire times, and say under which ids."""
+    jobs = {job.id: job for firing in firings for job in firing.jobs}
+    if all(map(is_plain, firings)):
+        return dict(zip(wanted, await insert_made(session, [jobs[job_id] for job_id in wanted], now), strict=True))
+    ids: dict[JobId, JobId] = {}
+    for job_id in wanted:
+        (ids[job_id],) = await insert_made(session, [with_ids(jobs[job_id], ids)], now)
+    return ids
 
 
-async def _advance(session: Session, firing: Firing, ids: dict[JobId, JobId]) -> None:
-    fired = [one for one in firing.occurrences if one.job_id in ids]
-    last_fire_at = micros(fired[-1].fire_time) if fired else None
-    last_job_id = ids[fired[-1].job_id] if fired and fired[-1].job_id is not None else None
-    await session.run("advance_schedule", firing.schedule_id, micros(firing.next_fire_at), last_fire_at, last_job_id)
+def _columns(rows: Sequence[Row]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 async def drop_schedules(session: Session, ids: Sequence[ScheduleId], now: int) -> list[ScheduleId]:  # noqa: ARG001

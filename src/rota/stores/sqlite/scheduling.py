@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rota.core.identity import JobId, ScheduleId
 from rota.core.instant import to_micros
 from rota.core.schedule import Firing, Occurrence, Schedule
-from rota.core.submission import Dependency, NewJob
+from rota.stores.firings import with_ids
 from rota.stores.rows import ids_text, micros, occurrence_of, schedule_of, schedule_row
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.settling import withdraw
@@ -60,7 +59,7 @@ def _fire_one(connection: Connection, firing: Firing, now: int) -> list[JobId]:
         row = (firing.schedule_id, fire_time, occurrence.fate.value, occurrence.job_id, now)
         if not connection.run(statement("put_occurrence"), row) or occurrence.job_id is None:
             continue
-        made = insert_made(connection, _with_ids(jobs[occurrence.job_id], ids), now)
+        made = insert_made(connection, with_ids(jobs[occurrence.job_id], ids), now)
         ids[occurrence.job_id] = made
         if made != occurrence.job_id:
             connection.run(statement("correct_occurrence"), (made, firing.schedule_id, fire_time))
@@ -70,13 +69,6 @@ def _fire_one(connection: Connection, firing: Firing, now: int) -> list[JobId]:
     if not firing.is_backfill:
         _advance(connection, firing, ids)
     return list(ids.values())
-
-
-def _with_ids(job: NewJob, ids: dict[JobId, JobId]) -> NewJob:
-    """Follow the rare job whose id was taken and which has another one now."""
-    if not any(ids.get(one.on, one.on) != one.on for one in job.after):
-        return job
-    return replace(job, after=tuple(Dependency(ids.get(one.on, one.on), one.need) for one in job.after))
 
 
 def _still_holds(connection: Connection, firing: Firing) -> bool:
