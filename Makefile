@@ -76,9 +76,10 @@ fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2
 
 BENCH = bench $(if $(STORES),--stores $(STORES)) $(if $(PEERS),--peers $(PEERS)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
+BENCH_LOADS = bench.loads $(LOADS) $(if $(STORES),--stores $(STORES))
 
-bench: $(STAMP) ## measure Rota: STORES=sqlite,postgres WORKLOADS=w1,w2 PEERS=pgqueuer,graphile, or a store by itself: STORE=mysql
-	PYTHONPATH=tests:. $(BIN)/python -m $(if $(STORE),bench.$(STORE)_store,$(BENCH)) $(ARGS)
+bench: $(STAMP) ## measure Rota: STORES=sqlite,postgres WORKLOADS=w1,w2 LOADS=w7,w10 PEERS=pgqueuer, or a store by itself: STORE=mysql
+	PYTHONPATH=tests:. $(BIN)/python -m $(if $(STORE),bench.$(STORE)_store,$(if $(LOADS),$(BENCH_LOADS),$(BENCH))) $(ARGS)
 
 guard: $(STAMP) ## write down anew what the hot paths cost; the tests hold them to it
 	@tools/servers

@@ -1,4 +1,4 @@
-"""The further workloads, W7 to W14: `python -m bench.loads w7 w10 --stores sqlite,postgres`.
+"""The further workloads, W7 to W14: `make bench LOADS=w7,w10 STORES=sqlite,postgres`.
 
 Each figure stands beside something measured in the same run. The servers are private and sync every commit; they share
 the machine with the processes that are measured.
@@ -19,7 +19,7 @@ from bench.workloads.lines import Line, show
 from bench.workloads.w7_http_submits import http_submits
 from bench.workloads.w8_http_drain import http_drain
 from bench.workloads.w9_mixed import mixed
-from bench.workloads.w10_growth import claim_growth
+from bench.workloads.w10_growth import ROUNDS, claim_growth
 from bench.workloads.w10_held import held
 from bench.workloads.w11_threads import sync_handlers
 from bench.workloads.w12_processes import busy_handlers
@@ -47,6 +47,10 @@ class Workload:
     run: Run
     stores: Sequence[str] = NAMES
 
+    async def measured(self, at: Place, sizes: Sizes) -> list[Line]:
+        """Run it."""
+        return await self.run(at, sizes)
+
 
 WORKLOADS: Final = {
     "w7": Workload(
@@ -57,7 +61,7 @@ WORKLOADS: Final = {
     "w9": Workload("submit, run, read and list at once", lambda at, size: mixed(at, seconds=size.seconds)),
     "w10": Workload(
         "claims as the store grows",
-        lambda at, size: claim_growth(at, largest=size.largest, rounds=min(size.largest // 10, 1000)),
+        lambda at, size: claim_growth(at, largest=size.largest, rounds=min(size.largest // 10, ROUNDS)),
     ),
     "w10-held": Workload(
         "an old transaction on PostgreSQL", lambda at, size: held(at, seconds=2 * size.seconds), ("postgres",)
@@ -84,11 +88,7 @@ def measure(names: Sequence[str], stores: Sequence[str], sizes: Sizes, folder: P
                 continue
             with place(store, folder) as at:
                 print(f"\n{describe_machine(at.described)}")
-                show(f"{name}: {workload.title}", asyncio.run(_lines(workload, at, sizes)))
-
-
-async def _lines(workload: Workload, at: Place, sizes: Sizes) -> list[Line]:
-    return await workload.run(at, sizes)
+                show(f"{name}: {workload.title}", asyncio.run(workload.measured(at, sizes)))
 
 
 def main() -> None:
@@ -102,11 +102,12 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=10_000, help="schedules due in the same second")
     parser.add_argument("--folder", type=Path, help="where files go; a real disk, not a tmpfs")
     told = parser.parse_args()
-    for name in told.names:
+    names = [name for word in told.names for name in word.split(",")]
+    for name in names:
         if name not in WORKLOADS:
             parser.error(f"no workload is called {name!r}; there are {', '.join(WORKLOADS)}")
     sizes = Sizes(told.jobs, told.rounds, told.seconds, told.largest, told.schedules)
-    measure(told.names or list(WORKLOADS), told.stores.split(","), sizes, told.folder)
+    measure(names or list(WORKLOADS), told.stores.split(","), sizes, told.folder)
 
 
 if __name__ == "__main__":

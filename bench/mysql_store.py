@@ -3,7 +3,7 @@
 Run by `make bench STORE=mysql`. Ceilings: C1, durable commits of one row, one after the other on one connection; C2,
 rows per second inserted in batches of 500 on one connection into a bare table of the same columns. The server is
 MariaDB as installed, durable (`innodb_flush_log_at_trx_commit=1`), with a buffer pool of 1 GiB; client and server share
-the machine. `--url` names another server's empty database instead.
+the machine. `--url` names another server's empty database instead, which is then not made to grow.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from itertools import count as count_from
 from pathlib import Path
 
 from bench.ceilings.mysql import Bare
-from bench.ceilings.rows import PAYLOAD, jobs
-from bench.measure import Sample, describe_machine, percentile, print_table
+from bench.ceilings.rows import jobs
+from bench.measure import Sample, describe_machine, print_table
+from bench.places import MariadbPlace
+from bench.servers import MARIADB
+from bench.workloads.lines import show
+from bench.workloads.w10_growth import ROUNDS, claim_growth
 from rota.core.decision import Means, decide
 from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
@@ -76,18 +80,6 @@ async def single_inserts(store: MysqlStore, first: int, clients: int, each: int)
     return clients * each / (time.perf_counter() - begun)
 
 
-async def claim_times(store: MysqlStore, rounds: int, limit: int) -> list[float]:
-    """Time claims, and settle what was claimed."""
-    times = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        leased = await store.claim(Claim(WORKER, limit, types=("mail",), lease=LEASE))
-        times.append((time.perf_counter() - begun) * 1000)
-        means = Means(datetime.now(UTC))
-        await store.settle([decide(job, Succeeded("1"), means) for job in leased])
-    return times
-
-
 async def throughput(url: str, repeats: int, count: int) -> None:
     figures: dict[str, list[float]] = {}
 
@@ -130,74 +122,18 @@ async def throughput(url: str, repeats: int, count: int) -> None:
     )
 
 
-async def growth(url: str, largest: int) -> None:
-    """Time claims on a growing backlog, then with many future and many kept jobs beside it."""
-    store = await MysqlStore.open(url)
-    stages: list[tuple[str, list[float], list[float]]] = []
-    waiting, first = 0, 10**12
-
-    async def stage(name: str) -> None:
-        await claim_times(store, 20, 1)
-        stages.append((name, await claim_times(store, 200, 1), await claim_times(store, 100, 50)))
-
-    for size in (10_000, 100_000, 1_000_000):
-        if size <= largest:
-            await fill(store, first, size - waiting, 1000)
-            first += size - waiting
-            waiting = size
-            await stage(f"{size:,} waiting")
-    await fill(store, first, largest, 1000, run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
-    await stage(f"+ {largest:,} future, higher priority")
-    await keep(url, 2 * 10**12, largest)
-    await stage(f"+ {largest:,} completed, kept")
-    await store.close()
-    base = stages[0]
-    print_table(
-        "Claim latency, with its commit (p50 / p99 in ms, and the p50 as a ratio to the first line)",
-        ("backlog", "batch 1", "ratio", "batch 50", "ratio"),
-        [
-            (
-                name,
-                f"{percentile(one, 0.5):.2f} / {percentile(one, 0.99):.2f}",
-                f"{percentile(one, 0.5) / percentile(base[1], 0.5):.2f}",
-                f"{percentile(fifty, 0.5):.2f} / {percentile(fifty, 0.99):.2f}",
-                f"{percentile(fifty, 0.5) / percentile(base[2], 0.5):.2f}",
-            )
-            for name, one, fifty in stages
-        ],
-    )
-
-
-async def keep(url: str, first: int, count: int) -> None:
-    """Put finished jobs into a database as they would be left by running them."""
-    connection = await connect(location_of(url), "bench", autocommit=True)
-    for start in range(0, count, 10_000):
-        rows = range(first + start, first + min(start + 10_000, count))
-        await connection.many(
-            "INSERT INTO job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
-            " delivery, payload, fence, attempts, started_at, finished_at, result, worker, boot) VALUES (%s, 'mail',"
-            " 'default', 5, 'completed', 1, 1, 1, 1, 3, 'at_least_once', %s, 1, 1, 1, 1, '1', 'bench', 'boot')",
-            [(number, PAYLOAD) for number in rows],
-        )
-        await connection.many(
-            "INSERT INTO finished (state, finished_at, id) VALUES ('completed', 1, %s)",
-            [(number,) for number in rows],
-        )
-    await connection.close()
-
-
 @contextlib.contextmanager
-def served(url: str | None, folder: Path | None) -> Iterator[str]:
-    """Give the URL of an empty database."""
+def served(url: str | None, folder: Path | None) -> Iterator[tuple[str, MariadbPlace | None]]:
+    """Give the URL of an empty database and, on a server of our own, a place for others."""
     if url is not None:
-        yield url
+        yield url, None
         return
     if folder is not None:
         tempfile.tempdir = str(folder)
-    server = MariadbServer(require_binary(), {"innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M"})
+    server = MariadbServer(require_binary(), MARIADB)
     try:
         server.execute("CREATE DATABASE rota")
-        yield server.url("rota")
+        yield server.url("rota"), MariadbPlace(server)
     finally:
         server.remove()
 
@@ -213,10 +149,11 @@ def main() -> None:
     parser.add_argument("--url", help="measure on this empty database instead")
     options = parser.parse_args()
     print(describe_machine("MariaDB (innodb_flush_log_at_trx_commit=1)"))
-    with served(options.url, options.folder) as url:
+    with served(options.url, options.folder) as (url, place):
         asyncio.run(throughput(url, options.repeats, options.count))
-        if options.largest:
-            asyncio.run(growth(url, options.largest))
+        if options.largest and place is not None:
+            growth = claim_growth(place, largest=options.largest, rounds=ROUNDS)
+            show("Claim latency, with its commit", asyncio.run(growth))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import asyncpg
 
+from bench.servers import MARIADB, POSTGRES
 from rota.core.identity import JobId
 from rota.stores.mysql.driver import connect as connect_mysql
 from rota.stores.mysql.location import location_of
@@ -172,14 +173,13 @@ def place(name: str, folder: Path | None = None) -> Iterator[Place]:
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
             yield SqlitePlace(Path(fresh))
     elif name == "postgres":
-        postgres = PostgresServer(require_binaries(), {"shared_buffers": "512MB", "max_wal_size": "4GB"})
+        postgres = PostgresServer(require_binaries(), POSTGRES)
         try:
             yield PostgresPlace(postgres)
         finally:
             postgres.remove()
     elif name == "mysql":
-        options = {"innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M"}
-        mariadb = MariadbServer(require_mariadb(), options)
+        mariadb = MariadbServer(require_mariadb(), MARIADB)
         try:
             yield MariadbPlace(mariadb)
         finally:

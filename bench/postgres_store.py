@@ -9,14 +9,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 
 import asyncpg
 
 from bench.ceilings.postgres import Bare
 from bench.ceilings.rows import PAYLOAD
-from bench.measure import Sample, describe_machine, percentile, print_table
+from bench.measure import Sample, describe_machine, print_table
+from bench.places import PostgresPlace
+from bench.workloads.lines import show
+from bench.workloads.w10_growth import ROUNDS, claim_growth
+from bench.workloads.w10_held import held
 from rota.core.decision import Means, decide
 from rota.core.identity import JobId, compose
 from rota.core.job import Job
@@ -84,16 +88,6 @@ async def bulk_inserts(store: PostgresStore, number: int, batch: int) -> float:
     return number / (time.perf_counter() - begun)
 
 
-async def claim_times(store: PostgresStore, rounds: int, limit: int) -> list[float]:
-    times = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        leased = list(await store.claim(Claim(WORKER, limit, types=("mail",))))
-        times.append((time.perf_counter() - begun) * 1000)
-        await settle(store, leased)
-    return times
-
-
 async def throughput(server: PostgresServer, repeats: int) -> None:
     names = ("ones", "rows", "lives", "drains", "pairs", "crowds", "hundreds", "alone", "bulk")
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -147,113 +141,6 @@ async def empty(server: PostgresServer) -> None:
     await connection.close()
 
 
-async def growth(server: PostgresServer, largest: int) -> None:
-    """Time claims on a growing backlog, then with many future and many kept jobs beside it."""
-    await empty(server)
-    store = await PostgresStore.open(server.dsn())
-    stages: list[tuple[str, list[float], list[float]]] = []
-    waiting = 0
-
-    async def fill(number: int, **options: object) -> None:
-        for _ in range(0, number, 1_000):
-            await store.insert(jobs(1_000, **options))
-
-    async def stage(name: str) -> None:
-        await claim_times(store, 20, 1)
-        stages.append((name, await claim_times(store, 200, 1), await claim_times(store, 100, 50)))
-
-    for size in (10_000, 100_000, 1_000_000):
-        if size <= largest:
-            await fill(size - waiting)
-            waiting = size
-            await stage(f"{size:,} waiting")
-    await fill(largest, run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
-    await stage(f"+ {largest:,} future, higher priority")
-    await keep(server, largest)
-    await stage(f"+ {largest:,} completed, kept")
-    await store.close()
-    base = stages[0]
-    print_table(
-        "Claim latency, with its commit (p50 / p99 in ms, and each as a ratio to the first line)",
-        ("backlog", "batch 1", "p50", "p99", "batch 50", "p50", "p99"),
-        [
-            (
-                name,
-                f"{percentile(one, 0.5):.2f} / {percentile(one, 0.99):.2f}",
-                f"{percentile(one, 0.5) / percentile(base[1], 0.5):.2f}",
-                f"{percentile(one, 0.99) / percentile(base[1], 0.99):.2f}",
-                f"{percentile(fifty, 0.5):.2f} / {percentile(fifty, 0.99):.2f}",
-                f"{percentile(fifty, 0.5) / percentile(base[2], 0.5):.2f}",
-                f"{percentile(fifty, 0.99) / percentile(base[2], 0.99):.2f}",
-            )
-            for name, one, fifty in stages
-        ],
-    )
-
-
-async def keep(server: PostgresServer, number: int) -> None:
-    """Put finished jobs into a database as they would be left by running them."""
-    connection = await asyncpg.connect(server.dsn())
-    await connection.execute(
-        "INSERT INTO job_done (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
-        " delivery, payload, fence, attempts, started_at, finished_at, result, worker, boot)"
-        " SELECT value, 'mail', 'default', 5, 'completed', value, value, value, value, 3, 'at_least_once', $2, 1, 1,"
-        " value, value, '1', 'bench', 'boot' FROM generate_series(1, $1::bigint) AS value",
-        number,
-        PAYLOAD,
-        timeout=600,
-    )
-    # As after a day, and not in the minute in which a million rows are written to the disk.
-    await connection.execute("VACUUM ANALYZE job_done", timeout=600)
-    await connection.execute("CHECKPOINT", timeout=600)
-    await connection.close()
-
-
-async def held(server: PostgresServer, seconds: float, workers: int = 4, batch: int = 50) -> None:
-    """Run jobs while somebody else keeps a transaction open: nothing that dies meanwhile can be cleared away."""
-    await empty(server)
-    store = await PostgresStore.open(server.dsn())
-    for _ in range(5):
-        await store.insert(jobs(1_000))
-    other = await asyncpg.connect(server.dsn())
-    await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    await other.fetchval("SELECT count(*) FROM job")
-    claims: list[tuple[float, float, int]] = []
-    begun = time.perf_counter()
-
-    async def work() -> None:
-        while time.perf_counter() < begun + seconds:
-            started = time.perf_counter()
-            leased = list(await store.claim(Claim(WORKER, batch, types=("mail",))))
-            ended = time.perf_counter()
-            claims.append((started - begun, (ended - started) * 1000, len(leased)))
-            await settle(store, leased)
-            await store.insert(jobs(len(leased)))
-
-    await asyncio.gather(*(work() for _ in range(workers)))
-    await other.execute("ROLLBACK")
-    await other.close()
-    await store.close()
-    buckets = 6
-    width = seconds / buckets
-    table = []
-    for number in range(buckets):
-        inside = [(took, count_) for at, took, count_ in claims if number * width <= at < (number + 1) * width]
-        times = [took for took, _ in inside]
-        table.append(
-            (
-                f"{number * width:.0f}-{(number + 1) * width:.0f} s",
-                f"{sum(count_ for _, count_ in inside) / width:,.0f}",
-                f"{percentile(times, 0.5):.2f} / {percentile(times, 0.99):.2f}",
-            )
-        )
-    print_table(
-        f"A transaction held open for {seconds:.0f} s, {workers} workers, batches of {batch}",
-        ("when", "jobs/s", "claim p50 / p99 ms"),
-        table,
-    )
-
-
 async def measure(server: PostgresServer, options: argparse.Namespace) -> None:
     connection = await asyncpg.connect(server.dsn())
     print(f"{describe_machine()}; {await connection.fetchval('SHOW server_version')} of PostgreSQL, syncing")
@@ -262,9 +149,10 @@ async def measure(server: PostgresServer, options: argparse.Namespace) -> None:
     if "throughput" in options.parts:
         await throughput(server, options.repeats)
     if "growth" in options.parts:
-        await growth(server, options.largest)
+        lines = await claim_growth(PostgresPlace(server), largest=options.largest, rounds=ROUNDS)
+        show("Claim latency, with its commit", lines)
     if "held" in options.parts:
-        await held(server, options.seconds)
+        show("A transaction held open", await held(PostgresPlace(server), seconds=options.seconds))
 
 
 def main() -> None:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sqlite3
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count as count_from
 from pathlib import Path
 
-from bench.ceilings.rows import PAYLOAD, jobs
+from bench.ceilings.rows import jobs
 from bench.ceilings.sqlite import Bare
-from bench.measure import Sample, describe_machine, percentile, print_table
+from bench.measure import Sample, describe_machine, print_table
+from bench.places import SqlitePlace
+from bench.workloads.lines import show
+from bench.workloads.w10_growth import ROUNDS, claim_growth
 from rota.core.decision import Means, decide
 from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
@@ -56,18 +58,6 @@ async def single_inserts(store: SqliteStore, first: int, clients: int, each: int
     begun = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))
     return clients * each / (time.perf_counter() - begun)
-
-
-async def claim_times(store: SqliteStore, rounds: int, limit: int) -> list[float]:
-    """Time claims, handing each back so that the backlog stays as it is."""
-    times = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        leased = await store.claim(Claim(WORKER, limit, types=("mail",)))
-        times.append((time.perf_counter() - begun) * 1000)
-        means = Means(datetime.now(UTC))
-        await store.settle([decide(job, Succeeded("1"), means) for job in leased])
-    return times
 
 
 async def throughput(folder: Path, repeats: int) -> None:
@@ -109,67 +99,6 @@ async def throughput(folder: Path, repeats: int) -> None:
     )
 
 
-async def growth(folder: Path, largest: int) -> None:
-    """Time claims on a growing backlog, then with many future and many kept jobs beside it."""
-    path = folder / "growth.db"
-    store = await SqliteStore.open(path)
-    stages: list[tuple[str, list[float], list[float]]] = []
-    waiting, first = 0, 1
-
-    async def fill(count: int, **options: object) -> None:
-        nonlocal first
-        for start in range(first, first + count, 10_000):
-            await store.insert(jobs(start, min(10_000, first + count - start), **options))
-        first += count
-
-    async def stage(name: str) -> None:
-        await claim_times(store, 20, 1)
-        stages.append((name, await claim_times(store, 200, 1), await claim_times(store, 100, 50)))
-
-    for size in (10_000, 100_000, 1_000_000):
-        if size <= largest:
-            await fill(size - waiting)
-            waiting = size
-            await stage(f"{size:,} waiting")
-    await fill(largest, run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
-    await stage(f"+ {largest:,} future, higher priority")
-    await store.close()
-    keep(path, first, largest)
-    store = await SqliteStore.open(path)
-    await stage(f"+ {largest:,} completed, kept")
-    await store.close()
-    base = stages[0]
-    print_table(
-        "Claim latency, with its commit (p50 / p99 in ms, and the p50 as a ratio to the first line)",
-        ("backlog", "batch 1", "ratio", "batch 50", "ratio"),
-        [
-            (
-                name,
-                f"{percentile(one, 0.5):.2f} / {percentile(one, 0.99):.2f}",
-                f"{percentile(one, 0.5) / percentile(base[1], 0.5):.2f}",
-                f"{percentile(fifty, 0.5):.2f} / {percentile(fifty, 0.99):.2f}",
-                f"{percentile(fifty, 0.5) / percentile(base[2], 0.5):.2f}",
-            )
-            for name, one, fifty in stages
-        ],
-    )
-
-
-def keep(path: Path, first: int, count: int) -> None:
-    """Put finished jobs into a database as they would be left by running them."""
-    connection = sqlite3.connect(path)
-    connection.execute(
-        "WITH RECURSIVE number(value) AS (SELECT ? UNION ALL SELECT value + 1 FROM number WHERE value < ?)"
-        " INSERT INTO job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
-        " delivery, payload, fence, attempts, started_at, finished_at, result, worker, boot)"
-        " SELECT value, 'mail', 'default', 5, 'completed', value, value, value, value, 3, 'at_least_once', ?, 1, 1,"
-        " value, value, '1', 'bench', 'boot' FROM number",
-        (first, first + count - 1, PAYLOAD),
-    )
-    connection.commit()
-    connection.close()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
@@ -179,7 +108,8 @@ def main() -> None:
     print(describe_machine())
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         asyncio.run(throughput(Path(folder), options.repeats))
-        asyncio.run(growth(Path(folder), options.largest))
+        growth = claim_growth(SqlitePlace(Path(folder)), largest=options.largest, rounds=ROUNDS)
+        show("Claim latency, with its commit", asyncio.run(growth))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
+from bench.ceilings.rows import PAYLOAD
 from bench.measure import percentile
 from bench.places import Place
 from bench.workloads.lines import Line, Target, at_most, spread
@@ -26,12 +27,13 @@ from rota.core.submission import NewJob
 from rota.ports.store import Store
 from rota.runtime.store import open_store
 
-PAYLOAD: Final = '{"to": "user@example.com", "subject": "Your report", "body": "' + "x" * 130 + '"}'
 WORKER: Final = WorkerId("bench", "boot")
 LEASE: Final = timedelta(minutes=5)
 #: How many wait in every case that is not about how many wait.
 FEW: Final = 10_000
 MANY: Final = 1_000_000
+#: Claims of each size in each case, half as many of the larger ones.
+ROUNDS: Final = 1_000
 _numbers = count(1)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from bench.drain import drain, engine_on, stage_for, start_api, start_worker, until_completed
 from bench.places import Place
+from bench.systems.processes import family, memory_of
 from bench.workloads.lines import Line, at_most
 from bench.workloads.w10_growth import new_job
 from journeys.stage import Stage
@@ -32,18 +31,18 @@ async def flat_memory(place: Place, *, jobs: int, seconds: float) -> list[Line]:
         }
         await drain(engine, 5_000, "suspends", ["w"])
         await _live(stage, engine, seconds)
-        before = {role: memory_of(pid) for role, pid in pids.items()}
+        before = {role: memory_of(family(pid)) for role, pid in pids.items()}
         model = new_job(run_at=datetime.now(UTC) + timedelta(days=30))
         await engine.submit([model])
         await place.copy(url, model.id, jobs - 1)
         await _live(stage, engine, seconds)
-        after = {role: memory_of(pid) for role, pid in pids.items()}
+        after = {role: memory_of(family(pid)) for role, pid in pids.items()}
     return [
         Line(
             f"{role}, {jobs:,} delayed",
-            f"PSS {after[role][0]:.1f}, RSS {after[role][1]:.1f} MB",
-            f"PSS {before[role][0]:.1f} MB before",
-            after[role][0] / before[role][0],
+            f"PSS {after[role].proportional:.1f}, RSS {after[role].resident:.1f} MB",
+            f"PSS {before[role].proportional:.1f} MB before",
+            after[role].proportional / before[role].proportional,
             at_most(1.1),
         )
         for role in ROLES
@@ -69,20 +68,3 @@ async def _live(stage: Stage, engine: Engine, seconds: float) -> None:
 
 def _s(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
-
-
-def memory_of(group: int) -> tuple[float, float]:
-    """Give the proportional and the resident memory of a process and those that belong to it, in MB."""
-    shares, resident = 0, 0
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.getpgid(int(folder.name)) != group:
-                continue
-            for line in (folder / "smaps_rollup").read_text(encoding="ascii").splitlines():
-                if line.startswith(("Pss:", "Rss:")):
-                    kilobytes = int(line.split()[1])
-                    shares += kilobytes if line.startswith("Pss:") else 0
-                    resident += kilobytes if line.startswith("Rss:") else 0
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return shares / 1000, resident / 1000

@@ -1,0 +1,50 @@
+"""The further workloads at their smallest: real processes, and a figure on every line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bench.loads import WORKLOADS, Sizes
+from bench.places import place
+from bench.workloads.lines import Line, at_least, at_most
+
+SMALLEST = Sizes(jobs=40, rounds=1, seconds=1, largest=200, schedules=20)
+
+
+@pytest.mark.parametrize("name", ["w7", "w8", "w9", "w11", "w12", "w13", "w14"])
+def test_a_workload_yields_figures_beside_others(tmp_path: Path, name: str) -> None:
+    with place("sqlite", tmp_path) as at:
+        lines = asyncio.run(WORKLOADS[name].measured(at, SMALLEST))
+    assert len(lines) > 1
+    assert any(line.ratio is not None and line.ratio > 0 for line in lines)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "mysql"])
+def test_claims_are_timed_in_every_condition_of_every_store(tmp_path: Path, store: str) -> None:
+    with place(store, tmp_path) as at:
+        lines = asyncio.run(WORKLOADS["w10"].measured(at, SMALLEST))
+    assert [line.what for line in lines[:4]] == [
+        "claim of 1, 200 waiting",
+        "claim of 1, 200 waiting",
+        "claim of 1, 200 future, higher priority",
+        "claim of 1, 200 completed, kept",
+    ]
+    assert [line.target is not None for line in lines] == [False, True, True, True] * 2
+
+
+def test_an_old_transaction_is_held_against_the_first_seconds() -> None:
+    with place("postgres") as at:
+        first, last = asyncio.run(WORKLOADS["w10-held"].measured(at, SMALLEST))
+    assert first.ratio == 1
+    assert last.target == at_least(0.8)
+
+
+def test_a_target_judges_the_ratio_or_what_it_is_told_to() -> None:
+    assert Line("", "", ratio=0.7, target=at_least(0.6)).verdict == "reached"
+    assert Line("", "", ratio=0.5, target=at_least(0.6)).verdict == "MISSED"
+    assert Line("", "", ratio=1.5, target=at_most(1.5)).verdict == "reached"
+    assert Line("", "", ratio=0.1, target=at_most(15, "ms"), judged=16).verdict == "MISSED"
+    assert Line("", "", ratio=0.1).verdict == ""
