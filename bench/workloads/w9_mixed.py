@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from bench.drain import engine_on, stage_for
@@ -80,12 +82,27 @@ async def mixed(place: Place, *, seconds: float) -> list[Line]:
         alone: dict[str, list[float]] = {}
         for kind in RATES:
             alone |= await load.run(max(seconds / 6, 1), kind)
+        disk = await asyncio.to_thread(bare_syncs, stage.folder)
         begun = time.time()
         together = await load.run(seconds, *RATES)
+        disk += await asyncio.to_thread(bare_syncs, stage.folder)
         async with engine_on(url) as engine:
             jobs = await _since(engine, begun)
     assert not load.errors, f"{load.errors} requests failed"
-    return [*_asked(alone, together), *_ran(jobs, len(together["submit"]))]
+    bare = Line("a bare sync of the disk, before and after", spread(disk))
+    return [bare, *_asked(alone, together), *_ran(jobs, len(together["submit"]))]
+
+
+def bare_syncs(folder: Path, number: int = 200) -> list[float]:
+    """Time what every commit waits for: without it nobody can tell a slow server from a slow disk."""
+    times = []
+    with (folder / "bare").open("wb", buffering=0) as file:
+        for _ in range(number):
+            file.write(b"x" * 8192)
+            begun = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append((time.perf_counter() - begun) * 1000)
+    return times
 
 
 async def _since(engine: Engine, begun: float) -> list[Job]:
