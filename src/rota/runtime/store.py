@@ -43,6 +43,11 @@ def migrations_of(url: str) -> list[tuple[str, bool]]:
     return [(migration.name, migration.number in seen) for migration in all_migrations()]
 
 
+def is_server(url: str) -> bool:
+    """Whether a URL names a database on a server."""
+    return is_postgres(url) or is_mysql(url)
+
+
 def is_postgres(url: str) -> bool:
     """Whether a URL names a database on PostgreSQL."""
     return url.startswith(("postgresql://", "postgres://"))

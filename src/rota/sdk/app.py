@@ -29,12 +29,16 @@ from rota.ports.faces import Control
 from rota.ports.guest import at_once
 from rota.ports.store import Inserted, Receipt
 from rota.runtime import Link, connect
+from rota.runtime.store import is_server
 from rota.sdk.handle import Handle
+from rota.sdk.homes import Homes
+from rota.sdk.mailbox import Mailbox
 from rota.sdk.options import Duration, Options, check_defaults, template_of
 from rota.sdk.portal import Portal
 from rota.sdk.task import AsyncTask, Call, Task, Wanted
 from rota.sdk.within import require_async, require_blocking, submit_in, transaction_of
 from rota.settings import read
+from rota.stores.desk import MergingDesk
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +69,14 @@ class Rota:
         self._guard = threading.Lock()
         self._fresh_id = IdMaker(wall_clock, random.random)
         self._portal: Portal | None = None
-        self._link: asyncio.Future[Link] | None = None
+        #: The links by the loops they live on.
+        self._links: dict[asyncio.AbstractEventLoop, asyncio.Future[Link]] = {}
+        self._mailbox: Mailbox[Call[Any], Inserted] | None = None
+        #: None where one writer serves all, which is the portal's.
+        self._homes: Homes[Call[Any], Inserted] | None = None
+        if is_server(self.url):
+            self._homes = Homes(self._send, self.link, self._unlink)
+        self._runs_jobs = False
 
     @overload
     def task(  # type: ignore[overload-overlap]  # as above
@@ -123,7 +134,9 @@ class Rota:
         listed = list(calls)
         tx = transaction_of([call.options for call in listed], tx)
         if tx is None:
-            return self.portal.call(self.send(listed))
+            portal = self.portal
+            portal.require_elsewhere()
+            return self._handles(listed, self._mailbox_of(portal).post(listed))
         require_blocking(tx)
         return at_once(self._send_within(tx, listed))
 
@@ -132,7 +145,10 @@ class Rota:
         listed = list(calls)
         tx = transaction_of([call.options for call in listed], tx)
         if tx is None:
-            return await self.portal.acall(self.send(listed))
+            # A worker in this process is on the portal's link, and hears at once of what comes through that.
+            desk = None if self._homes is None or self._runs_jobs else self._homes.desk()
+            post = self._mailbox_of(self.portal).apost if desk is None else desk.run
+            return self._handles(listed, await post(listed))
         require_async(tx)
         return await self._send_within(tx, listed)
 
@@ -151,22 +167,27 @@ class Rota:
         # Imported when needed: who only submits need not load what runs.
         from rota.sdk.embedded import start  # noqa: PLC0415
 
+        self._runs_jobs = True
         link = self.portal.call(self.link())
         embedded = self.portal.call(start(link, self, concurrency=concurrency, queues=tuple(queues)))
         try:
             yield self
         finally:
             self.portal.call(embedded.stop())
+            self._runs_jobs = False
             self.close()
 
     def close(self) -> None:
         """Let go of the store. What is used afterwards opens it again."""
+        if self._homes is not None:
+            self._homes.close()
         with self._guard:
             portal, self._portal = self._portal, None
-            link, self._link = self._link, None
+            mailbox, self._mailbox = self._mailbox, None
         if portal is not None:
-            if link is not None:
-                portal.call(_close(link))
+            if mailbox is not None:
+                portal.call(mailbox.close())
+            portal.call(self._unlink())
             portal.close()
 
     @property
@@ -178,12 +199,21 @@ class Rota:
             return self._portal
 
     async def link(self) -> Link:
-        """Link up, once; runs on the portal's loop."""
-        if self._link is None or (self._link.done() and self._link.exception() is not None):
+        """Link up, once for the running loop."""
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None or (link.done() and link.exception() is not None):
             settings = read(environment=os.environ)
             bound = settings.queue_size or None
-            self._link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))
-        return await self._link
+            link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))
+            self._links[loop] = link
+        return await link
+
+    async def _unlink(self) -> None:
+        """Let go of the link of the running loop."""
+        link = self._links.pop(asyncio.get_running_loop(), None)
+        if link is not None:
+            await _close(link)
 
     async def control(self) -> Control:
         """Give the face through which jobs are submitted and looked at; runs on the portal's loop."""
@@ -194,12 +224,18 @@ class Rota:
         """How many jobs may wait in a queue, for submissions that pass by the engine. Read once."""
         return read(environment=os.environ).queue_size or None
 
-    async def send(self, calls: list[Call[R]]) -> list[Handle[R]]:
-        """Submit calls; runs on the portal's loop."""
+    def _mailbox_of(self, portal: Portal) -> Mailbox[Call[Any], Inserted]:
+        """Give where calls are handed in, for as long as that portal lasts."""
+        with self._guard:
+            if self._mailbox is None:
+                self._mailbox = Mailbox(portal.loop, MergingDesk(self._send))
+            return self._mailbox
+
+    async def _send(self, calls: Sequence[Call[Any]]) -> Sequence[Inserted]:
+        """Submit calls by the link of the running loop."""
         link = await self.link()
         now = wall_clock()
-        answers = await link.control.submit([call.job(link.fresh_id(), now) for call in calls])
-        return self._handles(calls, answers)
+        return await link.control.submit([call.job(link.fresh_id(), now) for call in calls])
 
     async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls in the caller's transaction; runs where the caller is."""

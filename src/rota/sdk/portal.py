@@ -24,16 +24,28 @@ class Portal:
         self._thread = threading.Thread(target=self._loop.run_forever, name="rota-portal", daemon=True)
         self._thread.start()
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop."""
+        return self._loop
+
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Start a coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and wait for it, from code that is not async."""
-        if threading.current_thread() is self._thread:
+        try:
+            self.require_elsewhere()
+        except RuntimeError:
             coroutine.close()
-            raise RuntimeError("called from Rota's own loop, which would wait for itself; use the async form")
+            raise
         return self.submit(coroutine).result()
+
+    def require_elsewhere(self) -> None:
+        """Refuse to wait on the loop for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("called from Rota's own loop, which would wait for itself; use the async form")
 
     async def acall(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and wait for it, from any event loop."""

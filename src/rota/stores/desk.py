@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from rota.core.errors import StoreUnavailable
+from rota.core.errors import QueueFull, StoreUnavailable, Unavailable
 
 #: More than this in one call gains nothing and makes those at its head wait.
 LARGEST_BATCH: Final = 1000
@@ -64,10 +64,14 @@ class MergingDesk(Generic[Item, Answer]):
             return []
         if self._is_prompt and self._was_alone and self._work is None and not self._is_serving:
             return await self._serve_promptly(batch, sharing)
+        return await self.hand_in(batch, *sharing)
+
+    def hand_in(self, batch: Sequence[Item], *sharing: object) -> asyncio.Future[Sequence[Answer]]:
+        """Hand a batch in, and give what will have the answers."""
         call = _Call[Item, Answer](batch, sharing, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         self._begin()
-        return await call.future
+        return call.future
 
     async def close(self) -> None:
         """Finish what was handed in, and take nothing more."""
@@ -125,10 +129,10 @@ class MergingDesk(Generic[Item, Answer]):
         batch = group[0].batch if len(group) == 1 else [item for call in group for item in call.batch]
         try:
             answers = await self._serve(batch, *group[0].sharing)
-        except StoreUnavailable as error:
-            _fail(group, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is some call's answer, not ours
-            if len(group) > 1:
+            if isinstance(error, Unavailable) and not isinstance(error, QueueFull):
+                _fail(group, error)
+            elif len(group) > 1:
                 for call in group:
                     await self._serve_together([call])
             elif not group[0].future.done():
@@ -149,10 +153,10 @@ def _answer(group: Sequence[_Call[Item, Answer]], answers: Sequence[Answer]) -> 
         start = end
 
 
-def _fail(group: Iterable[_Call[Item, Answer]], error: StoreUnavailable) -> None:
+def _fail(group: Iterable[_Call[Item, Answer]], error: Unavailable) -> None:
     for call in group:
         if not call.future.done():
             # Each caller raises an error of its own: one that is raised in many places gathers all their traces.
-            copy = StoreUnavailable(*error.args)
+            copy = type(error)(*error.args)
             copy.__cause__ = error.__cause__
             call.future.set_exception(copy)

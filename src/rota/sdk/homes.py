@@ -1,0 +1,115 @@
+"""Homes: a link of its own for a loop that submits much.
+
+The portal costs an async caller two crossings between threads for each submission it waits for. On a server's database
+that is as much as all the rest. So a loop that has submitted often enough to be worth a few connections of its own gets
+a link of its own, and submits on its own thread from then on. Loops that come and go, one for each request, never get
+that far. A file has one writer, so all go through the portal there.
+
+A home ends with its loop: it is held by an async generator, which whoever ends a loop properly closes (`asyncio.run`
+does). Until a home is ready, and if it cannot be had, the portal serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from rota.stores.desk import MergingDesk, Serve
+
+#: After so many submissions a loop is worth a link of its own.
+WORTH: Final = 100
+#: How long closing waits for another thread's loop to let go.
+LONGEST_GOODBYE_SECONDS: Final = 5.0
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Loop = asyncio.AbstractEventLoop
+
+
+class Home(Generic[Item, Answer]):
+    """What a loop has submitted so far, and its own desk once there is one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.desk: MergingDesk[Item, Answer] | None = None
+        self.moving: asyncio.Task[None] | None = None
+        self.holding: AsyncGenerator[None, None] | None = None
+
+
+class Homes(Generic[Item, Answer]):
+    """Gives each loop that is worth it a desk on which `serve` serves; `open_up` and `leave` are called there."""
+
+    def __init__(
+        self, serve: Serve[Answer], open_up: Callable[[], Awaitable[object]], leave: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._serve = serve
+        self._open_up = open_up
+        self._leave = leave
+        self._homes: WeakKeyDictionary[Loop, Home[Item, Answer]] = WeakKeyDictionary()
+        self._guard = threading.Lock()
+
+    def desk(self) -> MergingDesk[Item, Answer] | None:
+        """Give the running loop's own desk, if it has one. Each time, it comes closer to having one."""
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is None:
+            with self._guard:
+                home = self._homes[loop] = Home()
+        if home.desk is None:
+            home.count += 1
+            if home.count == WORTH:
+                home.moving = loop.create_task(self._move_in(home))
+        return home.desk
+
+    def close(self) -> None:
+        """End all homes. That of the running loop ends soon, those of other threads before this returns."""
+        with self._guard:
+            homes = dict(self._homes)
+            self._homes.clear()
+        for loop, home in homes.items():
+            self._end(loop, home)
+
+    def _end(self, loop: Loop, home: Home[Item, Answer]) -> None:
+        home.desk = None
+        if home.holding is None or loop.is_closed():
+            return
+        goodbye = _goodbye(home.holding)
+        if loop is _running_loop():
+            home.moving = loop.create_task(goodbye)
+        elif loop.is_running():
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(goodbye, loop).result(LONGEST_GOODBYE_SECONDS)
+        else:
+            goodbye.close()
+
+    async def _move_in(self, home: Home[Item, Answer]) -> None:
+        home.holding = self._hold(home)
+        # Where it cannot be had, the portal goes on and says why.
+        with suppress(Exception):
+            await anext(home.holding)
+
+    async def _hold(self, home: Home[Item, Answer]) -> AsyncGenerator[None, None]:
+        await self._open_up()
+        desk: MergingDesk[Item, Answer] = MergingDesk(self._serve, prompt=True)
+        home.desk = desk
+        try:
+            yield
+        finally:
+            home.desk = None
+            await desk.close()
+            await self._leave()
+
+
+async def _goodbye(holding: AsyncGenerator[None, None]) -> None:
+    await holding.aclose()
+
+
+def _running_loop() -> Loop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

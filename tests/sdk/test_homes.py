@@ -1,0 +1,133 @@
+"""Homes: a loop that submits much is linked by itself, and lets go of its link when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from rota import Rota
+from rota.sdk.homes import WORTH
+from servers.postgres import migrated_database, shared_server
+
+
+@pytest.fixture
+async def dsn() -> AsyncIterator[str]:
+    async with migrated_database(shared_server()) as database:
+        yield database
+
+
+def app_on(url: str) -> Rota:
+    app = Rota(url)
+
+    @app.task
+    async def note(number: int) -> int:
+        return number
+
+    return app
+
+
+async def submit(app: Rota, number: int) -> None:
+    note = app.tasks["note"]
+    for count in range(number):
+        await note.asubmit(count)
+
+
+async def has_a_home(app: Rota) -> bool:
+    return asyncio.get_running_loop() in app._links
+
+
+async def move_in(app: Rota) -> None:
+    """Submit until the loop has a desk of its own."""
+    assert app._homes is not None
+    await submit(app, WORTH)
+    async with asyncio.timeout(60):
+        while app._homes.desk() is None:  # noqa: ASYNC110 - it comes when it comes, and nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def stored(dsn: str) -> int:
+    connection = await asyncpg.connect(dsn)
+    try:
+        count: int = await connection.fetchval("SELECT count(*) FROM job")
+        return count
+    finally:
+        await connection.close()
+
+
+async def connections(dsn: str) -> int:
+    connection = await asyncpg.connect(dsn)
+    try:
+        count: int = await connection.fetchval(
+            "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+        )
+        return count
+    finally:
+        await connection.close()
+
+
+async def let_go(dsn: str) -> None:
+    async with asyncio.timeout(60):
+        while await connections(dsn):  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(0.05)
+
+
+async def test_a_loop_that_submits_much_is_linked_by_itself(dsn: str) -> None:
+    app = app_on(dsn)
+    await submit(app, WORTH - 1)
+    assert not await has_a_home(app), "not yet worth it"
+    await move_in(app)
+    assert await has_a_home(app)
+    before = await stored(dsn)
+    await submit(app, 10)
+    await asyncio.gather(*(submit(app, 5) for _ in range(20)))
+    assert await stored(dsn) == before + 110
+    app.close()
+    await let_go(dsn)
+    assert not await has_a_home(app)
+
+
+async def test_its_submissions_are_refused_in_the_same_words(dsn: str) -> None:
+    app = app_on(dsn)
+    await move_in(app)
+    with pytest.raises(ValueError, match="queue"):
+        await app.tasks["note"].using(queue="q" * 1000).asubmit(1)
+    await submit(app, 1)
+    app.close()
+
+
+async def test_a_loop_that_ends_lets_go_of_its_link(dsn: str) -> None:
+    app = app_on(dsn)
+    await asyncio.to_thread(asyncio.run, move_in(app))
+    assert {loop.is_closed() for loop in app._links} == {False}, "the portal's is left"
+    await asyncio.to_thread(asyncio.run, submit(app, 3))
+    assert await stored(dsn) == WORTH + 3
+    app.close()
+    await let_go(dsn)
+
+
+async def test_closing_from_another_thread_ends_a_home(dsn: str) -> None:
+    app = app_on(dsn)
+    has_moved, may_end = threading.Event(), asyncio.Event()
+
+    async def live() -> None:
+        await move_in(app)
+        loops.append(asyncio.get_running_loop())
+        has_moved.set()
+        await may_end.wait()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    living = asyncio.create_task(asyncio.to_thread(asyncio.run, live()))
+    await asyncio.to_thread(has_moved.wait)
+    await asyncio.to_thread(app.close)
+    await let_go(dsn)
+    loops[0].call_soon_threadsafe(may_end.set)
+    await living
+
+
+def test_a_file_has_one_writer_and_no_homes(tmp_path: Path) -> None:
+    assert Rota(f"sqlite:///{tmp_path}/rota.db")._homes is None
