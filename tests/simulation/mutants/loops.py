@@ -66,7 +66,7 @@ def lease_counted_from_the_answer() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS)
+@mutant("G4", LOOPS, first=4)
 def nothing_renewed() -> Planting:
     """The heart stands still: whatever takes longer than a lease is begun again and again."""
 
@@ -91,7 +91,7 @@ def heart_stops_with_the_first_signal() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=15)
+@mutant("I12", LOOPS, first=17)
 def drain_burns_an_attempt() -> Planting:
     """What is interrupted by a deploy has failed."""
 
@@ -105,7 +105,7 @@ def drain_burns_an_attempt() -> Planting:
         yield
 
 
-@mutant("I4", LOOPS, first=15)
+@mutant("I4", LOOPS, first=17)
 def interrupted_taken_for_unbegun() -> Planting:
     """A job whose handler was interrupted is handed back as if it had never begun."""
 
@@ -117,7 +117,7 @@ def interrupted_taken_for_unbegun() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=40)
+@mutant("I12", LOOPS, first=42)
 def nothing_handed_back() -> Planting:
     """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
 
@@ -158,7 +158,7 @@ def overstays_its_grace() -> Planting:
         yield
 
 
-@mutant("I7", LOOPS, first=45)
+@mutant("I7", LOOPS, first=47)
 def cancel_not_obeyed() -> Planting:
     """The word that a job is to stop arrives, and nobody passes it on to the handler."""
 
@@ -247,7 +247,7 @@ def operators_deeds_not_entered() -> Planting:
 # The scheduler
 
 
-@mutant("I8", LOOPS, first=95)
+@mutant("I8", LOOPS, first=98)
 def fire_times_planned_by_the_hosts_clock() -> Planting:
     """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
 
@@ -260,7 +260,7 @@ def fire_times_planned_by_the_hosts_clock() -> Planting:
         yield
 
 
-@mutant("I8", LOOPS)
+@mutant("I8", LOOPS, first=6)
 def outage_sets_a_schedule_aside() -> Planting:
     """A schedule that could not be planned because the store was away is paused. (This one was ours.)"""
 
@@ -303,7 +303,7 @@ def reaper_skips() -> Planting:
         yield
 
 
-@mutant("I1", LOOPS)
+@mutant("I1", LOOPS, first=3)
 def expirer_skips() -> Planting:
     """Nobody ends what is too late to start."""
     with patch.object(Expirer, "tick", _nothing_done):
@@ -315,7 +315,7 @@ async def _nothing_done(duty: object) -> int:
     return 0
 
 
-@mutant("I8", LOOPS)
+@mutant("I8", LOOPS, first=6)
 def scheduler_loses_heart() -> Planting:
     """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
 

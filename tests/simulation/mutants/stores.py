@@ -50,7 +50,7 @@ async def _rewritten(
 # Fences and ends
 
 
-@mutant("I3")
+@mutant("I3", first=3)
 def unfenced_settle() -> Planting:
     """Whoever finishes first settles, whosever the job is by now."""
 
@@ -97,7 +97,7 @@ def reaper_revives_completed() -> Planting:
         yield
 
 
-@mutant("I6")
+@mutant("I6", first=13)
 def cancel_overwrites_any_end() -> Planting:
     """An operator's cancel is written whatever the job has become since it was looked at."""
 
@@ -145,7 +145,7 @@ def stale_renewals_accepted() -> Planting:
         yield
 
 
-@mutant("I3")
+@mutant("I3", first=14)
 def live_lease_taken() -> Planting:
     """The reaper takes a job although its worker has renewed the lease since the reaper looked."""
 
@@ -156,7 +156,7 @@ def live_lease_taken() -> Planting:
         yield
 
 
-@mutant("I3")
+@mutant("I3", first=3)
 def repeated_claim_takes_more() -> Planting:
     """A claim whose answer was lost is repeated and takes other jobs than the first time."""
 
@@ -167,7 +167,7 @@ def repeated_claim_takes_more() -> Planting:
         yield
 
 
-@mutant("I3")
+@mutant("I3", first=3)
 def claimed_by_two() -> Planting:
     """A claim that finds nothing is given what somebody else runs."""
     shared: set[JobId] = set()
@@ -258,7 +258,7 @@ def given_up_early() -> Planting:
         yield
 
 
-@mutant("I12")
+@mutant("I12", first=3)
 def attempt_not_refunded() -> Planting:
     """What is handed back has cost an attempt."""
 
@@ -269,7 +269,7 @@ def attempt_not_refunded() -> Planting:
         yield
 
 
-@mutant("I12")
+@mutant("I12", first=3)
 def released_and_gone() -> Planting:
     """To hand back is to delete and to insert again, and the second half does not happen (laravel/ideas#1364)."""
 
@@ -295,7 +295,7 @@ def sigterm_drops_everything() -> Planting:
         yield
 
 
-@mutant("G4")
+@mutant("G4", first=4)
 def leases_not_renewed() -> Planting:
     """Nobody beats: every handler that takes longer than a lease is started twice."""
 
@@ -365,7 +365,7 @@ def retrying_never_due() -> Planting:
 # Cancelling
 
 
-@mutant("I7")
+@mutant("I7", first=14)
 def cancel_forgotten_on_retry() -> Planting:
     """A job that was asked to stop fails, is tried again, and the wish is forgotten."""
 
@@ -386,7 +386,7 @@ def cancel_forgotten_on_retry() -> Planting:
         yield
 
 
-@mutant("I7")
+@mutant("I7", first=10)
 def cancel_not_passed_on() -> Planting:
     """The worker is never told that its job is to stop."""
 
@@ -460,7 +460,7 @@ def started_early() -> Planting:
         yield
 
 
-@mutant("I9")
+@mutant("I9", first=3)
 def expired_jobs_given() -> Planting:
     """A job is given out however late it is."""
 
@@ -491,7 +491,7 @@ def latest_first() -> Planting:
 # What follows, and what is left
 
 
-@mutant("I10")
+@mutant("I10", first=6)
 def follow_up_made_twice() -> Planting:
     """The follow-up is made with the end of its parent, and once more (celery#1700)."""
 
@@ -540,7 +540,7 @@ def waits_ignored() -> Planting:
         yield
 
 
-@mutant("I11")
+@mutant("I11", first=3)
 def living_job_pruned() -> Planting:
     """Retention looks at the age of a job and not at its state."""
 
