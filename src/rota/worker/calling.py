@@ -67,6 +67,9 @@ class Calling:
         self._others = next((known[one.name] for one in parameters if one.kind is Parameter.VAR_KEYWORD), None)
         self._name = getattr(function, "__name__", "the handler")
         self._takes_nothing = self._fits((), {})
+        #: The names that must be given, where all can be: whatever lies between the two fits without a closer look.
+        self._required = frozenset(one.name for one in parameters if one.default is Parameter.empty)
+        self._can_be_named = len(self._named) == len(parameters)
         self._usual = _usual_decoder(self._positional, len(parameters))
 
     def decode(self, payload: str) -> Call:
@@ -90,6 +93,8 @@ class Calling:
             return self.convert(value.get("args", ()), value.get("kwargs", {}))
         if value is None and self._takes_nothing:
             return _NOTHING
+        if type(value) is dict and self._can_be_named and self._required <= value.keys() <= self._named.keys():
+            return (), {name: self._named[name].take(given) for name, given in value.items()}
         if type(value) is dict and self._fits((), value):
             return self.convert((), value)
         return self.convert((value,), {})

@@ -57,6 +57,22 @@ async def test_many_writes_share_few_notices(store: PostgresStore, stranger: asy
     assert {tuple(place) for text in heard for place in json.loads(text)[1:]} == {("default", "mail", 7)}
 
 
+async def test_a_lone_job_takes_its_notice_along_and_the_next_one_is_told_of_too(
+    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "QUIET_SECONDS", 3600.0)
+    store._bell._sent_at = -7200.0
+    heard: list[str] = []
+    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
+    await store.insert([new_job(priority=3)])
+    assert store._bell._sending is None, "nothing is sent beside it"
+    await store.insert([new_job(priority=4)])
+    assert store._bell._sending is not None
+    await store.close()
+    await stranger.fetchval("SELECT 1")
+    assert [json.loads(text)[1:] for text in heard] == [[["default", "mail", 3]], [["default", "mail", 4]]]
+
+
 async def test_a_notice_about_very_many_lanes_tells_only_that_something_changed(
     store: PostgresStore, stranger: asyncpg.Connection
 ) -> None:

@@ -1,9 +1,10 @@
 """Hearing of what other processes do, over LISTEN and NOTIFY. A hint, never relied upon.
 
 Whoever has written rings: one notice goes out, and all that is written while it is on its way shares the next one. It
-is sent after the commit and not with it, since commits that notify wait for each other. It tells in which lanes and
-with which priority jobs were stored, see `floors`. Each store listens on one connection, made when somebody first
-watches.
+is sent after the commit and not with it, since commits that notify wait for each other; only who submits a single job
+when nothing was sent for a while takes the notice along, and so spares whoever waits for it a round trip. It tells in
+which lanes and with which priority jobs were stored, see `floors`. Each store listens on one connection, made when
+somebody first watches.
 
 A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
 sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
@@ -30,8 +31,12 @@ CHANNEL: Final = "rota"
 PROBE: Final = "?"
 #: A notice may have 8000 bytes.
 LONGEST: Final = 7900
-#: How long after a notice the next one is sent at the earliest.
+#: How long after a notice the next one is sent at the earliest, and by how much longer each time while it goes on.
 PAUSE_SECONDS: Final = 0.005
+LONGEST_PAUSE_SECONDS: Final = 0.015
+PAUSE_GROWTH: Final = 1.25
+#: How long nothing was sent when a single job may take a notice along.
+QUIET_SECONDS: Final = 0.03
 #: How often to wake up when nothing can be heard.
 POLL_SECONDS: Final = 0.5
 #: How long a first watch may take longer than it was meant to, until listening has begun.
@@ -57,6 +62,15 @@ class Bell:
         self._is_rung = False
         self._places: set[Place] = set()
         self._sending: asyncio.Task[None] | None = None
+        self._sent_at = 0.0
+
+    def notice(self, place: Place) -> str | None:
+        """Give a notice to take along with a single job, if nothing was sent for a while; otherwise ring afterwards."""
+        now = asyncio.get_running_loop().time()
+        if self._sending is not None or now - self._sent_at < QUIET_SECONDS:
+            return None
+        self._sent_at = now
+        return _text(self._mark, [place])
 
     def ring(self, places: Iterable[Place] = ()) -> None:
         """Have a notice sent soon, which tells where jobs were stored."""
@@ -71,16 +85,20 @@ class Bell:
             await asyncio.wait([self._sending])
 
     async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = PAUSE_SECONDS
         try:
             while self._is_rung:
                 self._is_rung = False
+                self._sent_at = loop.time()
                 text = _text(self._mark, self._places)
                 self._places.clear()
                 # Nobody relies on it, and whoever listens will notice that we are gone.
                 with suppress(RotaError):
                     await self._database.alone(notify, text)
                 # The first is sent at once; under load, one for many is enough and spares the server.
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE_SECONDS)
         finally:
             self._sending = None
 

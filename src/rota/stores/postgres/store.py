@@ -135,6 +135,10 @@ class PostgresStore:
 
     async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
         """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
+        if len(jobs) == 1 and bound is None and is_plain(jobs[0]):
+            answer = await self._insert_one(jobs[0], now)
+            if answer is not None:
+                return [answer]
         answers: list[Inserted | None] = [None] * len(jobs)
         if all(map(is_plain, jobs)):
             answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
@@ -147,6 +151,16 @@ class PostgresStore:
         self._floors.stored(places)
         self._bell.ring(places)
         return cast("list[Inserted]", answers)
+
+    async def _insert_one(self, job: NewJob, now: int | None) -> Inserted | None:
+        place = (job.queue, job.type, job.priority)
+        notice = self._bell.notice(place)
+        answer = await self._database.alone(submitting.insert_one, job, now, notice)
+        if answer is not None:
+            self._floors.stored((place,))
+            if notice is None:
+                self._bell.ring((place,))
+        return answer
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""

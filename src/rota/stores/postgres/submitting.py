@@ -26,6 +26,13 @@ Key = tuple[str, str]
 Room = dict[str, int]
 
 
+async def insert_one(session: Runner, job: NewJob, now: int | None, notice: str | None) -> Inserted | None:
+    """Store one plain job, with a notice to others if one is given; None if it needs a closer look."""
+    # Arrays would cost more than the job.
+    rows = await session.rows("insert_one", now, AGING_MICROS, *_plain_row(job), notice)
+    return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
+
+
 async def insert_plain(
     session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int | None
 ) -> list[Inserted | None]:
@@ -34,12 +41,10 @@ async def insert_plain(
     Its id is taken, or its queue has a bound that is not far off.
     """
     if len(jobs) == 1 and bound is None:
-        # Arrays would cost more than the job.
-        rows = await session.rows("insert_one", now, AGING_MICROS, *_plain_row(jobs[0]))
-    else:
-        queues = list({job.queue for job in jobs})
-        columns = zip(*map(_plain_row, sorted(jobs, key=_job_id)), strict=True)
-        rows = await session.rows("insert_plain", now, AGING_MICROS, bound, queues, *map(list, columns))
+        return [await insert_one(session, jobs[0], now, None)]
+    queues = list({job.queue for job in jobs})
+    columns = zip(*map(_plain_row, sorted(jobs, key=_job_id)), strict=True)
+    rows = await session.rows("insert_plain", now, AGING_MICROS, bound, queues, *map(list, columns))
     made: dict[JobId, str] = dict(rows)
     return [_created(job, made) for job in jobs]
 
