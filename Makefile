@@ -11,6 +11,9 @@ STAMP  := $(VENV)/.installed
 # Names, versions and hashes only: where they are fetched from is not ours to write down.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
+# Hundreds of short processes run in the tests; without compiled files each would compile all of Rota first.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench guard docs containers clean
 
@@ -19,7 +22,7 @@ help: ## print the targets
 
 $(STAMP): requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -10,6 +10,7 @@ ended there, and the run says at its end whose they were.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,12 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Bring the long ones to the front, and leave everything else as it was."""
     items.sort(key=_rank)
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector of garbage leave ten thousand tests alone, which stay for as long as the process does."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
