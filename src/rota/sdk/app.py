@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest, KeyReused
@@ -42,6 +42,7 @@ from rota.stores.desk import MergingDesk
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_ACCEPTED: Final = (Receipt.CREATED, Receipt.REPLAYED)
 Executor = Literal["auto", "async", "thread", "process"]
 
 
@@ -249,6 +250,8 @@ class Rota:
 
     def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
         """Give a handle for each call, unless one was refused."""
+        if all(answer.receipt in _ACCEPTED for answer in answers):
+            return [Handle(self, answer.job_id, call.decode) for call, answer in zip(calls, answers, strict=True)]
         for call, answer in zip(calls, answers, strict=True):
             if answer.receipt is Receipt.KEY_REUSED:
                 key = call.options.get("idempotency_key")

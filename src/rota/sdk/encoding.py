@@ -5,17 +5,35 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from inspect import Parameter
+from typing import Any, Final
 
 import msgspec
 
 from rota.core.errors import InvalidRequest
 
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
-def encode_call(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Write a call down; refuse arguments that do not fit the function's signature or cannot be JSON."""
+
+class Form:
+    """What a function can be called with."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._signature = inspect.signature(function)
+        kinds = [one.kind for one in self._signature.parameters.values()]
+        #: So many arguments by position surely fit; None if there is no such number.
+        self._places = len(kinds) if all(kind in _POSITIONAL for kind in kinds) else None
+
+    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError for arguments that do not fit. To bind them costs more than to write them down."""
+        if kwargs or len(args) != self._places:
+            self._signature.bind(*args, **kwargs)
+
+
+def encode_call(name: str, form: Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Write a call down; refuse arguments that do not fit the function or cannot be JSON."""
     try:
-        signature.bind(*args, **kwargs)
+        form.check(args, kwargs)
     except TypeError as error:
         raise InvalidRequest(f"task {name!r}: {error}", field="payload") from None
     try:

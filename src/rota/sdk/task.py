@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from rota.core.identity import JobId
 from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
-from rota.sdk.encoding import decoder_of, encode_call
+from rota.sdk.encoding import Form, decoder_of, encode_call
 from rota.sdk.handle import Handle
 from rota.sdk.options import Options, template_of
 from rota.telemetry.tracing import current_traceparent
@@ -109,11 +108,11 @@ class TaskBase(Wanted, Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a submission without sending it."""
-        return Call(self._app, self, encode_call(self.name, self._signature, args, kwargs), self._decode)
+        return Call(self._app, self, encode_call(self.name, self._form, args, kwargs), self._decode)
 
     @cached_property
-    def _signature(self) -> inspect.Signature:
-        return inspect.signature(self.function)
+    def _form(self) -> Form:
+        return Form(self.function)
 
     @cached_property
     def _decode(self) -> Callable[[str], R]:

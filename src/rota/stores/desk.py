@@ -68,7 +68,7 @@ class MergingDesk(Generic[Item, Answer]):
 
     def hand_in(self, batch: Sequence[Item], *sharing: object) -> asyncio.Future[Sequence[Answer]]:
         """Hand a batch in, and give what will have the answers."""
-        call = _Call[Item, Answer](batch, sharing, asyncio.get_running_loop().create_future())
+        call: _Call[Item, Answer] = _Call(batch, sharing, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         self._begin()
         return call.future
