@@ -51,7 +51,8 @@ class Scheduler:
         self._engine = engine
         self._dice = dice
         self._stands_by = stands_by
-        self._timely: Sequence[Duty] = (Ticker(engine), Promoter(engine), Reaper(engine), Expirer(engine))
+        # The promoter first: it is what is due most often, and whoever waits for it waits for a start.
+        self._timely: Sequence[Duty] = (Promoter(engine), Ticker(engine), Reaper(engine), Expirer(engine))
         self._pruner = Pruner(engine, retention or Retention())
         self._dispatcher = Dispatcher(engine, stands_by=stands_by, dice=dice)
 
@@ -88,7 +89,7 @@ class Scheduler:
                 is_stuck = is_due and not did and pause <= 0
                 in_vain = min(in_vain * 2, LONGEST_SLEEP_SECONDS) if is_stuck else SHORTEST_SLEEP_SECONDS
                 if pause > 0 or is_stuck:
-                    seconds = max(min(pause, LONGEST_SLEEP_SECONDS), in_vain)
+                    seconds = in_vain if is_stuck else min(pause, LONGEST_SLEEP_SECONDS)
                     await attendance.wait(timedelta(seconds=seconds))
 
     async def _until_due(self) -> float:

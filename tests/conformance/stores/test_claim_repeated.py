@@ -87,3 +87,21 @@ async def test_a_claim_id_with_odd_letters_is_found_again(store: Store) -> None:
     odd = "c'\"\\%_\u00e9\u4e2d\U0001f600"
     first = await store.claim(claim(claim_id=odd), now=BASE)
     assert await store.claim(claim(claim_id=odd), now=BASE) == first
+
+
+async def test_a_question_that_is_said_to_be_new_is_answered_as_any_other(store: Store) -> None:
+    assert await store.claim(claim(claim_id="c", is_new=True), now=BASE) == []
+    (job,) = new_jobs(1)
+    await store.insert([job], now=BASE)
+    (held,) = await store.claim(claim(claim_id="c", is_new=True), now=BASE)
+    assert held.id == job.id
+    assert await store.claim(claim(claim_id="c"), now=BASE) == [held], "and remembered for who repeats it"
+
+
+async def test_a_question_that_was_answered_elsewhere_meanwhile_gets_that_answer(store: Store) -> None:
+    """One process looks again for a worker that has meanwhile been answered by another."""
+    first, second = new_jobs(2)
+    await store.insert([first], now=BASE)
+    answered = await store.claim(claim(claim_id="c"), now=BASE)
+    await store.insert([second], now=BASE)
+    assert await store.claim(claim(claim_id="c", is_new=True), now=BASE) == answered

@@ -54,7 +54,7 @@ def begun_after_the_lease_lapsed() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=356)
+@mutant("I3", LOOPS, first=441)
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
@@ -105,7 +105,7 @@ def drain_burns_an_attempt() -> Planting:
         yield
 
 
-@mutant("I4", LOOPS, first=17)
+@mutant("I4", LOOPS, first=31)
 def interrupted_taken_for_unbegun() -> Planting:
     """A job whose handler was interrupted is handed back as if it had never begun."""
 
@@ -198,7 +198,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=136)
+@mutant("I3", LOOPS, first=228)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 

@@ -164,11 +164,13 @@ class PostgresStore:
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
+        may_be_repeated = not wanted.is_new
+        rows: Sequence[Row] = ()
         try:
             rows = await self._claim(wanted, self._given(now))
         except leasing.RepeatedError:
-            rows = []
-        if rows or wanted.claim_id is None:
+            may_be_repeated = True
+        if rows or wanted.claim_id is None or not may_be_repeated:
             return leasing.jobs_of(rows)
         return await self._database.read(leasing.recall, wanted.claim_id) or []
 
