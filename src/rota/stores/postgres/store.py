@@ -249,7 +249,7 @@ class PostgresStore:
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
         """Make jobs whose time has come pending."""
         given = self._given(now)
-        queues = await self._write(upkeep.promote, limit, _start(self._due_edge, given), now=given)
+        queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given)
         if queues:
             self._bell.ring()
         return queues

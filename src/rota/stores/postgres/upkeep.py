@@ -19,7 +19,7 @@ CLAIM_MEMORY: Final = timedelta(hours=1)
 _BELONGINGS: Final = ("drop_attempts", "drop_steps", "drop_tags", "drop_keys", "drop_dependencies")
 
 
-async def promote(session: Session, limit: int, start: int, now: int) -> Mapping[str, int]:
+async def promote(session: Session, limit: int, start: int, now: int | None) -> Mapping[str, int]:
     """Make jobs whose time has come pending; say how many in which queue."""
     return dict(Counter(await session.values("promote", now, limit, start)))
 

@@ -1,13 +1,14 @@
 -- Make jobs whose time has come pending, the earliest first. Served by job_time, from where its edge is known to be.
-WITH due AS MATERIALIZED (
-    SELECT ctid AS place
-    FROM job
-    WHERE state IN ('scheduled', 'retrying') AND run_at >= $3::bigint AND run_at <= $1::bigint
-    ORDER BY run_at, id
+WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
+due AS MATERIALIZED (
+    SELECT job.ctid AS place
+    FROM clock, job
+    WHERE job.state IN ('scheduled', 'retrying') AND job.run_at >= $3::bigint AND job.run_at <= clock.now
+    ORDER BY job.run_at, job.id
     LIMIT $2::bigint
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF job SKIP LOCKED
 )
-UPDATE job SET state = 'pending', updated_at = $1::bigint
-FROM due
+UPDATE job SET state = 'pending', updated_at = clock.now
+FROM clock, due
 WHERE job.ctid = due.place
 RETURNING job.queue
