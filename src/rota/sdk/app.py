@@ -203,7 +203,7 @@ class Rota:
         """Link up, once for the running loop."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
-        if link is None or (link.done() and link.exception() is not None):
+        if link is None or (link.done() and (link.cancelled() or link.exception() is not None)):
             settings = read(environment=os.environ)
             bound = settings.queue_size or None
             link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))

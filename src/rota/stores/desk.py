@@ -77,8 +77,9 @@ class MergingDesk(Generic[Item, Answer]):
         """Finish what was handed in, and take nothing more."""
         self._is_open = False
         while self._is_serving:
-            self._free = asyncio.get_running_loop().create_future()
-            await self._free
+            if self._free is None or self._free.done():
+                self._free = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._free)
         if self._work is not None:
             await asyncio.wait([self._work])
 
