@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from rota import Rota
+from rota.core.errors import StoreUnavailable
 from rota.sdk.homes import WORTH
 from servers.postgres import migrated_database, shared_server
 
@@ -131,3 +132,49 @@ async def test_closing_from_another_thread_ends_a_home(dsn: str) -> None:
 
 def test_a_file_has_one_writer_and_no_homes(tmp_path: Path) -> None:
     assert Rota(f"sqlite:///{tmp_path}/rota.db")._homes is None
+
+
+async def test_loops_that_ended_are_forgotten(dsn: str) -> None:
+    app = app_on(dsn)
+    for _ in range(3):
+        await asyncio.to_thread(asyncio.run, move_in(app))
+    assert app._homes is not None
+    assert len(app._homes._homes) == 0
+    assert len(app._links) == 1, "the portal's"
+    app.close()
+
+
+async def test_an_app_that_is_closed_by_the_last_line_of_its_loop_lets_go(dsn: str) -> None:
+    app = app_on(dsn)
+
+    async def live() -> None:
+        await move_in(app)
+        app.close()
+
+    await asyncio.to_thread(asyncio.run, live())
+    assert app._links == {}
+    await let_go(dsn)
+
+
+def test_an_app_whose_store_is_away_can_be_closed() -> None:
+    app = app_on("postgresql://nobody@127.0.0.1:1/none")
+    before = threading.active_count()
+    with pytest.raises(StoreUnavailable):
+        app.tasks["note"].submit(1)
+    app.close()
+    assert threading.active_count() == before
+
+
+def test_one_who_stops_waiting_for_a_link_does_not_call_it_off(tmp_path: Path) -> None:
+    app = app_on(str(tmp_path / "rota.db"))
+
+    async def live() -> None:
+        impatient = asyncio.create_task(app.get("0aj1yv3pad27b").aresult(timeout=1))
+        await asyncio.sleep(0)
+        patient = asyncio.create_task(app.tasks["note"].asubmit(1))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert (await patient).id
+
+    asyncio.run(live())
+    app.close()

@@ -24,8 +24,8 @@ class Claim:
     """A worker's request for work.
 
     `types=None` takes every type. `ids` limits the claim to jobs that a broker handed over. `claim_id` names the
-    request, so that one whose reply was lost can be repeated and yields the same jobs; `is_new` says that it has just
-    been asked in vain, so that no former answer needs to be looked for.
+    request, so that one whose reply was lost can be repeated and yields the same jobs; `is_new` says that it
+    is asked for the first time, so that no former answer needs to be looked for.
     """
 
     worker: WorkerId

@@ -46,8 +46,7 @@ class Work:
             while True:
                 known = len(refused)
                 jobs = await self._claim_once(wanted, refused, asks_store=may_be_repeated)
-                if may_be_repeated:
-                    wanted, may_be_repeated = replace(wanted, is_new=True), False
+                may_be_repeated = False
                 if not jobs and len(refused) > known:
                     # We were handed what cannot be had, and what can be may stand behind it. Never twice for the same
                     # job: one that is dispatched again and again must not keep us busy.

@@ -72,9 +72,9 @@ class Rota:
         self._portal: Portal | None = None
         #: The links by the loops they live on.
         self._links: dict[asyncio.AbstractEventLoop, asyncio.Future[Link]] = {}
-        self._mailbox: Mailbox[Call[Any], Inserted] | None = None
+        self._mailbox: Mailbox[NewJob, Inserted] | None = None
         #: None where one writer serves all, which is the portal's.
-        self._homes: Homes[Call[Any], Inserted] | None = None
+        self._homes: Homes[NewJob, Inserted] | None = None
         if is_server(self.url):
             self._homes = Homes(self._send, self.link, self._unlink)
         self._runs_jobs = False
@@ -135,9 +135,9 @@ class Rota:
         listed = list(calls)
         tx = transaction_of([call.options for call in listed], tx)
         if tx is None:
-            portal = self.portal
+            portal, mailbox = self._opened()
             portal.require_elsewhere()
-            return self._handles(listed, self._mailbox_of(portal).post(listed))
+            return self._handles(listed, mailbox.post(self._jobs(listed)))
         require_blocking(tx)
         return at_once(self._send_within(tx, listed))
 
@@ -148,8 +148,8 @@ class Rota:
         if tx is None:
             # A worker in this process is on the portal's link, and hears at once of what comes through that.
             desk = None if self._homes is None or self._runs_jobs else self._homes.desk()
-            post = self._mailbox_of(self.portal).apost if desk is None else desk.run
-            return self._handles(listed, await post(listed))
+            post = self._opened()[1].apost if desk is None else desk.run
+            return self._handles(listed, await post(self._jobs(listed)))
         require_async(tx)
         return await self._send_within(tx, listed)
 
@@ -168,15 +168,17 @@ class Rota:
         # Imported when needed: who only submits need not load what runs.
         from rota.sdk.embedded import start  # noqa: PLC0415
 
-        self._runs_jobs = True
         link = self.portal.call(self.link())
         embedded = self.portal.call(start(link, self, concurrency=concurrency, queues=tuple(queues)))
+        self._runs_jobs = True
         try:
             yield self
         finally:
-            self.portal.call(embedded.stop())
             self._runs_jobs = False
-            self.close()
+            try:
+                self.portal.call(embedded.stop())
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Let go of the store. What is used afterwards opens it again."""
@@ -185,19 +187,25 @@ class Rota:
         with self._guard:
             portal, self._portal = self._portal, None
             mailbox, self._mailbox = self._mailbox, None
-        if portal is not None:
-            if mailbox is not None:
+        if portal is not None and mailbox is not None:
+            try:
                 portal.call(mailbox.close())
-            portal.call(self._unlink())
-            portal.close()
+                portal.call(self._unlink())
+            finally:
+                portal.close()
 
     @property
     def portal(self) -> Portal:
         """The loop through which this app reaches its engine."""
+        return self._opened()[0]
+
+    def _opened(self) -> tuple[Portal, Mailbox[NewJob, Inserted]]:
+        """Give the portal and where jobs are handed in for it; they come and go together."""
         with self._guard:
-            if self._portal is None:
+            if self._portal is None or self._mailbox is None:
                 self._portal = Portal()
-            return self._portal
+                self._mailbox = Mailbox(self._portal.loop, MergingDesk(self._send))
+            return self._portal, self._mailbox
 
     async def link(self) -> Link:
         """Link up, once for the running loop."""
@@ -208,13 +216,21 @@ class Rota:
             bound = settings.queue_size or None
             link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))
             self._links[loop] = link
-        return await link
+        # Many wait for it: one who goes away must not call it off.
+        return await asyncio.shield(link)
 
     async def _unlink(self) -> None:
         """Let go of the link of the running loop."""
-        link = self._links.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
         if link is not None:
-            await _close(link)
+            if not link.done():
+                link.cancel()
+                await asyncio.wait([link])
+            if not link.cancelled() and link.exception() is None:
+                await link.result().close()
+            # Last: who is interrupted here comes again.
+            self._links.pop(loop, None)
 
     async def control(self) -> Control:
         """Give the face through which jobs are submitted and looked at; runs on the portal's loop."""
@@ -225,26 +241,22 @@ class Rota:
         """How many jobs may wait in a queue, for submissions that pass by the engine. Read once."""
         return read(environment=os.environ).queue_size or None
 
-    def _mailbox_of(self, portal: Portal) -> Mailbox[Call[Any], Inserted]:
-        """Give where calls are handed in, for as long as that portal lasts."""
-        with self._guard:
-            if self._mailbox is None:
-                self._mailbox = Mailbox(portal.loop, MergingDesk(self._send))
-            return self._mailbox
+    async def _send(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
+        """Submit jobs by the link of the running loop."""
+        return await (await self.link()).control.submit(jobs)
 
-    async def _send(self, calls: Sequence[Call[Any]]) -> Sequence[Inserted]:
-        """Submit calls by the link of the running loop."""
-        link = await self.link()
-        now = wall_clock()
-        return await link.control.submit([call.job(link.fresh_id(), now) for call in calls])
+    def _jobs(self, calls: Sequence[Call[Any]], now: datetime | None = None) -> list[NewJob]:
+        """Make the jobs that calls submit, once: sent again, each is the same job and not a second one."""
+        moment = wall_clock() if now is None else now
+        with self._guard:
+            ids = [self._fresh_id() for _ in calls]
+        return [call.job(job_id, moment) for call, job_id in zip(calls, ids, strict=True)]
 
     async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls in the caller's transaction; runs where the caller is."""
 
         def make(now: datetime) -> list[NewJob]:
-            with self._guard:
-                ids = [self._fresh_id() for _ in calls]
-            return [call.job(job_id, now) for call, job_id in zip(calls, ids, strict=True)]
+            return self._jobs(calls, now)
 
         return self._handles(calls, await submit_in(self.url, tx, make, self._queue_bound))
 
@@ -266,10 +278,6 @@ class Rota:
             refusal.handles = handles
             raise refusal
         return [handle for handle in handles if handle is not None]
-
-
-async def _close(link: asyncio.Future[Link]) -> None:
-    await (await link).close()
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:

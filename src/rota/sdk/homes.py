@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from rota.stores.desk import MergingDesk, Serve
@@ -37,6 +37,7 @@ class Home(Generic[Item, Answer]):
         self.count = 0
         self.desk: MergingDesk[Item, Answer] | None = None
         self.moving: asyncio.Task[None] | None = None
+        self.leaving: asyncio.Task[None] | None = None
         self.holding: AsyncGenerator[None, None] | None = None
 
 
@@ -77,11 +78,12 @@ class Homes(Generic[Item, Answer]):
         home.desk = None
         if home.holding is None or loop.is_closed():
             return
-        goodbye = _goodbye(home.holding)
+        goodbye = _goodbye(home)
         if loop is _running_loop():
-            home.moving = loop.create_task(goodbye)
+            home.leaving = loop.create_task(goodbye)
         elif loop.is_running():
-            with suppress(TimeoutError):
+            # It may end meanwhile, or be busy for long; what it holds goes with it.
+            with suppress(Exception):
                 asyncio.run_coroutine_threadsafe(goodbye, loop).result(LONGEST_GOODBYE_SECONDS)
         else:
             goodbye.close()
@@ -93,19 +95,35 @@ class Homes(Generic[Item, Answer]):
             await anext(home.holding)
 
     async def _hold(self, home: Home[Item, Answer]) -> AsyncGenerator[None, None]:
-        await self._open_up()
         desk: MergingDesk[Item, Answer] = MergingDesk(self._serve, prompt=True)
-        home.desk = desk
         try:
+            await self._open_up()
+            home.desk = desk
             yield
         finally:
-            home.desk = None
+            home.desk = home.moving = home.holding = None
+            with self._guard:
+                self._homes.pop(asyncio.get_running_loop(), None)
+            await self._let_go(desk)
+
+    async def _let_go(self, desk: MergingDesk[Item, Answer]) -> None:
+        """Let go of the link. Whoever ends a loop cancels all its tasks, perhaps this one: then it is said again."""
+        try:
             await desk.close()
             await self._leave()
+        except asyncio.CancelledError:
+            await desk.close()
+            await self._leave()
+            raise
 
 
-async def _goodbye(holding: AsyncGenerator[None, None]) -> None:
-    await holding.aclose()
+async def _goodbye(home: Home[Any, Any]) -> None:
+    moving, holding = home.moving, home.holding
+    if moving is not None and not moving.done():
+        moving.cancel()
+        await asyncio.wait([moving])
+    if holding is not None:
+        await holding.aclose()
 
 
 def _running_loop() -> Loop | None:

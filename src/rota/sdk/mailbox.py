@@ -85,7 +85,13 @@ class Mailbox(Generic[Item, Answer]):
             is_first = not self._letters
             self._letters.append(letter)
         if is_first:
-            self._loop.call_soon_threadsafe(self._collect)
+            try:
+                self._loop.call_soon_threadsafe(self._collect)
+            except RuntimeError as error:
+                # Its loop is closed: whoever comes next must not rely on us to have told it.
+                with self._guard:
+                    self._letters.clear()
+                raise StoreUnavailable("Rota was closed meanwhile; submit it again") from error
 
     def _collect(self) -> None:
         with self._guard:

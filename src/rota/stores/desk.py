@@ -30,6 +30,7 @@ LARGEST_BATCH: Final = 1000
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 #: Serves a batch and gives one answer for each of its items, in order. What follows the batch is shared by all of it.
+#: If it raises anything but that the other end is away, either nothing has happened, or it does no harm to do it again.
 Serve = Callable[..., Coroutine[Any, Any, Sequence[Answer]]]
 
 

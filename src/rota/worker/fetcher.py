@@ -130,6 +130,8 @@ class Fetcher:
                 claim_id=f"{self._options.boot}-{next(self._numbers)}",
             )
             self._question = (claim, now)
+            # Asked for the first time, it has no former answer. Whenever it is asked again, it may have one.
+            return replace(claim, is_new=True), now
         return self._question
 
     async def close(self) -> None:

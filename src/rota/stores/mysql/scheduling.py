@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rota.core.identity import JobId, ScheduleId
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
-from rota.stores.mysql.driver import Clash, Connection, lists
+from rota.stores.mysql.driver import Again, Clash, Connection, lists
 from rota.stores.mysql.settling import withdraw
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.submitting import insert_made
@@ -90,7 +90,10 @@ async def _recorded(connection: Connection, firings: Sequence[Firing], now: int)
         known.update(await connection.rows(statement("known_occurrences"), {"fire_times": some}))
     fresh = {fire_time: rest for fire_time, rest in wanted.items() if fire_time not in known}
     if fresh:
-        await connection.many(statement("put_occurrence"), [(*one, *rest, now) for one, rest in fresh.items()])
+        try:
+            await connection.many(statement("put_occurrence"), [(*one, *rest, now) for one, rest in fresh.items()])
+        except Clash as error:
+            raise Again("somebody else recorded a fire time of a schedule that we hold") from error
     return {fire_time: job_id for fire_time, (_, job_id) in fresh.items()}
 
 

@@ -40,8 +40,6 @@ async def insert_plain(
 
     Its id is taken, or its queue has a bound that is not far off.
     """
-    if len(jobs) == 1 and bound is None:
-        return [await insert_one(session, jobs[0], now, None)]
     queues = list({job.queue for job in jobs})
     columns = zip(*map(_plain_row, sorted(jobs, key=_job_id)), strict=True)
     rows = await session.rows("insert_plain", now, AGING_MICROS, bound, queues, *map(list, columns))
