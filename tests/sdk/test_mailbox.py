@@ -162,7 +162,7 @@ def test_what_was_handed_in_is_answered_before_it_closes(
 
 def test_a_mailbox_whose_loop_is_closed_refuses_and_goes_on_refusing(doubling: Doubling) -> None:
     portal = Portal()
-    mailbox = Mailbox(portal.loop, MergingDesk(doubling))
+    mailbox: Mailbox[int, int] = Mailbox(portal.loop, MergingDesk(doubling))
     portal.close()
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="closed"):
