@@ -41,6 +41,10 @@ async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(stage: Sta
     assert "/v1/jobs:batch" in response.text
 
 
+async def test_the_bare_address_shows_the_page(stage: Stage) -> None:
+    assert (await stage.client.get("/")).text == (await stage.client.get("/docs")).text
+
+
 async def test_every_answer_forbids_guessing_and_keeping(stage: Stage) -> None:
     for path in ("/livez", "/v1/jobs", "/nothing", "/v1/jobs?limit=0", "/docs"):
         headers = (await stage.client.get(path)).headers

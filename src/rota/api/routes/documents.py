@@ -23,6 +23,16 @@ async def docs(call: Call) -> Answer:
     )
 
 
+_PAGE = Route(
+    method="GET",
+    path="/docs",
+    scope=Scope.READ,
+    handler=docs,
+    summary="This description, as a page",
+    family="documents",
+    gives={200: HTML},
+)
+
 ROUTES = (
     Route(
         method="GET",
@@ -33,13 +43,7 @@ ROUTES = (
         family="documents",
         gives={200: dict[str, Any]},
     ),
-    Route(
-        method="GET",
-        path="/docs",
-        scope=Scope.READ,
-        handler=docs,
-        summary="This description, as a page",
-        family="documents",
-        gives={200: HTML},
-    ),
+    _PAGE,
+    # Whoever opens the address that a server prints should not meet a refusal.
+    _PAGE.under("/"),
 )
