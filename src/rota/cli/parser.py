@@ -27,7 +27,7 @@ def _wrong_and_known(message: str, parser: argparse.ArgumentParser) -> tuple[str
     flags = sorted(_flags(parser))
     choices = [
         str(choice)
-        for action in parser._actions  # noqa: SLF001 - as above
+        for action in parser._actions  # noqa: SLF001 - argparse tells of them in no other way
         for choice in (action.choices or ())
     ]
     if "unrecognized arguments:" in message:

@@ -37,6 +37,7 @@ class Home(Generic[Item, Answer]):
         self.count = 0
         self.desk: MergingDesk[Item, Answer] | None = None
         self.moving: asyncio.Task[None] | None = None
+        #: Kept here only because nothing else holds a task.
         self.leaving: asyncio.Task[None] | None = None
         self.holding: AsyncGenerator[None, None] | None = None
 
