@@ -10,7 +10,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
-from api.staging import Stage
+from api.staging import Stage, body_of
+from building import MINUTE
+from rota.api import counting
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Census
 from rota.telemetry.catalogue import CATALOGUE, Source
@@ -66,7 +68,9 @@ async def test_the_cpu_time_of_the_process_grows_with_its_work(stage: Stage) -> 
     assert (await scraped(stage.client))["rota_process_cpu_seconds_total"] > before > 0
 
 
-async def test_many_scrapers_cost_one_census(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def taken(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[Census]:
+    """Every census that is taken."""
     taken, census = list[Census](), stage.engine.jobs.census
 
     async def counted() -> Census:
@@ -74,6 +78,32 @@ async def test_many_scrapers_cost_one_census(stage: Stage, monkeypatch: pytest.M
         return taken[-1]
 
     monkeypatch.setattr(stage.engine.jobs, "census", counted)
+    return taken
+
+
+async def test_a_few_jobs_are_counted_anew_for_everyone_who_looks(stage: Stage, taken: list[Census]) -> None:
+    for number in range(1, 4):
+        await stage.submit(queue="a")
+        assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == number
+        assert body_of(await stage.client.get("/v1/queues/a"))["depth"] == number
+    assert len(taken) == 6
+
+
+async def test_of_many_jobs_an_older_count_must_do(
+    stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "_FEW", 0)
+    monkeypatch.setattr(counting, "_SHARE", 1e-9)
+    await stage.submit(queue="a")
+    first = body_of(await stage.client.get("/v1/stats"))
+    stage.clock.move(MINUTE)
+    await stage.submit(queue="a")
+    assert body_of(await stage.client.get("/v1/stats")) == first
+    assert body_of(await stage.client.get("/v1/queues/a"))["depth"] == 1
+    assert len(taken) == 1
+
+
+async def test_many_scrapers_cost_one_census(stage: Stage, taken: list[Census]) -> None:
     await asyncio.gather(*(stage.client.get("/metrics", headers=SCRAPER) for _ in range(20)))
     await stage.client.get("/metrics")
     assert len(taken) == 1

@@ -18,35 +18,46 @@ from rota.wire.system import Overview, Stats, lane_forms
 
 #: How long a count is good enough for those who ask again and again.
 FRESH_SECONDS: Final = 1.0
+#: So many jobs are counted in a moment, and always anew. Beyond them counting may take this part of the time at most.
+_FEW: Final = 100_000
+_SHARE: Final = 0.1
 
 
 class Counting:
-    """Counts at most once a second, however many ask: a census reads every lane, and scrapers come in swarms."""
+    """Counts for all who ask, one at a time: a census reads an entry for every job, and dashboards come in swarms.
+
+    Who looks at a store of a few jobs sees what is true now. Of millions, what was true a few seconds ago must do.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._one_at_a_time = asyncio.Lock()
-        self._last: Stats | None = None
-        self._until = 0.0
+        self._last: tuple[Census, datetime] | None = None
+        self._ended, self._good_for = 0.0, 0.0
 
-    async def stats(self) -> Stats:
-        """Give counts that are not older than a second."""
+    async def census(self) -> Census:
+        """Count the jobs, or give the last count while a new one would cost too much."""
+        return (await self._census())[0]
+
+    async def stats(self, *, at_most_old: float = 0.0) -> Stats:
+        """Give counts, with the moment at which they were true; as old as this at most, unless there are many jobs."""
+        census, counted_at = await self._census(at_most_old)
+        return stats_of(census, await live_workers(self._engine), counted_at)
+
+    async def _census(self, at_most_old: float = 0.0) -> tuple[Census, datetime]:
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:
-            if self._last is None or loop.time() >= self._until:
-                self._last = await stats_now(self._engine)
-                self._until = loop.time() + FRESH_SECONDS
+            if self._last is None or loop.time() >= self._ended + max(at_most_old, self._good_for):
+                counted_at, begun = self._engine.clock(), loop.time()
+                census = await self._engine.census()
+                self._last, self._ended = (census, counted_at), loop.time()
+                self._good_for = (self._ended - begun) / _SHARE if census.total() > _FEW else 0.0
             return self._last
 
 
 async def live_workers(engine: Engine) -> Sequence[Member]:
     """Give the workers heard of lately."""
     return await engine.store.members(role=Role.WORKER, since=engine.clock() - ALIVE_FOR)
-
-
-async def stats_now(engine: Engine) -> Stats:
-    """Count everything."""
-    return stats_of(await engine.census(), await live_workers(engine), engine.clock())
 
 
 async def overview_now(engine: Engine) -> Overview:

@@ -53,7 +53,7 @@ async def change(call: Call) -> Answer:
 
 async def _forms(call: Call) -> list[QueueForm]:
     engine = call.engine
-    return queue_forms(await engine.census(), await engine.queues.all(), await live_workers(engine))
+    return queue_forms(await call.context.counting.census(), await engine.queues.all(), await live_workers(engine))
 
 
 async def _form(call: Call, name: str) -> QueueForm:

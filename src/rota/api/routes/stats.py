@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from time import process_time
 
 from rota.api.calls import Answer, Call, Context, shown
-from rota.api.counting import stats_now
+from rota.api.counting import FRESH_SECONDS
 from rota.api.settings import Scope
 from rota.api.table import PLAIN_TEXT, Route
 from rota.core.errors import RotaError
@@ -21,8 +21,8 @@ from rota.wire.system import MetricsForm, Stats
 
 
 async def stats(call: Call) -> Answer:
-    """Count everything."""
-    return shown(await stats_now(call.engine))
+    """Count everything; where that is much, the last count may have to do for a while (`timestamp` is its moment)."""
+    return shown(await call.context.counting.stats())
 
 
 async def metrics(call: Call) -> Answer:
@@ -31,7 +31,8 @@ async def metrics(call: Call) -> Answer:
     if is_asked_for(accepted):
         written = exposition(await _tallies(call.context), accepted)
         return Answer(written.text, media=written.media)
-    return shown(await _seed_metrics(call.engine, await call.context.counting.stats()))
+    counts = await call.context.counting.stats(at_most_old=FRESH_SECONDS)
+    return shown(await _seed_metrics(call.engine, counts))
 
 
 async def _seed_metrics(engine: Engine, counts: Stats) -> MetricsForm:
@@ -69,7 +70,7 @@ async def _tallies(context: Context) -> Sequence[Tally]:
         *context.metrics.tallies(),
     )
     try:
-        counts = await context.counting.stats()
+        counts = await context.counting.stats(at_most_old=FRESH_SECONDS)
     except RotaError:
         return (*own, Counts.of(catalogue.STORE_UP, 0))
     return (*own, Counts.of(catalogue.STORE_UP, 1), *_counted(counts, context.metrics))

@@ -77,6 +77,7 @@ CREATE INDEX job_lease ON job (lease_until) WHERE state = 'running';
 CREATE INDEX job_finished ON job (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX job_held ON job (state, queue, type) WHERE state IN ('blocked', 'queued');
+CREATE INDEX job_later ON job (state, queue, type) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX job_dead ON job (fingerprint, id) WHERE state = 'dead';
 CREATE INDEX job_schedule ON job (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
