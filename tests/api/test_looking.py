@@ -167,7 +167,7 @@ def test_reading_a_query_costs_little_more_than_converting_it(stage: Stage) -> N
     async def receive() -> dict[str, object]:
         raise AssertionError("a query has no body")
 
-    call = Call({"query_string": b"limit=50&type=echo"}, receive, stage.api.context, {}, NOBODY)
+    call = Call({"query_string": b"limit=50&type=echo"}, receive, stage.api.context, {}, NOBODY, {})
     values = {"limit": "50", "type": "echo"}
 
     def convert() -> JobListing:

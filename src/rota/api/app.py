@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from starlette.routing import Route as StarletteRoute
-from starlette.routing import Router
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Final
 
 from rota.api.auth import NOBODY, identify, refuse_strangers
 from rota.api.calls import AsgiScope, Call, Context, Receive, Send, refused
-from rota.api.endpoint import CALL, Endpoint, answered, deliver
+from rota.api.endpoint import answered, deliver
 from rota.api.errors import Refusal, refusal_of, too_busy
 from rota.api.openapi import document
+from rota.api.paths import Paths
 from rota.api.routes import ROUTES
 from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.api.table import Route
 from rota.engine import Engine
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def create_app(engine: Engine, *, settings: ApiSettings | None = None) -> Api:
@@ -32,8 +34,7 @@ class Api:
         self.context = context
         context.describe = self._describe
         self.routes = routes
-        self._hot = {(route.method, route.path): route for route in routes if route.is_hot}
-        self._router = Router(_by_path(routes, context), default=self._unknown, redirect_slashes=False)
+        self._paths = Paths(_by_path(routes))
         self._in_flight = 0
 
     def _describe(self) -> dict[str, Any]:
@@ -78,21 +79,18 @@ class Api:
         try:
             key = admit(scope, headers, self.context.settings, self._in_flight)
         except Exception as error:  # noqa: BLE001 - every error has an answer
-            call = Call(scope, receive, self.context, headers, NOBODY)
+            call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
             await deliver(refused(refusal_of(error)), call, send)
             return
-        route = self._hot.get((scope["method"], scope["path"]))
-        if route is not None:
-            call = Call(scope, receive, self.context, headers, key)
+        # Whoever mounts us in an application of their own leaves their part of the path in front of ours.
+        found = self._paths.find(scope["path"].removeprefix(scope.get("root_path", "")))
+        methods, names = found or (_NOTHING, _NOTHING)
+        call = Call(scope, receive, self.context, headers, key, names)
+        route = methods.get(scope["method"])
+        if route is None:
+            await deliver(refused(_not_here(scope["method"], methods)), call, send)
+        else:
             await deliver(await answered(route, call), call, send)
-            return
-        scope[CALL] = (headers, key)
-        await self._router(scope, receive, send)
-
-    async def _unknown(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        headers, key = scope[CALL]
-        refusal = Refusal(404, "not_found", "there is nothing here", fix="see /docs for what there is")
-        await deliver(refused(refusal), Call(scope, receive, self.context, headers, key), send)
 
 
 def admit(scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSettings, in_flight: int) -> ApiKey:
@@ -102,15 +100,26 @@ def admit(scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSetting
     return identify(scope, headers, settings)
 
 
-def _by_path(routes: Sequence[Route], context: Context) -> list[StarletteRoute]:
-    """Gather the methods of each path; plain paths before those with a name in them."""
+def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
+    """Gather the methods of each path."""
     paths: dict[str, dict[str, Route]] = {}
-    for route in sorted(routes, key=lambda one: "{" in one.path):
+    for route in routes:
         methods = paths.setdefault(route.path, {})
         if route.method in methods:
             raise ValueError(f"{route.method} {route.path} is described twice")
         methods[route.method] = route
-    return [StarletteRoute(path, Endpoint(methods, context)) for path, methods in paths.items()]
+    for methods in paths.values():
+        if "GET" in methods and methods["GET"].answers_head:
+            methods["HEAD"] = methods["GET"]
+    return paths
+
+
+def _not_here(method: str, methods: Mapping[str, Route]) -> Refusal:
+    if not methods:
+        return Refusal(404, "not_found", "there is nothing here", fix="see /docs for what there is")
+    allowed = ", ".join(sorted(methods))
+    detail = f"{method} is not possible here; {allowed} are"
+    return Refusal(405, "method_not_allowed", detail, headers={"Allow": allowed})
 
 
 def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Limits, in_flight: int) -> None:
@@ -120,9 +129,7 @@ def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Lim
     if len(raw_path) + len(scope["query_string"]) > limits.url_bytes:
         raise Refusal(414, "url_too_long", f"the address is longer than {limits.url_bytes} bytes")
     pairs = scope["headers"]
-    size = 0
-    for name, value in pairs:
-        size += len(name) + len(value)
+    size = sum(map(len, chain.from_iterable(pairs)))
     if len(pairs) > limits.header_count or size > limits.header_bytes:
         allowed = f"{limits.header_count} headers of {limits.header_bytes} bytes together are allowed"
         raise Refusal(431, "headers_too_large", f"too many or too long headers; {allowed}")

@@ -105,14 +105,20 @@ class Call:
     __slots__ = ("_receive", "context", "headers", "key", "path_names", "scope")
 
     def __init__(
-        self, scope: AsgiScope, receive: Receive, context: Context, headers: Mapping[bytes, bytes], key: ApiKey
+        self,
+        scope: AsgiScope,
+        receive: Receive,
+        context: Context,
+        headers: Mapping[bytes, bytes],
+        key: ApiKey,
+        path_names: Mapping[str, str],
     ) -> None:
         self.scope = scope
         self._receive = receive
         self.context = context
         self.headers = headers
         self.key = key
-        self.path_names: Mapping[str, str] = scope.get("path_params") or {}
+        self.path_names = path_names
 
     @property
     def engine(self) -> Engine:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
 from rota.api.auth import authorize
-from rota.api.calls import Answer, AsgiScope, Call, Context, Receive, Send, Stream, refused
-from rota.api.errors import Refusal, refusal_of
+from rota.api.calls import Answer, AsgiScope, Call, Send, Stream, refused
+from rota.api.errors import refusal_of
 from rota.api.table import Route
 from rota.core.errors import RotaError
 
@@ -17,7 +16,6 @@ _ALWAYS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-CALL: Final = "rota.call"
 
 
 async def answered(route: Route, call: Call) -> Answer | Stream:
@@ -27,29 +25,6 @@ async def answered(route: Route, call: Call) -> Answer | Stream:
         return await route.handler(call)
     except Exception as error:  # noqa: BLE001 - every error has an answer
         return refused(refusal_of(error))
-
-
-class Endpoint:
-    """All methods of one path."""
-
-    def __init__(self, routes: Mapping[str, Route], context: Context) -> None:
-        self._routes = dict(routes)
-        self._context = context
-        if "GET" in routes and routes["GET"].answers_head:
-            self._routes["HEAD"] = routes["GET"]
-        self.allowed = ", ".join(sorted(self._routes))
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer one request that has passed the door."""
-        headers, key = scope[CALL]
-        route = self._routes.get(scope["method"])
-        call = Call(scope, receive, self._context, headers, key)
-        if route is None:
-            detail = f"{scope['method']} is not possible here; {self.allowed} are"
-            refusal = Refusal(405, "method_not_allowed", detail, headers={"Allow": self.allowed})
-            await deliver(refused(refusal), call, send)
-        else:
-            await deliver(await answered(route, call), call, send)
 
 
 async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:

@@ -44,8 +44,6 @@ class Route:
     refuses: tuple[int, ...] = ()
     #: Whether HEAD may stand for GET: not where asking changes something.
     answers_head: bool = True
-    #: Whether this route is too frequent to go through the router.
-    is_hot: bool = False
 
     def under(self, path: str, **changes: Any) -> Route:  # noqa: ANN401 - any field
         """Give the same route under another path."""

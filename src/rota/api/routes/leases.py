@@ -61,7 +61,6 @@ ROUTES = (
         family="leases",
         takes=ClaimRequest,
         gives={200: ClaimReply},
-        is_hot=True,
     ),
     Route(
         method="POST",
@@ -72,7 +71,6 @@ ROUTES = (
         family="leases",
         takes=RenewRequest,
         gives={200: RenewReply},
-        is_hot=True,
     ),
     Route(
         method="POST",
@@ -83,6 +81,5 @@ ROUTES = (
         family="leases",
         takes=SettleRequest,
         gives={200: SettleReply},
-        is_hot=True,
     ),
 )

@@ -209,7 +209,6 @@ _SUBMIT = Route(
     gives={201: JobForm | RecurringForm, 200: JobForm | RecurringForm},
     headers=("Idempotency-Key",),
     refuses=(409,),
-    is_hot=True,
 )
 _OLDER = {201: TaskForm | RecurringForm, 200: TaskForm | RecurringForm}
 ROUTES = (
@@ -225,6 +224,5 @@ ROUTES = (
         family="jobs",
         takes=BatchRequest,
         gives={200: BatchReply},
-        is_hot=True,
     ),
 )
