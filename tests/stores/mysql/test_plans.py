@@ -44,6 +44,11 @@ CROWD = (
     "INSERT INTO claim SELECT concat('c', id), id, '[]' FROM job",
     "INSERT INTO idempotency SELECT 's', concat('k', id), 'r', id, id FROM job",
     "INSERT INTO occurrence SELECT id MOD 10, id, 'made', id, id FROM job",
+    """INSERT INTO schedule (
+        id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap, jitter,
+        next_fire_at, version
+    )
+    SELECT seq, seq, '', '', 0, 0, '', '', 0, 0, '', 0, seq, 1 FROM seq_1_to_{rows}""",
 )
 
 IDS = tuple(range(500, 1000))
@@ -64,7 +69,9 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lost": ("lease", "lease_end", {"now": ROWS, "limit": 10}),
     "expired": ("expiry", "PRIMARY", {"now": ROWS, "limit": 10}),
     "finished_before": ("finished", "PRIMARY", {"state": "completed", "before": ROWS, "limit": 10, "now": 0}),
-    "due_schedules": ("schedule", "schedule_due", {"now": 0, "limit": 10}),
+    "due_schedules": ("schedule", "schedule_due", {"now": 10, "limit": 10}),
+    "hold_schedules": ("schedule", "PRIMARY", {"ids": IDS}),
+    "known_occurrences": ("occurrence", "PRIMARY", {"fire_times": PAIRS}),
     "forget_claims": ("claim", "claim_at", {"before": 10, "limit": 10}),
     "forgettable_keys": ("idempotency", "idempotency_expiry", {"before": 10, "limit": 10}),
     "forget_occurrences": ("occurrence", "occurrence_at", {"before": 10, "limit": 10}),
@@ -147,7 +154,7 @@ async def test_the_order_comes_from_the_key(crowded: Connection, name: str) -> N
 BESIDE_OTHERS = [
     "take_pending", "leave_ready", "own_ready", "lock_jobs", "lock_free_jobs", "lock_leases", "hold_leases",
     "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished", "leave_held", "renew", "complete", "waiters",
-    "meet", "drop_jobs", "drop_tags",
+    "meet", "drop_jobs", "drop_tags", "hold_schedules",
 ]  # fmt: skip
 
 
