@@ -12,13 +12,14 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from rota.api.calls import PROBLEM
 from rota.api.errors import Refusal
+from rota.api.packing import PackingTransport
 from rota.api.settings import Limits
 
 
@@ -54,7 +55,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count a new connection, and expect a request of it."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", PackingTransport(transport, self.loop)))
         self._source = self.client[0] if self.client else ""
         self.sources[self._source] += 1
         total, alike = len(self.connections), self.sources[self._source]
