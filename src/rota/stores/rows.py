@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 _STATES = {state.value: state for state in State}
 _SCHEDULED = State.SCHEDULED.value
 _PENDING = State.PENDING.value
-_DELIVERIES = {delivery.value: delivery for delivery in Delivery}
+DELIVERIES = {delivery.value: delivery for delivery in Delivery}
 
 
 def micros(moment: datetime | None) -> int | None:
@@ -140,7 +140,7 @@ def job_of(row: Row) -> Job:
         crashes,
         max_attempts,
         DEFAULT_BACKOFF if backoff is None else Backoff.from_text(backoff),
-        _DELIVERIES[delivery],
+        DELIVERIES[delivery],
         None if timeout is None else timedelta(microseconds=timeout),
         moment(expires_at),
         worker,

@@ -189,3 +189,17 @@ async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: s
     tree = await plan(planned_dsn, name)
     (locking,) = [step for step in nodes(tree) if step["Node Type"] == "LockRows"]
     assert not {step["Node Type"] for step in nodes(locking)} & {"Sort", "Incremental Sort"}
+
+
+@pytest.mark.parametrize(
+    "name", ["claim", "claim_lanes", "claim_handed_over", "shares", "dispatch", "renew", "complete"]
+)
+async def test_the_driver_knows_every_type_without_asking(dsn: str, name: str) -> None:
+    """Of a type that it does not know it asks on every new connection, which costs as much as hundreds of jobs."""
+    connection = await Connector(dsn)()
+    try:
+        prepared = await connection.prepare(statement(name))
+        kinds = {one.name for one in prepared.get_parameters()}
+    finally:
+        await connection.close()
+    assert kinds <= {"int8", "text", "text[]"}

@@ -11,6 +11,7 @@ from rota.core.lane import Lane
 from rota.ports.store import Dispatched
 from rota.stores.postgres.database import Session
 from rota.stores.postgres.lanes import Lane as Place
+from rota.stores.postgres.numbers import numbers
 from rota.stores.rows import Row
 
 
@@ -21,8 +22,8 @@ async def dispatch(session: Session, lanes: Sequence[Place], room: Sequence[int]
         now,
         [lane.queue for lane in lanes],
         [lane.type for lane in lanes],
-        [lane.floor for lane in lanes],
-        list(room),
+        numbers(lane.floor for lane in lanes),
+        numbers(room),
     )
     # An update gives its rows in no order.
     places = {(lane.queue, lane.type): place for place, lane in enumerate(lanes)}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
 
 from asyncpg.exceptions import UniqueViolationError
 
@@ -16,11 +18,18 @@ from rota.core.identity import JobId
 from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import State
+from rota.core.retry import DEFAULT_BACKOFF
+from rota.core.submission import NO_META
 from rota.stores.postgres.database import Session
 from rota.stores.postgres.lanes import Lane
+from rota.stores.postgres.numbers import numbers
 from rota.stores.rounds import rounds
-from rota.stores.rows import Row, job_of
+from rota.stores.rows import DELIVERIES, Row, job_of
 from rota.stores.texts import writable
+
+#: The turn, then the id, in the order of claim_columns.sql.
+_BY_TURN: Final = itemgetter(14, 0)
 
 
 class RepeatedError(Exception):
@@ -41,8 +50,8 @@ async def claim(
         now,
         [lane.queue for lane in lanes],
         [lane.type for lane in lanes],
-        [lane.floor for lane in lanes],
-        list(shares),
+        numbers(lane.floor for lane in lanes),
+        numbers(shares),
     )
 
 
@@ -50,7 +59,14 @@ async def claim_handed_over(session: Session, wanted: Claim, now: int | None) ->
     """Lease those jobs that a broker handed over and that may be claimed."""
     types = None if wanted.types is None else list(wanted.types)
     return await _lease(
-        session, "claim_handed_over", wanted, now, sorted(wanted.ids or ()), list(wanted.queues), types, wanted.limit
+        session,
+        "claim_handed_over",
+        wanted,
+        now,
+        numbers(sorted(wanted.ids or ())),
+        list(wanted.queues),
+        types,
+        wanted.limit,
     )
 
 
@@ -60,19 +76,53 @@ async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *c
         rows = await session.rows(name, now, *chosen, wanted.worker.name, wanted.worker.boot, lease, wanted.claim_id)
     except UniqueViolationError as error:
         raise RepeatedError from error
-    # An update gives its rows in no order. The turn comes last in each.
-    return sorted(rows, key=lambda row: (row[-1], row[0])) if len(rows) > 1 else list(rows)
+    # An update gives its rows in no order.
+    return sorted(rows, key=_BY_TURN) if len(rows) > 1 else list(rows)
 
 
 def places_of(rows: Sequence[Row]) -> tuple[list[tuple[str, str, int]], int]:
     """Give the queue, type and turn of each job that a claim gave, and the time it was given."""
-    # In the order of job_columns.sql, with the turn behind it.
-    return [(row[3], row[1], row[-1]) for row in rows], rows[0][20]
+    # In the order of claim_columns.sql.
+    return [(row[3], row[1], row[-1]) for row in rows], rows[0][12]
 
 
-def jobs_of(rows: Sequence[Row]) -> list[Job]:
+def jobs_of(rows: Sequence[Row], wanted: Claim) -> list[Job]:
     """Read what a claim gave."""
-    return [job_of(row[:-1]) for row in rows]
+    if not rows:
+        return []
+    started_at = from_micros(rows[0][12])
+    until = started_at + wanted.lease
+    name, boot = wanted.worker.name, wanted.worker.boot
+    return [
+        # The usual job, which sets nothing beyond what every job sets, without a detour.
+        Job(
+            row[0], row[1], row[2], row[3], row[4], State.RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,
+            row[7], row[8], row[9], row[10], DEFAULT_BACKOFF, DELIVERIES[row[11]], None, None, name, boot, until,
+            started_at, meta=NO_META,
+        )
+        if row[13] is None
+        else _elaborate(row, wanted)
+        for row in rows
+    ]  # fmt: skip
+
+
+def _elaborate(row: Row, wanted: Claim) -> Job:
+    """Read a job that was leased and sets more, in the order of claim_columns.sql."""
+    (
+        job_id, type_, payload, queue, priority, run_at, created_at, fence, attempts, crashes, max_attempts, delivery,
+        started_at, more, _,
+    ) = row  # fmt: skip
+    (
+        backoff, timeout, expires_at, cancel_requested_at, result, error, reason, idempotency_key, concurrency_key,
+        tags, meta, blockers, on_success, on_failure, parent_id, schedule_id, fire_time,
+    ) = more  # fmt: skip
+    until = started_at + span_to_micros(wanted.lease)
+    return job_of((
+        job_id, type_, payload, queue, priority, State.RUNNING.value, run_at, created_at, started_at, fence, attempts,
+        crashes, max_attempts, backoff, delivery, timeout, expires_at, wanted.worker.name, wanted.worker.boot, until,
+        started_at, None, cancel_requested_at, result, error, reason, idempotency_key, concurrency_key, tags, meta,
+        blockers, on_success, on_failure, parent_id, schedule_id, fire_time,
+    ))  # fmt: skip
 
 
 async def shares_of(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[int]:
@@ -82,7 +132,7 @@ async def shares_of(session: Session, wanted: Claim, lanes: Sequence[Lane], now:
         now,
         [lane.queue for lane in lanes],
         [lane.type for lane in lanes],
-        [lane.floor for lane in lanes],
+        numbers(lane.floor for lane in lanes),
         wanted.limit,
     )
     counts = {(queue, type_): count for queue, type_, count in rows}
@@ -120,9 +170,9 @@ async def _renew_different(session: Session, renewals: Sequence[Renewal], now: i
     rows = await session.rows(
         "renew",
         now,
-        [one.job_id for one in ordered],
-        [one.fence for one in ordered],
-        [span_to_micros(one.lease) for one in ordered],
+        numbers(one.job_id for one in ordered),
+        numbers(one.fence for one in ordered),
+        numbers(span_to_micros(one.lease) for one in ordered),
     )
     fences = {one.job_id: one.fence for one in renewals}
     held = {job_id: Renewed(job_id, fences[job_id], from_micros(until), cancel) for job_id, until, cancel in rows}

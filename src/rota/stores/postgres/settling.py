@@ -11,6 +11,7 @@ from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import FINISHED, WAITING, State
 from rota.core.settlement import Reason, Settlement
 from rota.stores.postgres.database import Session
+from rota.stores.postgres.numbers import numbers
 from rota.stores.postgres.releasing import release, withdraw
 from rota.stores.postgres.submitting import insert_made
 from rota.stores.rounds import rounds
@@ -31,12 +32,14 @@ def is_plain(settlement: Settlement) -> bool:
 async def complete(session: Session, settlements: Sequence[Settlement], now: int | None) -> list[bool]:
     """Settle plain successes of different jobs with one statement, and say of each whether that was enough."""
     ordered = sorted(settlements, key=_job_id)
-    columns = ([one.job_id for one in ordered], [one.fence for one in ordered], [one.result for one in ordered])
+    ids, fences = numbers(one.job_id for one in ordered), numbers(one.fence for one in ordered)
     try:
-        completed = set(await session.values("complete", now, *columns))
+        completed = set(await session.values("complete", now, ids, fences, [one.result for one in ordered]))
     except UniqueViolationError:
         # One of them has already ended under this id. The careful way finds out which; this one spares the question.
         return [False] * len(settlements)
+    if len(completed) == len(settlements):
+        return [True] * len(settlements)
     return [one.job_id in completed for one in settlements]
 
 

@@ -171,7 +171,7 @@ class PostgresStore:
         except leasing.RepeatedError:
             may_be_repeated = True
         if rows or wanted.claim_id is None or not may_be_repeated:
-            return leasing.jobs_of(rows)
+            return leasing.jobs_of(rows, wanted)
         return await self._database.read(leasing.recall, wanted.claim_id) or []
 
     async def _claim(self, wanted: Claim, now: int | None) -> Sequence[Row]:
@@ -223,6 +223,8 @@ class PostgresStore:
         else:
             applied = await self._write(_recorded, settling.settle, settlements, entry, now=self._given(now))
             self._bell.ring()
+        if all(applied):
+            return [one.job_id for one in settlements]
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
 
     async def _settle_together(self, settlements: Sequence[Settlement], now: int | None) -> Sequence[bool]:
@@ -232,9 +234,9 @@ class PostgresStore:
             self._bell.ring()
             return applied
         applied = await self._database.alone(settling.complete, settlements, now)
-        left = [one for one, is_done in zip(settlements, applied, strict=True) if not is_done]
-        if not left:
+        if all(applied):
             return applied
+        left = [one for one, is_done in zip(settlements, applied, strict=True) if not is_done]
         rest = iter(await self._write(settling.settle, left, now=now))
         self._bell.ring()
         return [is_done or next(rest) for is_done in applied]

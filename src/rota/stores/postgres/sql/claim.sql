@@ -23,7 +23,7 @@ leased AS (
         started_at = clock.now, lease_until = clock.now + $8::bigint, updated_at = clock.now
     FROM clock, chosen
     WHERE job.ctid = chosen.place
-    RETURNING {job_columns}, turn
+    RETURNING {claim_columns}
 ),
 remembered AS (
     INSERT INTO claim (claim_id, at, leases)

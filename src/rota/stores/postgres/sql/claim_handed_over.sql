@@ -2,7 +2,7 @@
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 chosen AS MATERIALIZED (
     SELECT job.ctid AS place
-    FROM clock, unnest($2::bigint[]) AS wanted (id) JOIN job ON job.id = wanted.id
+    FROM clock, unnest($2::text::bigint[]) AS wanted (id) JOIN job ON job.id = wanted.id
     WHERE job.state = ANY(ARRAY['pending', 'queued']) AND job.run_at <= clock.now
         AND (job.expires_at IS NULL OR job.expires_at > clock.now)
         AND job.queue = ANY($3::text[]) AND ($4::text[] IS NULL OR job.type = ANY($4::text[]))
@@ -21,7 +21,7 @@ leased AS (
         started_at = clock.now, lease_until = clock.now + $8::bigint, updated_at = clock.now
     FROM clock, chosen
     WHERE job.ctid = chosen.place
-    RETURNING {job_columns}, turn
+    RETURNING {claim_columns}
 ),
 remembered AS (
     INSERT INTO claim (claim_id, at, leases)

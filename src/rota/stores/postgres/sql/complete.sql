@@ -2,7 +2,7 @@
 -- A job has a lease exactly while it runs; asked by its state, the planner would start from all that run.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 gone AS (
-    DELETE FROM job USING unnest($2::bigint[], $3::bigint[], $4::text[]) AS settled (id, fence, outcome)
+    DELETE FROM job USING unnest($2::text::bigint[], $3::text::bigint[], $4::text[]) AS settled (id, fence, outcome)
     WHERE job.id = settled.id AND job.fence = settled.fence AND job.lease_until IS NOT NULL AND NOT job.is_awaited
     RETURNING job.*, settled.outcome
 ),

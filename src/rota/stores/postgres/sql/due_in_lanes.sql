@@ -3,7 +3,7 @@
 clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 lane AS MATERIALIZED (
     SELECT lane.*
-    FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS lane (queue, type, floor, share)
+    FROM unnest($2::text[], $3::text[], $4::text::bigint[], $5::text::bigint[]) AS lane (queue, type, floor, share)
     WHERE NOT EXISTS (
         SELECT 1 FROM queue, clock
         WHERE queue.name = lane.queue AND queue.paused_at IS NOT NULL

@@ -2,7 +2,7 @@
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 lane AS MATERIALIZED (
     SELECT lane.*
-    FROM unnest($2::text[], $3::text[], $4::bigint[]) AS lane (queue, type, floor)
+    FROM unnest($2::text[], $3::text[], $4::text::bigint[]) AS lane (queue, type, floor)
     WHERE NOT EXISTS (
         SELECT 1 FROM queue, clock
         WHERE queue.name = lane.queue AND queue.paused_at IS NOT NULL
