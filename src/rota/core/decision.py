@@ -6,7 +6,6 @@ if the job is still as it was when we looked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
@@ -19,9 +18,10 @@ from rota.core.retry import MAX_CRASHES
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template
 from rota.core.trace import TRACEPARENT
+from rota.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Means:
     """What a decision may use and the core has not: the time, the dice in [0, 1), and an id for a follow-up job."""
 

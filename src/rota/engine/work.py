@@ -26,6 +26,8 @@ from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, Settl
 
 #: How many leased jobs to keep at hand for their settlement; what is not at hand is read again.
 REMEMBERED: Final = 50_000
+#: Outcomes after which a job is due again at a time.
+_TIMED: Final = (Failed, Snoozed)
 
 
 class Work:
@@ -110,7 +112,7 @@ class Work:
         """Write down what attempts yielded; those absent from the answer were refused."""
         jobs = await self._jobs_of(reports)
         applied = await self._apply(jobs, reports)
-        late = [report for report in reports if report.job_id not in applied]
+        late = [one for one in reports if one.job_id not in applied] if len(applied) < len(reports) else ()
         if late:
             # A job that was asked to stop meanwhile still holds its fence but must be decided anew.
             fresh = {job.id: job for job in await self._parts.store.get([report.job_id for report in late])}
@@ -124,15 +126,15 @@ class Work:
 
     async def _jobs_of(self, reports: Sequence[Report]) -> dict[JobId, Job]:
         """Find the jobs that reports are about, at hand or in the store."""
-        jobs = {report.job_id: job for report in reports if (job := self._at_hand(report)) is not None}
-        missing = [report.job_id for report in reports if report.job_id not in jobs]
+        jobs: dict[JobId, Job] = {}
+        for report in reports:
+            job = self._leased.get(report.job_id)
+            if job is not None and job.fence == report.fence:
+                jobs[report.job_id] = job
+        missing = [one.job_id for one in reports if one.job_id not in jobs] if len(jobs) < len(reports) else ()
         if missing:
             jobs.update((job.id, job) for job in await self._parts.store.get(missing))
         return jobs
-
-    def _at_hand(self, report: Report) -> Job | None:
-        job = self._leased.get(report.job_id)
-        return job if job is not None and job.fence == report.fence else None
 
     async def _apply(self, jobs: dict[JobId, Job], reports: Iterable[Report]) -> set[JobId]:
         held = [
@@ -148,7 +150,7 @@ class Work:
 
         What simply ended needs no time, and no round trip for it.
         """
-        is_needed = any(isinstance(one.outcome, Failed | Snoozed) or _has_heirs(job) for job, one in held)
+        is_needed = any(isinstance(one.outcome, _TIMED) or _has_heirs(job) for job, one in held)
         return await self._parts.store.time() if is_needed else self._parts.clock()
 
     def _decided(self, job: Job, report: Report, now: datetime) -> Settlement:
@@ -166,19 +168,23 @@ class Work:
         begun = time.perf_counter()
         applied = set(await self._parts.store.settle(settlements))
         seconds = time.perf_counter() - begun
-        pairs = [(job, one) for job, one in zip(jobs, settlements, strict=True) if one.job_id in applied]
-        if pairs:
-            told = JobsSettled([job for job, _ in pairs], [one for _, one in pairs], seconds)
-            self._parts.telemetry.emit(told)
-            await self._announce(pairs)
+        if len(applied) < len(settlements):
+            pairs = [(job, one) for job, one in zip(jobs, settlements, strict=True) if one.job_id in applied]
+            jobs, settlements = [job for job, _ in pairs], [one for _, one in pairs]
+        if applied:
+            self._parts.telemetry.emit(JobsSettled(jobs, settlements, seconds))
+            await self._announce(jobs, settlements)
         return applied
 
-    async def _announce(self, pairs: Iterable[tuple[Job, Settlement]]) -> None:
+    async def _announce(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> None:
         places = set()
-        for job, settlement in pairs:
-            if settlement.target is State.PENDING:
+        for job, settlement in zip(jobs, settlements, strict=True):
+            target = settlement.target
+            if target is State.COMPLETED and settlement.follow_up is None:
+                continue
+            if target is State.PENDING:
                 places.add(job.queue)
-            elif settlement.target in TIMED:
+            elif target in TIMED:
                 places.add(TIMETABLE)
             if settlement.follow_up is not None:
                 places.update((settlement.follow_up.queue, TIMETABLE))

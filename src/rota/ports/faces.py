@@ -15,10 +15,11 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.outcome import Outcome
 from rota.core.step import Step
 from rota.core.submission import NewJob
+from rota.core.value import value
 from rota.ports.store import Census, Inserted, JobQuery
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Report:
     """What an attempt yielded, told under the fence it ran with."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
+from math import inf
 from typing import Any
 
 from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unknown
@@ -61,7 +62,8 @@ class Gate:
         if self._fail_rate and self._dice() < self._fail_rate:
             self._finish(run, INJECTED)
             return False
-        self._watch(run.deadline)
+        if run.deadline < inf:
+            self._watch(run.deadline)
         return True
 
     def surround(self, run: Run, base: Context) -> Context:

@@ -56,7 +56,7 @@ class Holding:
             return False
         if outcome is not None:
             log_tail = None if run.context is None else run.context.log_tail()
-            self.outbox.append(Report(run.job.id, run.job.fence, outcome, log_tail))
+            self.outbox.append(Report(*run.key, outcome, log_tail))
         return True
 
     def hand_back(self, run: Run) -> bool:

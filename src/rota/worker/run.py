@@ -49,7 +49,7 @@ class Run:
         "lease_until", "place", "span", "start_before", "started_at", "stop", "stopped_at",
     )  # fmt: skip
 
-    def __init__(self, job: Job, handler: Handler, executor: Executor) -> None:
+    def __init__(self, job: Job, handler: Handler, executor: Executor, sent: float, lease: float) -> None:
         self.job = job
         self.handler = handler
         self.executor = executor
@@ -59,8 +59,9 @@ class Run:
         self.span: Any = None
         self.started_at = inf
         self.deadline = inf
-        self.lease_until = 0.0
-        self.start_before = 0.0
+        # As in `extend`: a call for each job is one too many.
+        self.lease_until = sent + lease
+        self.start_before = sent + lease * START_WITHIN
         self.is_stopped = False
         #: A suspect, in a process that ends with it.
         self.is_alone = False
@@ -85,7 +86,7 @@ class Run:
     def begin(self, now: float, steps_for: Callable[[Run], Steps] | None = None) -> None:
         """Note that the handler begins."""
         self.started_at = now
-        limit = self.limit
+        limit = self.job.timeout if self.job.timeout is not None else self.handler.timeout
         if limit is not None:
             self.deadline = now + limit.total_seconds()
         self.context = JobContext(self.job, self, None if steps_for is None else partial(steps_for, self))
