@@ -66,7 +66,7 @@ SERVED = {
     "dispatch": {"job_turn"},
     "recall": {"job_pkey"},
     "queued": {"job_queued"},
-    "shares": {"job_turn"},
+    "busy_lanes": {"job_turn"},
     "next_types": {"job_turn"},
     "renew": {"job_pkey"},
     "complete": {"job_pkey"},
@@ -192,7 +192,7 @@ async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: s
 
 
 @pytest.mark.parametrize(
-    "name", ["claim", "claim_lanes", "claim_handed_over", "shares", "dispatch", "renew", "complete"]
+    "name", ["claim", "claim_lanes", "claim_handed_over", "busy_lanes", "dispatch", "renew", "complete"]
 )
 async def test_the_driver_knows_every_type_without_asking(dsn: str, name: str) -> None:
     """Of a type that it does not know it asks on every new connection, which costs as much as hundreds of jobs."""

@@ -1,7 +1,7 @@
 """Handing out work: claims, renewals, and the wish that a running job should stop.
 
 A claim looks at each lane (queue and type) by itself, so that a million jobs of a type that this worker does not know
-cost it nothing. With several lanes it first asks, holding nothing, how the most urgent jobs are spread over them, and
+cost it nothing. With several lanes it first looks, holding nothing, how the most urgent jobs are spread over them, and
 then takes from each lane its share: so no row is held that is not taken, and nobody else goes hungry meanwhile.
 """
 
@@ -36,23 +36,16 @@ class RepeatedError(Exception):
     """A claim of this name came before, and nothing was leased."""
 
 
-async def claim(
-    session: Session, wanted: Claim, lanes: Sequence[Lane], shares: Sequence[int], now: int | None
-) -> list[Row]:
-    """Lease the most urgent jobs of some lanes, from each its share."""
+async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[Row]:
+    """Lease the most urgent jobs of some lanes."""
     if len(lanes) == 1:
         (lane,) = lanes
-        return await _lease(session, "claim", wanted, now, lane.queue, lane.type, lane.floor, shares[0])
-    return await _lease(
-        session,
-        "claim_lanes",
-        wanted,
-        now,
-        [lane.queue for lane in lanes],
-        [lane.type for lane in lanes],
-        numbers(lane.floor for lane in lanes),
-        numbers(shares),
-    )
+        return await _lease(session, "claim", wanted, now, lane.queue, lane.type, lane.floor, wanted.limit)
+    return await _lease(session, "claim_lanes", wanted, now, *_columns(lanes), wanted.limit)
+
+
+def _columns(lanes: Sequence[Lane]) -> tuple[list[str], list[str], str]:
+    return [lane.queue for lane in lanes], [lane.type for lane in lanes], numbers(lane.floor for lane in lanes)
 
 
 async def claim_handed_over(session: Session, wanted: Claim, now: int | None) -> list[Row]:
@@ -125,18 +118,10 @@ def _elaborate(row: Row, wanted: Claim) -> Job:
     ))  # fmt: skip
 
 
-async def shares_of(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[int]:
-    """Say how many of the most urgent jobs stand in which lane."""
-    rows = await session.rows(
-        "shares",
-        now,
-        [lane.queue for lane in lanes],
-        [lane.type for lane in lanes],
-        numbers(lane.floor for lane in lanes),
-        wanted.limit,
-    )
-    counts = {(queue, type_): count for queue, type_, count in rows}
-    return [counts.get((lane.queue, lane.type), 0) for lane in lanes]
+async def busy(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[Lane]:
+    """Say in which lanes the most urgent jobs stand."""
+    found = {(queue, type_) for queue, type_ in await session.rows("busy_lanes", now, *_columns(lanes), wanted.limit)}
+    return [lane for lane in lanes if (lane.queue, lane.type) in found]
 
 
 async def recall(session: Session, claim_id: str) -> list[Job] | None:

@@ -188,18 +188,12 @@ class PostgresStore:
     async def _claim_from(self, lanes: Sequence[Lane], wanted: Claim, now: int | None) -> Sequence[Row]:
         if not lanes:
             return []
-        if len(lanes) == 1:
-            return await self._database.alone(leasing.claim, wanted, lanes, [wanted.limit], now)
-        shares = await self._database.read(leasing.shares_of, wanted, lanes, now)
-        busy = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
-        if not busy:
-            return []
-        rows = await self._database.alone(
-            leasing.claim, wanted, [lane for lane, _ in busy], [share for _, share in busy], now
-        )
-        for lane, _ in busy if not rows else ():
+        rows = await self._database.alone(leasing.claim, wanted, lanes, now)
+        if rows or len(lanes) == 1:
+            return rows
+        for lane in await self._database.read(leasing.busy, wanted, lanes, now):
             # Others were faster everywhere at once. What they left behind is further down, lane by lane.
-            rows = await self._database.alone(leasing.claim, wanted, [lane], [wanted.limit], now)
+            rows = await self._database.alone(leasing.claim, wanted, [lane], now)
             if rows:
                 break
         return rows

@@ -1,5 +1,7 @@
--- Lease jobs of several lanes to a worker, from each lane its share. Otherwise as claim.sql.
-WITH {due_in_lanes},
+-- Lease the most urgent jobs of several lanes to a worker: first looks how they are spread, holding nothing, and then
+-- takes from each lane its share. Otherwise as claim.sql.
+WITH {urgent_lanes},
+{due_in_lanes},
 leased AS (
     UPDATE job
     SET state = 'running', fence = fence + 1, attempts = attempts + 1, worker = $6::text, boot = $7::text,
