@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
 from rota.core.job import AGING_MICROS, Job, turn_at
 from rota.core.lane import Queue
+from rota.core.lease import Claim
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import Event, State
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
@@ -26,7 +27,7 @@ Row = tuple[Any, ...]
 _STATES = {state.value: state for state in State}
 _SCHEDULED = State.SCHEDULED.value
 _PENDING = State.PENDING.value
-DELIVERIES = {delivery.value: delivery for delivery in Delivery}
+_DELIVERIES = {delivery.value: delivery for delivery in Delivery}
 
 
 def micros(moment: datetime | None) -> int | None:
@@ -140,7 +141,7 @@ def job_of(row: Row) -> Job:
         crashes,
         max_attempts,
         DEFAULT_BACKOFF if backoff is None else Backoff.from_text(backoff),
-        DELIVERIES[delivery],
+        _DELIVERIES[delivery],
         None if timeout is None else timedelta(microseconds=timeout),
         moment(expires_at),
         worker,
@@ -163,6 +164,25 @@ def job_of(row: Row) -> Job:
         schedule_id,
         moment(fire_time),
     )
+
+
+def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
+    """Read what a claim gave, in the order of claim_columns.sql; `elaborate` reads a job that sets more than usual."""
+    if not rows:
+        return []
+    started_at = from_micros(rows[0][12])
+    until = started_at + wanted.lease
+    name, boot = wanted.worker.name, wanted.worker.boot
+    return [
+        Job(
+            row[0], row[1], row[2], row[3], row[4], State.RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,
+            row[7], row[8], row[9], row[10], DEFAULT_BACKOFF, _DELIVERIES[row[11]], None, None, name, boot, until,
+            started_at, meta=NO_META,
+        )
+        if row[13] is None
+        else elaborate(row)
+        for row in rows
+    ]  # fmt: skip
 
 
 def settlement_row(settlement: Settlement, fingerprint: str | None, now: int) -> dict[str, Any]:

@@ -9,7 +9,21 @@ from typing import Any, Final
 
 import pytest
 
-from building import BASE, DAY, HOUR, MICROSECOND, SECOND, after, at, fresh_id, fresh_schedule_id, key, means, new_job
+from building import (
+    BASE,
+    DAY,
+    HOUR,
+    MICROSECOND,
+    SECOND,
+    after,
+    at,
+    claim,
+    fresh_id,
+    fresh_schedule_id,
+    key,
+    means,
+    new_job,
+)
 from building import schedule as new_schedule
 from conformance.stores.driving import begin, end, look
 from rota.core.decision import decide
@@ -135,6 +149,20 @@ async def test_a_job_shows_the_default_of_what_was_left_out(store: Store) -> Non
 async def test_a_claimed_job_shows_what_was_submitted(store: Store) -> None:
     await store.insert([JOB], now=BASE)
     assert shown(await begin(store, JOB), SUBMITTED) == shown(JOB, SUBMITTED)
+
+
+async def test_a_claim_gives_every_job_as_it_stands_also_one_that_sets_a_single_thing(store: Store) -> None:
+    """A claim may leave out what nearly every job leaves out; then it must not miss the one that does not."""
+    left_out = {"id", "type", "run_at", *TRANSLATED}
+    single = [new_job(**{name: getattr(JOB, name)}) for name in names(NewJob, left_out)]
+    single.append(new_job(idempotency=key("another")))
+    failed = new_job()
+    await store.insert([new_job(), JOB, failed, *single], now=BASE)
+    await end(store, await begin(store, failed), Failed(JobError("E", "again")))
+    await store.promote(10, now=at(60))
+    given = await store.claim(claim(queues=("default", "q")), now=at(60))
+    assert len(given) == len(single) + 3
+    assert {job.id: job for job in given} == {job.id: job for job in await store.get([job.id for job in given])}
 
 
 async def test_a_job_shows_what_was_submitted_after_a_life_of_claims_and_settlements(store: Store) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Final
 
@@ -19,13 +20,11 @@ from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
-from rota.core.retry import DEFAULT_BACKOFF
-from rota.core.submission import NO_META
 from rota.stores.postgres.database import Session
 from rota.stores.postgres.lanes import Lane
 from rota.stores.postgres.numbers import numbers
 from rota.stores.rounds import rounds
-from rota.stores.rows import DELIVERIES, Row, job_of
+from rota.stores.rows import Row, job_of, leased_jobs
 from rota.stores.texts import writable
 
 #: The turn, then the id, in the order of claim_columns.sql.
@@ -81,25 +80,10 @@ def places_of(rows: Sequence[Row]) -> tuple[list[tuple[str, str, int]], int]:
 
 def jobs_of(rows: Sequence[Row], wanted: Claim) -> list[Job]:
     """Read what a claim gave."""
-    if not rows:
-        return []
-    started_at = from_micros(rows[0][12])
-    until = started_at + wanted.lease
-    name, boot = wanted.worker.name, wanted.worker.boot
-    return [
-        # The usual job, which sets nothing beyond what every job sets, without a detour.
-        Job(
-            row[0], row[1], row[2], row[3], row[4], State.RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,
-            row[7], row[8], row[9], row[10], DEFAULT_BACKOFF, DELIVERIES[row[11]], None, None, name, boot, until,
-            started_at, meta=NO_META,
-        )
-        if row[13] is None
-        else _elaborate(row, wanted)
-        for row in rows
-    ]  # fmt: skip
+    return leased_jobs(rows, wanted, partial(_elaborate, wanted))
 
 
-def _elaborate(row: Row, wanted: Claim) -> Job:
+def _elaborate(wanted: Claim, row: Row) -> Job:
     """Read a job that was leased and sets more, in the order of claim_columns.sql."""
     (
         job_id, type_, payload, queue, priority, run_at, created_at, fence, attempts, crashes, max_attempts, delivery,

@@ -11,7 +11,7 @@ from rota.core.identity import JobId
 from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.stores.rows import Row, ids_text, job_of
+from rota.stores.rows import Row, ids_text, job_of, leased_jobs
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
 
@@ -103,7 +103,11 @@ def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int
         "now": now,
         "lease_until": now + span_to_micros(wanted.lease),
     }
-    jobs = {job.id: job for job in map(job_of, connection.rows(statement("claim"), parameters))}
+    rows = connection.rows(statement("claim"), parameters)
+    elaborate = [row[0] for row in rows if row[-1]]
+    more = connection.rows(statement("get"), (ids_text(elaborate),)) if elaborate else ()
+    elaborated = {job.id: job for job in map(job_of, more)}
+    jobs = {job.id: job for job in leased_jobs(rows, wanted, lambda row: elaborated[row[0]])}
     return [jobs[job_id] for job_id in ids]
 
 
