@@ -246,7 +246,7 @@ class CompanionHeart:
         return leases_message(Word.LET_GO, gone) if gone else b""
 
     async def _tell_news(self) -> None:
-        runs = [run for run in self._holding.runs.values() if run.context is not None and run.context.has_news]
+        runs = [run for run in list(self._holding.runs.values()) if run.has_news]
         try:
             await self._renewing.renew(runs)
         except Exception as error:  # noqa: BLE001 - a transport may raise anything; the news will be told later

@@ -104,7 +104,8 @@ class Renewing:
 
 
 def _news(run: Run) -> tuple[str | None, str | None]:
-    return (None, None) if run.context is None else run.context.take_news()
+    context = run.context
+    return (None, None) if context is None else context.take_news()
 
 
 class LoopHeart:

@@ -54,9 +54,10 @@ class Holding:
         """End a run with what is to be reported, if anything; False if it had already ended. Whoever calls rings."""
         if self.runs.pop(run.key, None) is None:
             return False
+        # The two know each other. Parted, both go at once; else they wait for the collector, with all that they hold.
+        context, run.context = run.context, None
         if outcome is not None:
-            log_tail = None if run.context is None else run.context.log_tail()
-            self.outbox.append(Report(*run.key, outcome, log_tail))
+            self.outbox.append(Report(*run.key, outcome, None if context is None else context.log_tail()))
         return True
 
     def hand_back(self, run: Run) -> bool:

@@ -143,8 +143,9 @@ class Processes:
 
     def _heard(self, child: Child, message: dict[str, Any]) -> None:
         run = child.run
-        if run is not None and run.context is not None and ("progress" in message or "log" in message):
-            run.context.retell(message.get("progress"), message.get("log"))
+        context = None if run is None else run.context
+        if context is not None and ("progress" in message or "log" in message):
+            context.retell(message.get("progress"), message.get("log"))
         if "step" in message and run is not None:
             self._ask_about_a_step(child, run, message["step"])
         elif "outcome" in message and run is not None:

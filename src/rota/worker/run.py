@@ -54,6 +54,7 @@ class Run:
         self.handler = handler
         self.executor = executor
         self.key: Key = (job.id, job.fence)
+        #: What its handler knows of it, from its beginning to its end; whoever asks from another thread asks once.
         self.context: JobContext | None = None
         #: Its span, where traces are sent.
         self.span: Any = None
@@ -76,6 +77,12 @@ class Run:
     def limit(self) -> timedelta | None:
         """How long it may run."""
         return self.job.timeout if self.job.timeout is not None else self.handler.timeout
+
+    @property
+    def has_news(self) -> bool:
+        """Whether its handler has said anything since it was last asked."""
+        context = self.context
+        return context is not None and context.has_news
 
     def extend(self, sent: float, lease: float) -> None:
         """Count the lease from the moment the request for it was sent: a slow reply must not lengthen it."""
