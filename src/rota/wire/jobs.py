@@ -29,7 +29,6 @@ from rota.wire.scalars import (
     Seconds,
     Text,
     duration_of,
-    id_text,
     job_id_of,
     raw,
     schedule_id_of,
@@ -185,11 +184,12 @@ class ActReply(Struct, kw_only=True):
 
 def form_of(job: Job) -> JobForm:
     """Show a job."""
-    return JobForm(
+    state = job.state
+    form = JobForm(
         id=to_text(job.id),
         type=job.type,
-        status=job.state,
-        state=job.state,
+        status=state,
+        state=state,
         payload=Raw(job.payload),
         queue=job.queue,
         priority=job.priority,
@@ -207,23 +207,33 @@ def form_of(job: Job) -> JobForm:
         reason=job.reason,
         crashes=job.crashes,
         delivery=job.delivery,
-        retry=_shown_rule(job.backoff),
-        timeout=seconds_of(job.timeout),
         expires_at=job.expires_at,
         boot_id=job.boot,
         lease_until=job.lease_until,
         cancel_requested_at=job.cancel_requested_at,
         idempotency_key=job.idempotency_key,
         concurrency_key=job.concurrency_key,
-        tags=list(job.tags),
-        meta=dict(job.meta),
         blockers=job.blockers,
-        on_success=None if job.on_success is None else follow_up_of(job.on_success),
-        on_failure=None if job.on_failure is None else follow_up_of(job.on_failure),
-        parent_id=id_text(job.parent_id),
-        schedule_id=id_text(job.schedule_id),
         fire_time=job.fire_time,
     )
+    # What most jobs have not, and what would have to be made.
+    if job.backoff is not DEFAULT_BACKOFF:
+        form.retry = _shown_rule(job.backoff)
+    if job.timeout is not None:
+        form.timeout = seconds_of(job.timeout)
+    if job.tags:
+        form.tags = list(job.tags)
+    if job.meta:
+        form.meta = dict(job.meta)
+    if job.on_success is not None:
+        form.on_success = follow_up_of(job.on_success)
+    if job.on_failure is not None:
+        form.on_failure = follow_up_of(job.on_failure)
+    if job.parent_id is not None:
+        form.parent_id = to_text(job.parent_id)
+    if job.schedule_id is not None:
+        form.schedule_id = to_text(job.schedule_id)
+    return form
 
 
 def _shown_rule(backoff: Backoff) -> RetryRule | None:
@@ -241,43 +251,44 @@ def task_form(form: JobForm, schedule: str | None = None) -> TaskForm:
 def job_of(form: JobForm) -> Job:
     """Read a job as the server showed it."""
     has_result = form.state is State.COMPLETED or bytes(form.result) != b"null"
+    # By position, in the order of a job's fields: three dozen names would cost as much as all the rest.
     return Job(
-        id=job_id_of(form.id),
-        type=form.type,
-        payload=text_of(form.payload),
-        queue=form.queue,
-        priority=form.priority,
-        state=form.state,
-        run_at=form.run_at,
-        created_at=form.created_at,
-        updated_at=form.updated_at,
-        fence=form.fence,
-        attempts=form.attempts,
-        crashes=form.crashes,
-        max_attempts=form.max_attempts,
-        backoff=DEFAULT_BACKOFF if form.retry is None else backoff_of(form.retry),
-        delivery=form.delivery,
-        timeout=duration_of(form.timeout, "timeout"),
-        expires_at=form.expires_at,
-        worker=form.worker_id,
-        boot=form.boot_id,
-        lease_until=form.lease_until,
-        started_at=form.started_at,
-        finished_at=form.completed_at,
-        cancel_requested_at=form.cancel_requested_at,
-        result=text_of(form.result) if has_result else None,
-        error=error_of(form.error),
-        reason=form.reason,
-        idempotency_key=form.idempotency_key,
-        concurrency_key=form.concurrency_key,
-        tags=tuple(form.tags),
-        meta=form.meta or NO_META,
-        blockers=form.blockers,
-        on_success=None if form.on_success is None else template_of(form.on_success),
-        on_failure=None if form.on_failure is None else template_of(form.on_failure),
-        parent_id=None if form.parent_id is None else job_id_of(form.parent_id),
-        schedule_id=None if form.schedule_id is None else schedule_id_of(form.schedule_id),
-        fire_time=form.fire_time,
+        job_id_of(form.id),
+        form.type,
+        text_of(form.payload),
+        form.queue,
+        form.priority,
+        form.state,
+        form.run_at,
+        form.created_at,
+        form.updated_at,
+        form.fence,
+        form.attempts,
+        form.crashes,
+        form.max_attempts,
+        DEFAULT_BACKOFF if form.retry is None else backoff_of(form.retry),
+        form.delivery,
+        None if form.timeout is None else duration_of(form.timeout, "timeout"),
+        form.expires_at,
+        form.worker_id,
+        form.boot_id,
+        form.lease_until,
+        form.started_at,
+        form.completed_at,
+        form.cancel_requested_at,
+        text_of(form.result) if has_result else None,
+        None if form.error is None else plain_error(form.error),
+        form.reason,
+        form.idempotency_key,
+        form.concurrency_key,
+        tuple(form.tags),
+        form.meta or NO_META,
+        form.blockers,
+        None if form.on_success is None else template_of(form.on_success),
+        None if form.on_failure is None else template_of(form.on_failure),
+        None if form.parent_id is None else job_id_of(form.parent_id),
+        None if form.schedule_id is None else schedule_id_of(form.schedule_id),
+        form.fire_time,
     )
 
 
