@@ -252,3 +252,9 @@ os.chdir(sys.argv[1])
 while True:
     os.rename("folder", "spare"); os.rename("link", "folder"); os.rename("spare", "link")
 """
+
+
+def test_a_worker_loads_what_sends_requests_only_when_it_needs_it() -> None:
+    """It is a quarter of what a worker would load, and most workers never send one."""
+    program = "import sys, rota.roles.process; sys.exit('httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

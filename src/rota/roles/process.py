@@ -34,7 +34,7 @@ from rota.telemetry.diary import Diary
 from rota.telemetry.logs import set_up
 from rota.telemetry.tracing import spans_to_send
 from rota.worker import Handlers, SourceReference, Worker, WorkerOptions
-from rota.worker.builtin import CHECKS
+from rota.worker.builtin import CHECKS, load_http
 from rota.worker.context import fields_for
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ class Process:
         # Imported when needed: a worker serves nothing.
         from rota.roles.serving import api_of, serve_api  # noqa: PLC0415
 
+        # Before anyone waits for an answer: to check a request that is submitted takes what sends it.
+        load_http()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         api = api_of(engine, self._settings, presence, CHECKS, app=app, known_types=self._known_types(app))
         self._begin(serve_api(api, self._settings, ready), "api")

@@ -1,11 +1,17 @@
-"""The job types that are built in: their handlers, and the checks of their payloads for whoever takes submissions."""
+"""The job types that are built in: their handlers, and the checks of their payloads for whoever takes submissions.
+
+What sends requests is loaded with the first of them: it is a quarter of all that a worker would load, and most workers
+never need it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -13,16 +19,30 @@ from rota.core.errors import InvalidRequest
 from rota.worker.builtin import plain
 from rota.worker.builtin.addresses import Guard
 from rota.worker.builtin.file import Files, check_file
-from rota.worker.builtin.http import Http, check_http
 from rota.worker.calling import Call, WrongArguments
 from rota.worker.handlers import Executor, Handler
 
-__all__ = ["CHECKS", "builtin_handlers"]
+if TYPE_CHECKING:
+    from rota.worker.builtin.http import Http
+
+__all__ = ["CHECKS", "builtin_handlers", "load_http"]
+
+
+def load_http() -> None:
+    """Load what sends requests, for whoever would rather not wait for it later."""
+    import_module("rota.worker.builtin.http")
+
+
+def _check_http(payload: object) -> None:
+    from rota.worker.builtin.http import check_http  # noqa: PLC0415 - see above
+
+    check_http(payload)
+
 
 #: By type, what refuses a wrong payload (as decoded from JSON) with `InvalidRequest`, naming the field.
 CHECKS: Final[Mapping[str, Callable[[object], None]]] = MappingProxyType(
     {
-        "http": check_http,
+        "http": _check_http,
         "sleep": plain.check_sleep,
         "file": check_file,
         "demo": plain.check_anything,
@@ -34,9 +54,17 @@ CHECKS: Final[Mapping[str, Callable[[object], None]]] = MappingProxyType(
 
 def builtin_handlers(*, allow_hosts: Iterable[str] = (), file_root: Path | None = None) -> list[Handler]:
     """Give the built-in handlers: `file` only with a root, and `http` also to hosts and networks that are listed."""
-    http = Http(Guard.of(allow_hosts))
+    guard = Guard.of(allow_hosts)
+    http: Http | None = None
 
     async def ask(payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        nonlocal http
+        if http is None:
+            # On a thread: loading takes a while, and others share this loop.
+            await asyncio.to_thread(load_http)
+            from rota.worker.builtin.http import Http  # noqa: PLC0415 - see above
+
+            http = Http(guard)
         return await http(payload)
 
     handlers = [
