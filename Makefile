@@ -20,10 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements-dev.txt pyproject.toml
+$(STAMP): requirements-dev.txt requirements-install.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python tools/install.py requirements-dev.txt
 	@touch $@
 
 setup: $(STAMP) ## make the environment from the hash-locked requirements
@@ -33,6 +32,7 @@ lock: $(STAMP) ## renew the locked requirements
 	$(COMPILE) pyproject.toml --group dev -o requirements-dev.txt
 	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra redis -o requirements-container.txt
 	$(COMPILE) --group build -o requirements-build.txt
+	$(COMPILE) --group install -o requirements-install.txt
 	$(COMPILE) bench/peers/requirements.in -o bench/peers/requirements.txt
 
 run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080

@@ -1,0 +1,92 @@
+"""Install locked requirements and Rota itself into the environment of the Python that runs this: `make setup`.
+
+By uv, which takes a tenth of pip's time. pip brings it, held to the hash that is locked for it, and tells where to
+fetch from: uv is given pip's own settings, so that whoever has set up pip has nothing else to do. Whatever uv cannot do
+pip does then, which is slower and needs nobody's help. Both refuse a package whose hash is not the one that is locked.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+_PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+_UV: Final = (str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", sys.executable)
+#: As pip does: the best of all places, not the first that has any. The hash decides whether it is the right one.
+_ALL_PLACES: Final = ("--index-strategy", "unsafe-best-match")
+#: What pip calls it, and what uv does. Of each there may be several.
+_FLAGS: Final = {
+    "index-url": "--default-index",
+    "extra-index-url": "--extra-index-url",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+}
+_SURROUNDINGS: Final = {
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "timeout": "UV_HTTP_TIMEOUT",
+}
+#: Where pip looks for a setting, the strongest last.
+_SECTIONS: Final = ("global", "install", ":env:")
+
+
+def settings_of_pip(listing: str) -> dict[str, str]:
+    """Read what `pip config list` prints."""
+    told = [line.partition("=") for line in listing.splitlines()]
+    values = {name: str(ast.literal_eval(value)) for name, _, value in told if value}
+    return {
+        name.removeprefix(f"{section}."): value
+        for section in _SECTIONS
+        for name, value in values.items()
+        if name.startswith(f"{section}.")
+    }
+
+
+def flags_for_uv(settings: Mapping[str, str]) -> Iterator[str]:
+    """Say where packages come from, in the words of uv."""
+    yield from _ALL_PLACES
+    if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
+        yield "--no-index"
+    for name, flag in _FLAGS.items():
+        for value in settings.get(name, "").split():
+            yield from (flag, value)
+
+
+def surroundings_for_uv(settings: Mapping[str, str]) -> dict[str, str]:
+    """Say how to get there."""
+    return {variable: settings[name] for name, variable in _SURROUNDINGS.items() if name in settings}
+
+
+def _run(*command: str, **more: str) -> bool:
+    return subprocess.run(command, check=False, cwd=ROOT, env=os.environ | more).returncode == 0  # noqa: S603 - pip, or uv
+
+
+def _install(*what: str) -> None:
+    asking = (*_PIP, "config", "list")
+    told = subprocess.run(asking, capture_output=True, check=True, text=True, cwd=ROOT)  # noqa: S603 - pip, as above
+    settings = settings_of_pip(told.stdout)
+    quickly = (*_UV, "--quiet", "--compile-bytecode", *flags_for_uv(settings), *what)
+    if Path(_UV[0]).exists() and _run(*quickly, **surroundings_for_uv(settings)):
+        return
+    sys.stderr.write("tools/install.py: uv could not; pip does it, which takes a minute or two\n")
+    if not _run(*_PIP, "install", "--quiet", *what):
+        raise SystemExit("tools/install.py: the packages could not be installed; what pip says of it stands above")
+
+
+def main() -> None:
+    """Install uv, then the requirements of a file, then this project as it lies here."""
+    if not _run(*_PIP, "install", "--quiet", "--require-hashes", "--no-deps", "-r", "requirements-install.txt"):
+        sys.stderr.write("tools/install.py: pip could not install uv\n")
+    _install("--require-hashes", "-r", sys.argv[1])
+    _install("--no-deps", "--no-build-isolation", "-e", ".")
+
+
+if __name__ == "__main__":
+    main()
