@@ -12,10 +12,10 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-import httpx
 import msgspec
 
 from rota.core.errors import InvalidRequest, JobNotFound, RotaError, StoreUnavailable, Unavailable
+from rota.lean import httpx
 from rota.ports.clock import Dice
 from rota.wire.problem import Problem
 

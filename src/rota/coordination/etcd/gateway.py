@@ -16,10 +16,9 @@ from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
-import httpx
-
 from rota.coordination.etcd.location import Location
 from rota.core.errors import CoordinatorUnavailable
+from rota.lean import httpx
 
 #: How long a call may take in all, and how long one node is waited for.
 PATIENCE_SECONDS: Final = 4.0

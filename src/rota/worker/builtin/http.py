@@ -20,11 +20,11 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
 
-import httpx
 import msgspec
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
+from rota.lean import httpx
 from rota.worker.builtin.addresses import Guard
 from rota.worker.builtin.checking import fields_of, kind_of, text_in
 from rota.worker.context import current
