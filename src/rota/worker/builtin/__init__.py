@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "builtin_handlers", "load_http"]
 
 
-def load_http() -> None:
-    """Load what sends requests, for whoever would rather not wait for it later."""
-    import_module("rota.worker.builtin.http")
+def load_http() -> type[Http]:
+    """Load what sends requests."""
+    from rota.worker.builtin.http import Http  # noqa: PLC0415 - see above
+
+    return Http
 
 
 def _check_http(payload: object) -> None:
@@ -61,10 +62,7 @@ def builtin_handlers(*, allow_hosts: Iterable[str] = (), file_root: Path | None 
         nonlocal http
         if http is None:
             # On a thread: loading takes a while, and others share this loop.
-            await asyncio.to_thread(load_http)
-            from rota.worker.builtin.http import Http  # noqa: PLC0415 - see above
-
-            http = Http(guard)
+            http = (await asyncio.to_thread(load_http))(guard)
         return await http(payload)
 
     handlers = [
