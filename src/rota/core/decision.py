@@ -7,7 +7,7 @@ if the job is still as it was when we looked.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from rota.core.errors import IllegalTransition
 from rota.core.identity import JobId
@@ -19,6 +19,10 @@ from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template
 from rota.core.trace import TRACEPARENT
 from rota.core.value import value
+
+#: To look a member up in its enumeration costs as much as a call; every job passes here.
+_RUNNING: Final = State.RUNNING
+_SUCCEED: Final = Event.SUCCEED
 
 
 @value
@@ -32,11 +36,11 @@ class Means:
 
 def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
     """Say what becomes of a running job after one attempt."""
-    if job.state is not State.RUNNING:
+    if job.state is not _RUNNING:
         raise IllegalTransition(f"{job.name}: only a running job has an outcome; this one is {job.state}")
     match outcome:
         case Succeeded(result):
-            return job.settled(Event.SUCCEED, result=result, follow_up=_follow_up(job, job.on_success, means))
+            return job.settled(_SUCCEED, result=result, follow_up=_follow_up(job, job.on_success, means))
         case Unknown(error):
             return _die(job, Reason.OUTCOME_UNKNOWN, error, means)
         case Stopped():

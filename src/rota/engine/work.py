@@ -28,6 +28,9 @@ from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, Settl
 REMEMBERED: Final = 50_000
 #: Outcomes after which a job is due again at a time.
 _TIMED: Final = (Failed, Snoozed)
+#: To look a member up in its enumeration costs as much as a call; for every job that adds up.
+_COMPLETED: Final = State.COMPLETED
+_RUNNING: Final = State.RUNNING
 
 
 class Work:
@@ -140,7 +143,7 @@ class Work:
         held = [
             (job, report)
             for report in reports
-            if (job := jobs.get(report.job_id)) is not None and job.fence == report.fence and job.state is State.RUNNING
+            if (job := jobs.get(report.job_id)) is not None and job.fence == report.fence and job.state is _RUNNING
         ]
         now = await self._time_for(held)
         return await self.write_back([job for job, _ in held], [self._decided(job, one, now) for job, one in held])
@@ -180,7 +183,7 @@ class Work:
         places = set()
         for job, settlement in zip(jobs, settlements, strict=True):
             target = settlement.target
-            if target is State.COMPLETED and settlement.follow_up is None:
+            if target is _COMPLETED and settlement.follow_up is None:
                 continue
             if target is State.PENDING:
                 places.add(job.queue)

@@ -27,6 +27,8 @@ Row = tuple[Any, ...]
 _STATES = {state.value: state for state in State}
 _SCHEDULED = State.SCHEDULED.value
 _PENDING = State.PENDING.value
+#: To look a member up in its enumeration costs as much as a call; for every job that adds up.
+_RUNNING = State.RUNNING
 _DELIVERIES = {delivery.value: delivery for delivery in Delivery}
 
 
@@ -175,7 +177,7 @@ def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], J
     name, boot = wanted.worker.name, wanted.worker.boot
     return [
         Job(
-            row[0], row[1], row[2], row[3], row[4], State.RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,
+            row[0], row[1], row[2], row[3], row[4], _RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,
             row[7], row[8], row[9], row[10], DEFAULT_BACKOFF, _DELIVERIES[row[11]], None, None, name, boot, until,
             started_at, meta=NO_META,
         )

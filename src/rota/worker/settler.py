@@ -78,8 +78,8 @@ class Settler:
             await self._write()
 
     async def _write(self) -> None:
-        while self._outbox and len(self._batch) < LARGEST_BATCH:
-            self._batch.append(self._outbox.popleft())
+        room = min(len(self._outbox), LARGEST_BATCH - len(self._batch))
+        self._batch += [self._outbox.popleft() for _ in range(room)]
         if await self._attempt(lambda: self._send(self._batch)):
             self._batch = []
 

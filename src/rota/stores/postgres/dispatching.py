@@ -30,6 +30,11 @@ async def dispatch(session: Session, lanes: Sequence[Place], room: Sequence[int]
     return sorted(rows, key=lambda row: (places[row[1], row[2]], row[4], row[0]))
 
 
+def lowest_of(rows: Sequence[Row]) -> dict[tuple[str, str], int]:
+    """Give the lowest turn among jobs that are queued now, of each queue and type."""
+    return {(row[1], row[2]): row[4] for row in reversed(rows)}
+
+
 def dispatched(rows: Sequence[Row]) -> list[Dispatched]:
     """Read jobs that are queued."""
     return [Dispatched(row[0], Lane(row[1], row[2]), row[3]) for row in rows]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,16 +70,13 @@ class Floors:
         watched = self._lanes.get((lane.queue, lane.type))
         return lane if watched is None or watched.floor == LOWEST else Lane(lane.queue, lane.type, watched.floor)
 
-    def claimed(self, turns: Sequence[tuple[str, str, int]], now: int) -> None:
-        """Learn from a claim: the queue, type and turn of each job, the lowest turn first, and the server's time.
+    def claimed(self, lowest: Mapping[_Key, int], now: int) -> None:
+        """Learn from a claim: the lowest turn that it gave of each lane, and the server's time.
 
         A lane that gives jobs is watched from now on: each of them leaves something dead.
         """
         loop = asyncio.get_running_loop()
         self._now = max(self._now, now)
-        lowest: dict[_Key, int] = {}
-        for queue, type_, turn in turns:
-            lowest.setdefault((queue, type_), turn)
         for key, turn in lowest.items():
             watched = self._lanes.setdefault(key, _Watched(0.0))
             watched.used_at = loop.time()

@@ -72,10 +72,10 @@ async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *c
     return sorted(rows, key=_BY_TURN) if len(rows) > 1 else list(rows)
 
 
-def places_of(rows: Sequence[Row]) -> tuple[list[tuple[str, str, int]], int]:
-    """Give the queue, type and turn of each job that a claim gave, and the time it was given."""
-    # In the order of claim_columns.sql.
-    return [(row[3], row[1], row[-1]) for row in rows], rows[0][12]
+def places_of(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], int], int]:
+    """Give the lowest turn that a claim gave of each queue and type, and the time it was given."""
+    # In the order of claim_columns.sql, the lowest turn first.
+    return {(row[3], row[1]): row[14] for row in reversed(rows)}, rows[0][12]
 
 
 def jobs_of(rows: Sequence[Row], wanted: Claim) -> list[Job]:

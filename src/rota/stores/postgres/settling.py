@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from asyncpg.exceptions import UniqueViolationError
 
@@ -18,12 +19,16 @@ from rota.stores.rounds import rounds
 from rota.stores.rows import Row, error_text, micros
 from rota.stores.texts import writable
 
+#: Looked up once: see rows.py.
+_COMPLETED: Final = State.COMPLETED
+_RUNNING: Final = State.RUNNING
+
 
 def is_plain(settlement: Settlement) -> bool:
     """Whether this is the success of a job that asked for nothing further: nearly all of them are."""
     return (
-        settlement.target is State.COMPLETED
-        and settlement.source is State.RUNNING
+        settlement.target is _COMPLETED
+        and settlement.source is _RUNNING
         and settlement.follow_up is None
         and settlement.log_tail is None
     )

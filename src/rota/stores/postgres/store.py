@@ -315,7 +315,7 @@ class PostgresStore:
         lanes = self._floors.placed([Lane(*lane) for lane in wanted])
         rows = await self._database.alone(dispatching.dispatch, lanes, list(wanted.values()), self._given(now))
         if rows:
-            self._floors.claimed(sorted((row[1], row[2], row[4]) for row in rows), rows[0][5])
+            self._floors.claimed(dispatching.lowest_of(rows), rows[0][5])
         return dispatching.dispatched(rows)
 
     async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:

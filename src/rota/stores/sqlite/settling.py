@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rota.core.identity import JobId
 from rota.core.lifecycle import State
@@ -12,6 +13,10 @@ from rota.stores.sqlite.driver import Connection, run_for_rows
 from rota.stores.sqlite.releasing import release
 from rota.stores.sqlite.statements import statement
 from rota.stores.sqlite.submitting import insert_made
+
+#: Looked up once: see rows.py.
+_COMPLETED: Final = State.COMPLETED
+_RUNNING: Final = State.RUNNING
 
 
 def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
@@ -28,8 +33,8 @@ def settle(connection: Connection, settlements: Sequence[Settlement], now: int) 
 def _is_plain(settlement: Settlement) -> bool:
     """Whether this is the success of a job that asked for nothing further: nearly all of them are."""
     return (
-        settlement.target is State.COMPLETED
-        and settlement.source is State.RUNNING
+        settlement.target is _COMPLETED
+        and settlement.source is _RUNNING
         and settlement.follow_up is None
         and settlement.log_tail is None
     )
