@@ -13,8 +13,8 @@ from brokers.stage import TYPES, finish, in_store, staged, take, until
 from building import ADA, BEN, claim, new_job, new_jobs
 from rota.core.lifecycle import State
 from rota.engine import Engine
-from rota.ports.broker import EVERY_QUEUE, TIMETABLE
 from rota.ports.faces import Actor
+from rota.ports.places import EVERY_QUEUE, TIMETABLE
 from rota.scheduler.dispatcher import Dispatcher
 from servers.valkey import shared_valkey
 

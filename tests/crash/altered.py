@@ -20,6 +20,7 @@ class PassedOn:
 
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
+        self.has_made_work = self.has_set_times = False
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         return self._inner.rows(sql, parameters)

@@ -307,7 +307,7 @@ class Workload:
         return await self.store.find(JobQuery(limit=10))
 
     async def _due(self) -> object:
-        return await self.store.due()
+        return (await self.store.timetable()).first
 
     async def _watch(self) -> object:
         return await self.store.watch(timedelta(milliseconds=1))

@@ -12,8 +12,8 @@ from rota.core.lifecycle import Event, State
 from rota.core.outcome import Succeeded
 from rota.core.submission import Delivery
 from rota.engine.jobs import ROUNDS
-from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Deed
+from rota.ports.places import TIMETABLE
 from rota.telemetry.events import Acted, CancelAsked, JobsSettled
 
 

@@ -16,7 +16,7 @@ from rota.core.lifecycle import State
 from rota.core.schedule import CatchUp, Draft, Fate, Overlap, Schedule
 from rota.core.submission import Template
 from rota.engine.schedules import LONGEST_PREVIEW
-from rota.ports.broker import TIMETABLE
+from rota.ports.places import TIMETABLE
 from rota.ports.store import JobQuery
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 

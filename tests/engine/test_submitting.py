@@ -11,7 +11,7 @@ from engine.staging import OLGA, Bench
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
-from rota.ports.broker import TIMETABLE
+from rota.ports.places import TIMETABLE
 from rota.ports.store import JobQuery, Receipt
 from rota.telemetry.events import JobsSubmitted
 

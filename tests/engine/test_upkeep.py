@@ -69,9 +69,9 @@ async def test_a_job_that_begins_while_it_is_found_too_late_runs(bench: Bench) -
 
 
 async def test_due_is_the_earliest_of_all_that_waits_for_its_time(bench: Bench) -> None:
-    assert await bench.engine.upkeep.due() is None
+    assert (await bench.engine.upkeep.timetable()).first is None
     await bench.submit(new_job(run_at=at(90)), new_job(run_at=at(30)))
-    assert await bench.engine.upkeep.due() == at(30)
+    assert (await bench.engine.upkeep.timetable()).first == at(30)
 
 
 def test_ids_grow_also_when_the_clock_steps_back() -> None:

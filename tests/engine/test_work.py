@@ -16,8 +16,8 @@ from rota.core.outcome import Outcome, Released, Snoozed, Stopped, Succeeded
 from rota.core.retry import Backoff
 from rota.core.settlement import Reason
 from rota.core.submission import Delivery, Template
-from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Report
+from rota.ports.places import TIMETABLE
 from rota.ports.store import JobQuery, Retention
 from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, SettlementsRefused
 

@@ -24,7 +24,7 @@ from rota.core.errors import RotaError
 from rota.core.identity import JobId, to_text
 from rota.core.lifecycle import State
 from rota.engine import Engine
-from rota.ports.broker import TIMETABLE
+from rota.ports.places import TIMETABLE
 from rota.telemetry.events import CancelAsked, Event, JobsClaimed, JobsSettled, JobsSubmitted
 from rota.wire.system import Overview
 

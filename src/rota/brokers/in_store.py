@@ -1,8 +1,8 @@
 """No broker but the store: within a process an announcement rings a bell, between processes the store's change does.
 
-One task watches the store for changes by other processes while anyone listens, and rings for everyone: it cannot tell
-which queue was meant, and asking the store is cheap. When nobody listens, nobody watches. If the watch fails (the store
-is away), listeners wake up as if something had changed, ask the store, and learn it from there.
+One task watches the store for changes by other processes while anyone listens, and rings for whom they concern, as far
+as the store can tell. When nobody listens, nobody watches. If the watch fails (the store is away), listeners wake up as
+if something had changed, ask the store, and learn it from there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Final
 
 from rota.core.errors import RotaError
 from rota.core.identity import JobId
-from rota.ports.broker import EVERY_QUEUE, TIMETABLE, Attendance, Line
+from rota.ports.broker import Attendance, Line
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.ports.store import Store
 
 #: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
@@ -35,9 +36,12 @@ class Bell:
 
     def hears(self, queues: Collection[str]) -> bool:
         """Whether an announcement for some queues is meant for this listener."""
-        if EVERY_QUEUE in self.queues and any(queue != TIMETABLE for queue in queues):
+        if not self.queues.isdisjoint(queues):
             return True
-        return not self.queues.isdisjoint(queues)
+        # Whoever listens to every queue hears of each, and what may be in any is for whoever listens to one.
+        return (EVERY_QUEUE in self.queues and any(queue != TIMETABLE for queue in queues)) or (
+            EVERY_QUEUE in queues and self.queues != {TIMETABLE}
+        )
 
     async def wait(self, at_most: timedelta) -> None:
         """Wait for the bell, at most for a while."""
@@ -107,10 +111,9 @@ class InStoreBroker:
     async def _watch_store(self) -> None:
         while self._bells:
             try:
-                has_changed = await self._store.watch(WATCH)
+                places = await self._store.watch(WATCH)
             except RotaError:
-                has_changed = True
+                places = ANYWHERE
                 await asyncio.sleep(WATCH.total_seconds())
-            if has_changed:
-                for bell in self._bells:
-                    bell.ring()
+            if places:
+                await self.announce(places)

@@ -20,8 +20,8 @@ from rota.core.settlement import Settlement
 from rota.core.submission import NewJob, check
 from rota.engine.parts import Parts
 from rota.engine.work import Work
-from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Actor, Answer, Deed
+from rota.ports.places import TIMETABLE
 from rota.ports.store import Census, DeadGroup, Inserted, JobQuery, Receipt
 from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSubmitted
 

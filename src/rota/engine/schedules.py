@@ -28,8 +28,8 @@ from rota.core.schedule import (
 from rota.core.submission import check
 from rota.engine.jobs import ROUNDS, Jobs
 from rota.engine.parts import Parts
-from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Actor
+from rota.ports.places import TIMETABLE
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
 #: Fire times further back are pruned from the record after this time (`Retention.history`).

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 
 from rota.engine.parts import Parts
-from rota.ports.store import Retention
+from rota.ports.store import Retention, Timetable
 from rota.telemetry.events import JobsPromoted, JobsPruned
 
 
@@ -33,6 +32,6 @@ class Upkeep:
             self._parts.telemetry.emit(JobsPruned(count, time.perf_counter() - begun))
         return count
 
-    async def due(self) -> datetime | None:
+    async def timetable(self) -> Timetable:
         """Say when any of this is needed next."""
-        return await self._parts.store.due()
+        return await self._parts.store.timetable()

@@ -20,8 +20,8 @@ from rota.core.lifecycle import TIMED, State
 from rota.core.outcome import Failed, Lost, Snoozed
 from rota.core.settlement import Settlement
 from rota.engine.parts import Parts
-from rota.ports.broker import TIMETABLE
 from rota.ports.faces import Report
+from rota.ports.places import TIMETABLE
 from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, SettlementsRefused
 
 #: How many leased jobs to keep at hand for their settlement; what is not at hand is read again.

@@ -9,16 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Protocol
 
 from rota.core.identity import JobId
 from rota.core.lane import Lane
 from rota.ports.store import Dispatched
-
-#: Announced, in place of a queue, when something was written that has its time: whoever keeps the time may listen.
-TIMETABLE: Final = "\0timetable"
-#: Listened to, in place of a queue, by whoever wants to hear of work in every queue there is.
-EVERY_QUEUE: Final = "\0every queue"
 
 
 class Attendance(Protocol):

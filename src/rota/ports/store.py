@@ -9,7 +9,7 @@ transaction: all of it is on stable storage when the call returns, or none of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -82,6 +82,26 @@ class Retention:
     dead: timedelta | None = timedelta(days=30)
     #: How long the record of fire times, operators' acts and vanished processes is kept.
     history: timedelta | None = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """The store's time, and when upkeep is needed next, of each kind. None where nothing waits."""
+
+    now: datetime
+    #: When the next job that waits for its time is due.
+    job: datetime | None = None
+    #: When the next lease ends.
+    lease: datetime | None = None
+    #: When the next waiting job is too late to start.
+    expiry: datetime | None = None
+    #: When the next schedule fires.
+    schedule: datetime | None = None
+
+    @property
+    def first(self) -> datetime | None:
+        """What comes first of all."""
+        return min((at for at in (self.job, self.lease, self.expiry, self.schedule) if at is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +224,8 @@ class JobStore(Protocol):
         """Count all jobs. Submitted = counted + pruned, always."""
         ...
 
-    async def due(self) -> datetime | None:
-        """Say when upkeep is needed next: the earliest due job, fire time or lease end. None when nothing waits."""
+    async def timetable(self) -> Timetable:
+        """Say what time it is, and when upkeep of each kind is needed next."""
         ...
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
@@ -412,8 +432,11 @@ class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerSto
         """Tell the time by the store's own clock: what will be due is reckoned from it, on whichever host that is."""
         ...
 
-    async def watch(self, at_most: timedelta) -> bool:
-        """Wait until another process may have changed something, at most for a while; say whether one may have."""
+    async def watch(self, at_most: timedelta) -> Collection[str]:
+        """Wait until another process may have changed something, at most for a while; say at which places.
+
+        Places are queues in which there may be work, and those of `rota.ports.places`; none when the time has passed.
+        """
         ...
 
     async def check(self) -> Sequence[str]:

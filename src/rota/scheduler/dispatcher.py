@@ -19,8 +19,9 @@ from typing import Final
 from rota.core.errors import BrokerUnavailable, RotaError
 from rota.core.patience import Patience
 from rota.engine import Engine
-from rota.ports.broker import EVERY_QUEUE, Attendance, Line
+from rota.ports.broker import Attendance, Line
 from rota.ports.clock import Dice
+from rota.ports.places import EVERY_QUEUE
 
 _log = logging.getLogger("rota.dispatcher")
 AUDIT_SECONDS: Final = 2.0

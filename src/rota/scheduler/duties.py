@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final, Protocol
 
 from rota.engine import Engine
-from rota.ports.store import Retention
+from rota.ports.store import Retention, Timetable
 
 #: How much one pass takes at most; a full pass is followed by the next at once.
 BATCH: Final = 500
 
 
 class Duty(Protocol):
-    """Something a scheduler does again and again."""
+    """Something a scheduler does when its time has come."""
 
     name: str
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        """Say when it is to be done next."""
+        ...
 
     async def tick(self) -> int:
         """Do one pass and say how much was done."""
@@ -29,6 +34,10 @@ class Ticker:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def due(self, timetable: Timetable) -> datetime | None:
+        """Look up when it is needed."""
+        return timetable.schedule
+
     async def tick(self) -> int:
         """Fire the schedules whose time has come."""
         return await self._engine.schedules.fire(BATCH)
@@ -41,6 +50,10 @@ class Promoter:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        """Look up when it is needed."""
+        return timetable.job
 
     async def tick(self) -> int:
         """Promote what is due."""
@@ -55,6 +68,10 @@ class Reaper:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def due(self, timetable: Timetable) -> datetime | None:
+        """Look up when it is needed."""
+        return timetable.lease
+
     async def tick(self) -> int:
         """Reap what is lost."""
         return await self._engine.work.reap(BATCH)
@@ -67,6 +84,10 @@ class Expirer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        """Look up when it is needed."""
+        return timetable.expiry
 
     async def tick(self) -> int:
         """End what has expired."""

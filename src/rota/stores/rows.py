@@ -21,6 +21,7 @@ from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Sch
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.step import Step
 from rota.core.submission import NO_META, Delivery, NewJob, Template
+from rota.ports.store import Timetable
 
 Row = tuple[Any, ...]
 
@@ -428,3 +429,9 @@ def token_of(row: Row) -> Token:
 def states_of(rows: Sequence[Row]) -> Mapping[State, int]:
     """Read counts by state."""
     return {_STATES[state]: count for state, count in rows}
+
+
+def timetable_of(row: Row) -> Timetable:
+    """Read a timetable: the time, then when a job, a lease, an expiry and a schedule are due."""
+    now, *edges = row
+    return Timetable(from_micros(now), *map(moment, edges))

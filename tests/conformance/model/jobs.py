@@ -18,7 +18,7 @@ from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.settlement import Reason, Settlement
 from rota.core.submission import NewJob
 from rota.core.workflow import Verdict, judge
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Receipt, Retention
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Receipt, Retention, Timetable
 
 #: What a job takes over from its submission as it stands.
 WANTING = WAITING | {State.RUNNING}
@@ -335,16 +335,18 @@ class Jobs(Memory):
         finished = Counter(job.state for job in self.jobs.values() if job.state in FINISHED)
         return Census(lanes, dict(finished), dict(self.pruned))
 
-    async def due(self) -> datetime | None:
-        moments = [job.run_at for job in self.jobs.values() if job.state in TIMED]
-        moments += [job.expires_at for job in self.jobs.values() if job.state in WAITING and job.expires_at is not None]
-        moments += [job.lease_until for job in self.jobs.values() if job.lease_until is not None]
-        moments += [
-            plan.next_fire_at
-            for plan in self.plans.values()
-            if plan.next_fire_at is not None and plan.paused_at is None
-        ]
-        return min(moments, default=None)
+    async def timetable(self) -> Timetable:
+        jobs = self.jobs.values()
+        plans = [plan for plan in self.plans.values() if plan.next_fire_at is not None and plan.paused_at is None]
+        return Timetable(
+            self.at(None),
+            job=min((job.run_at for job in jobs if job.state in TIMED), default=None),
+            lease=min((job.lease_until for job in jobs if job.lease_until is not None), default=None),
+            expiry=min(
+                (job.expires_at for job in jobs if job.state in WAITING and job.expires_at is not None), default=None
+            ),
+            schedule=min((plan.next_fire_at for plan in plans if plan.next_fire_at is not None), default=None),
+        )
 
     async def discard(
         self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None

@@ -146,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def later(self, jump: timedelta | None) -> None:
         """Let time pass: for a while, or up to the very moment at which something is due next."""
-        due = None if jump is not None else self.run(self.model.due())
+        due = None if jump is not None else self.run(self.model.timetable()).first
         self.clock.moment = max(self.clock(), due) if due is not None else self.clock() + (jump or drafts.NOTHING)
 
     # Submissions
@@ -514,7 +514,7 @@ class StoreMachine(RuleBasedStateMachine):
     async def _compare_jobs(self) -> None:
         jobs = await self.ask_both("find", ALL)
         await self.ask_both("census")
-        await self.ask_both("due")
+        await self.ask_both("timetable")
         for job in jobs:
             if self.seen.get(job.id) != job:
                 await self._compare_belongings(job.id)

@@ -8,7 +8,7 @@ the port says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -137,9 +137,9 @@ class Reference(Fleet):
     async def time(self) -> datetime:
         return self.clock()
 
-    async def watch(self, at_most: timedelta) -> bool:
+    async def watch(self, at_most: timedelta) -> Collection[str]:
         await asyncio.sleep(at_most.total_seconds())
-        return False
+        return ()
 
     async def check(self) -> Sequence[str]:
         return []

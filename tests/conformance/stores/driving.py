@@ -122,7 +122,7 @@ async def snapshot(store: Store) -> Snapshot:
         lanes=frozenset(lane for lane in census.lanes if lane.count),
         finished={name: count for name, count in census.finished.items() if count},
         pruned={name: count for name, count in census.pruned.items() if count},
-        due=await store.due(),
+        due=(await store.timetable()).first,
         schedules=plans,
         occurrences=[list(await store.occurrences(plan.id, limit=EVERYTHING)) for plan in plans],
         members=list(await store.members()),

@@ -168,7 +168,7 @@ async def test_a_small_table_is_not_scanned_either(few: Connection, name: str) -
 
 
 async def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: Connection) -> None:
-    steps = await plan(crowded, "due", {})
+    steps = await plan(crowded, "timetable", {})
     keys = {step["table"]: (step["key"], step["type"]) for step in steps}
     assert keys["scheduled"][0] == keys["expiry"][0] == "PRIMARY"
     assert keys["lease"][0] in {"lease_end", "PRIMARY"}

@@ -119,7 +119,7 @@ class Turmoil:
         await self.store.find(JobQuery(states=(State.PENDING, State.RUNNING), limit=20))
         census = await self.store.census()
         assert all(lane.count > 0 for lane in census.lanes)
-        await self.store.due()
+        await self.store.timetable()
 
     async def forget(self) -> None:
         if self.dice.random() < 0.2:

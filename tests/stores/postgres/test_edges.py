@@ -62,11 +62,11 @@ def test_when_the_servers_clock_was_set_back_everything_is_looked_at_again() -> 
 
 
 async def test_what_ends_and_becomes_due_after_a_look_is_found_by_the_next(store: PostgresStore) -> None:
-    assert await store.due() is None
+    assert (await store.timetable()).first is None
     soon = new_job(run_at=datetime.now(UTC) + SECOND)
     await store.insert([*new_jobs(2), soon])
     held = await store.claim(claim(lease=timedelta(milliseconds=1)))
-    assert await store.due() is not None
+    assert (await store.timetable()).first is not None
     async with asyncio.timeout(20):
         while not (promoted := await store.promote(10)):
             pass
@@ -78,7 +78,7 @@ async def test_a_settlement_that_comes_very_late_is_found_by_a_whole_look(store:
     """Its run time is long past, far to the left of where anyone looks."""
     await store.insert([new_job()])
     (held,) = await store.claim(claim())
-    await store.due()
+    await store.timetable()
     late = held.settled(Event.SNOOZE, run_at=datetime.now(UTC) - timedelta(hours=1))
     await store.settle([late])
     assert await store.promote(10) == {}
@@ -87,7 +87,7 @@ async def test_a_settlement_that_comes_very_late_is_found_by_a_whole_look(store:
 
 
 async def test_a_time_that_is_given_is_looked_at_from_the_beginning(store: PostgresStore) -> None:
-    await store.due()
+    await store.timetable()
     moment = datetime.now(UTC) - timedelta(days=300)
     await store.insert(new_jobs(1), now=moment)
     await store.claim(claim(lease=SECOND), now=moment)

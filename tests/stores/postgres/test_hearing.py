@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
 
 from building import new_job, new_jobs
+from rota.ports.places import EVERY_QUEUE, TIMETABLE
 from rota.stores.postgres import PostgresStore, hearing
 
 SOON = timedelta(seconds=20)
@@ -71,6 +72,34 @@ async def test_a_lone_job_takes_its_notice_along_and_the_next_one_is_told_of_too
     await store.close()
     await stranger.fetchval("SELECT 1")
     assert [json.loads(text)[1:] for text in heard] == [[["default", "mail", 3]], [["default", "mail", 4]]]
+
+
+async def test_a_notice_tells_where_to_look(store: PostgresStore, other: PostgresStore) -> None:
+    await all_ears(store, other)
+    later = datetime.now(UTC) + timedelta(milliseconds=50)
+    for jobs, places in (
+        ([new_job(queue="a")], {"a"}),
+        ([new_job(queue="b"), new_job(queue="c", run_at=later)], {"b", "c", TIMETABLE}),
+        ([new_job(queue="d", run_at=later)], {"d", TIMETABLE}),
+    ):
+        watching = asyncio.ensure_future(other.watch(SOON))
+        await store.insert(jobs)
+        assert set(await watching) == places
+
+
+async def test_promoting_takes_its_notice_along_and_wakes_nobody_who_keeps_the_time(
+    store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store._bell, "ring", lambda _places=(): None)
+    await store.insert(new_jobs(3, run_at=datetime.now(UTC) + timedelta(milliseconds=50)))
+    await all_ears(other)
+    store._bell._sent_at = -7200.0
+    watching = asyncio.ensure_future(other.watch(SOON))
+    while not await store.promote(10):
+        await asyncio.sleep(0.01)
+        store._bell._sent_at = -7200.0
+    assert await watching == {EVERY_QUEUE}
+    assert not await other.watch(SHORT)
 
 
 async def test_a_notice_about_very_many_lanes_tells_only_that_something_changed(

@@ -44,7 +44,7 @@ async def health(call: Call) -> Answer:
 
 async def _store_answers(context: Context) -> bool:
     try:
-        await context.engine.upkeep.due()
+        await context.engine.upkeep.timetable()
     except RotaError:
         return False
     return True

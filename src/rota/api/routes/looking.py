@@ -24,7 +24,7 @@ from rota.core.errors import JobNotFound, ScheduleNotFound
 from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, State
-from rota.ports.broker import TIMETABLE
+from rota.ports.places import TIMETABLE
 from rota.wire.jobs import (
     AttemptList,
     JobForm,

@@ -24,7 +24,8 @@ from rota.brokers.redis_streams.server import Observe, Server
 from rota.core.errors import BrokerUnavailable
 from rota.core.identity import JobId
 from rota.core.patience import Patience
-from rota.ports.broker import EVERY_QUEUE, TIMETABLE, Attendance
+from rota.ports.broker import Attendance
+from rota.ports.places import EVERY_QUEUE, TIMETABLE
 from rota.ports.store import Store
 
 PACE_SECONDS: Final = 1.0

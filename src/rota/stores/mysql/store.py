@@ -7,7 +7,7 @@ the other writes have one of their own. Reads go to connections of their own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
@@ -25,7 +25,8 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention
+from rota.ports.places import ANYWHERE
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
 from rota.stores.desk import MergingDesk
 from rota.stores.mysql import (
     checking,
@@ -104,8 +105,8 @@ class MysqlStore:
         now: int = await self._read(self._now)
         return from_micros(now)
 
-    async def watch(self, at_most: timedelta) -> bool:
-        """Wait until another process may have made work, at most for a while; say whether one may have.
+    async def watch(self, at_most: timedelta) -> Collection[str]:
+        """Wait until another process may have made work, at most for a while; it cannot be told where.
 
         MySQL tells nobody, so we look at the bells that writers ring, which costs one short query.
         """
@@ -119,11 +120,11 @@ class MysqlStore:
                 self._bells = seen
                 self._changes += 1
             if self._changes != changes:
-                return True
+                return ANYWHERE
             await asyncio.sleep(min(pause, max(give_up_at - loop.time(), 0)))
             pause = min(pause * GLANCE_GROWTH, LONGEST_GLANCE_SECONDS)
         await asyncio.sleep(max(give_up_at - loop.time(), 0))
-        return False
+        return ()
 
     async def check(self) -> Sequence[str]:
         """Look for damage."""
@@ -203,10 +204,10 @@ class MysqlStore:
         counts: Census = await self._read(_in_snapshot, reading.census)
         return counts
 
-    async def due(self) -> datetime | None:
+    async def timetable(self) -> Timetable:
         """Say when upkeep is needed next."""
-        at: int | None = await self._read(upkeep.due)
-        return None if at is None else from_micros(at)
+        found: Timetable = await self._read_at(upkeep.timetable, now=None)
+        return found
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their time."""

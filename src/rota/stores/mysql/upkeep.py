@@ -12,10 +12,11 @@ from typing import Final
 from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import TIMED, State
-from rota.ports.store import Retention
+from rota.ports.store import Retention, Timetable
 from rota.stores.mysql.driver import Connection, lists
 from rota.stores.mysql.places import Standing, lock, shift
 from rota.stores.mysql.statements import statement
+from rota.stores.rows import timetable_of
 
 #: Nobody repeats a claim after this long: its leases are gone.
 CLAIM_MEMORY: Final = timedelta(hours=1)
@@ -43,10 +44,9 @@ async def promote(connection: Connection, limit: int, now: int) -> Mapping[str, 
     return dict(Counter(one.queue for one in due_now))
 
 
-async def due(connection: Connection) -> int | None:
+async def timetable(connection: Connection, now: int) -> Timetable:
     """Say when upkeep is needed next."""
-    found: int | None = (await connection.rows(statement("due")))[0][0]
-    return found
+    return timetable_of((now, *(await connection.rows(statement("timetable")))[0]))
 
 
 async def prune(connection: Connection, retention: Retention, limit: int, now: int) -> int:

@@ -1,10 +1,10 @@
 """Hearing of what other processes do, over LISTEN and NOTIFY. A hint, never relied upon.
 
 Whoever has written rings: one notice goes out, and all that is written while it is on its way shares the next one. It
-is sent after the commit and not with it, since commits that notify wait for each other; only who submits a single job
-when nothing was sent for a while takes the notice along, and so spares whoever waits for it a round trip. It tells in
-which lanes and with which priority jobs were stored, see `floors`. Each store listens on one connection, made when
-somebody first watches.
+is sent after the commit and not with it, since commits that notify wait for each other; only who submits a single job,
+or promotes what is due, when nothing was sent for a while takes the notice along, and so spares whoever waits for it a
+round trip. It tells in which lanes and with which priority jobs were stored, see `floors`, and who need not be woken.
+Each store listens on one connection, made when somebody first watches.
 
 A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
 sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
@@ -15,18 +15,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final
 
 from rota.core.errors import RotaError
+from rota.ports.places import ANYWHERE, TIMETABLE
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.lanes import Place
 
 CHANNEL: Final = "rota"
+#: What a notice says when something has a time, and what it says when jobs of any type may be in a queue.
+TIMES: Final[Place] = (TIMETABLE, "", 0)
+
+
+def somewhere(queue: str) -> Place:
+    """Give the place that stands for all lanes of a queue."""
+    return queue, "", 0
+
+
 #: How a notice begins that is meant for its sender.
 PROBE: Final = "?"
 #: A notice may have 8000 bytes.
@@ -44,6 +56,8 @@ BEGIN_SECONDS: Final = 3.0
 #: How often to make sure that we still hear, and how long to wait for our own voice.
 PROBE_SECONDS: Final = 15.0
 ECHO_SECONDS: Final = 3.0
+#: How many notices to remember for whoever was not listening when they came.
+REMEMBERED: Final = 100
 #: How long to wait before listening is tried again.
 DEAF_SECONDS: Final = 5.0
 
@@ -64,13 +78,13 @@ class Bell:
         self._sending: asyncio.Task[None] | None = None
         self._sent_at = 0.0
 
-    def notice(self, place: Place) -> str | None:
-        """Give a notice to take along with a single job, if nothing was sent for a while; otherwise ring afterwards."""
+    def notice(self, places: Iterable[Place], *, quiet: float | None = None) -> str | None:
+        """Give a notice to take along with a commit, if nothing was sent for a while; otherwise ring afterwards."""
         now = asyncio.get_running_loop().time()
-        if self._sending is not None or now - self._sent_at < QUIET_SECONDS:
+        if self._sending is not None or now - self._sent_at < (QUIET_SECONDS if quiet is None else quiet):
             return None
         self._sent_at = now
-        return _text(self._mark, [place])
+        return _text(self._mark, places)
 
     def ring(self, places: Iterable[Place] = ()) -> None:
         """Have a notice sent soon, which tells where jobs were stored."""
@@ -119,28 +133,34 @@ class Ear:
         self._probe = f"{PROBE}{mark}"
         self._count = 0
         self._told = 0
+        self._news: deque[frozenset[str]] = deque(maxlen=REMEMBERED)
         self._change = asyncio.Event()
         self._echo = asyncio.Event()
         self._is_hearing = False
         self._ready = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
 
-    async def wait(self, at_most: timedelta) -> bool:
-        """Wait until something may have changed since the last time, at most for a while."""
+    async def wait(self, at_most: timedelta) -> frozenset[str]:
+        """Wait until something may have changed since the last time, at most for a while, and say at which places."""
         is_hearing = await self._begin()
         seen = self._told
         try:
             async with asyncio.timeout(at_most.total_seconds()):
                 if not is_hearing:
                     await asyncio.sleep(POLL_SECONDS)
-                    return True
+                    return ANYWHERE
                 while self._count == seen:
                     self._change.clear()
                     await self._change.wait()
         except TimeoutError:
-            return False
+            return frozenset()
         self._told = self._count
-        return True
+        return self._since(seen)
+
+    def _since(self, seen: int) -> frozenset[str]:
+        """Give the places that were told of since then, to everyone who has waited since."""
+        missed = self._count - seen
+        return ANYWHERE if missed > len(self._news) else frozenset().union(*islice(reversed(self._news), missed))
 
     async def _begin(self) -> bool:
         """Begin to listen, and say whether anything can be heard."""
@@ -209,7 +229,7 @@ class Ear:
             sender, *places = json.loads(text)
             if sender != self._mark:
                 self._heed([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
-                self._wake()
+                self._wake(frozenset(str(queue) for queue, _, _ in places) or ANYWHERE)
         except (ValueError, TypeError):
             # Not one of ours, or from a later release: something has changed, that is all.
             self._wake()
@@ -217,6 +237,7 @@ class Ear:
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
         self._echo.set()
 
-    def _wake(self) -> None:
+    def _wake(self, places: frozenset[str] = ANYWHERE) -> None:
         self._count += 1
+        self._news.append(places)
         self._change.set()

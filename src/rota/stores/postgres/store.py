@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -29,7 +29,8 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention
+from rota.ports.places import EVERY_QUEUE
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
 from rota.stores.desk import MergingDesk
 from rota.stores.postgres import (
     checking,
@@ -49,10 +50,10 @@ from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.edges import Edge
 from rota.stores.postgres.floors import Floors
-from rota.stores.postgres.hearing import Bell, Ear
+from rota.stores.postgres.hearing import PAUSE_SECONDS, TIMES, Bell, Ear, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
-from rota.stores.rows import Row, is_plain
+from rota.stores.rows import Row, is_plain, timetable_of
 
 T = TypeVar("T")
 #: The last argument of a verb is the time.
@@ -117,8 +118,8 @@ class PostgresStore:
         (now,) = await self._database.read(_ask_time)
         return from_micros(now)
 
-    async def watch(self, at_most: timedelta) -> bool:
-        """Wait until another process may have changed something, at most for a while; say whether one may have."""
+    async def watch(self, at_most: timedelta) -> Collection[str]:
+        """Wait until another process may have changed something, at most for a while; say at which places."""
         return await self._ear.wait(at_most)
 
     async def check(self) -> Sequence[str]:
@@ -149,17 +150,19 @@ class PostgresStore:
                 answers[place] = answer
         places = {(job.queue, job.type, job.priority) for job in jobs}
         self._floors.stored(places)
-        self._bell.ring(places)
+        has_times = any(job.run_at is not None or job.expires_at is not None for job in jobs)
+        self._bell.ring((*places, TIMES) if has_times else places)
         return cast("list[Inserted]", answers)
 
     async def _insert_one(self, job: NewJob, now: int | None) -> Inserted | None:
         place = (job.queue, job.type, job.priority)
-        notice = self._bell.notice(place)
+        told = (place,) if job.run_at is None else (place, TIMES)
+        notice = self._bell.notice(told)
         answer = await self._database.alone(submitting.insert_one, job, now, notice)
         if answer is not None:
             self._floors.stored((place,))
             if notice is None:
-                self._bell.ring((place,))
+                self._bell.ring(told)
         return answer
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
@@ -245,9 +248,11 @@ class PostgresStore:
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
         """Make jobs whose time has come pending."""
         given = self._given(now)
-        queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given)
-        if queues:
-            self._bell.ring()
+        # Which queues they are in is known afterwards only; the timetable, at any rate, is for nobody else to look at.
+        notice = self._bell.notice([somewhere(EVERY_QUEUE)], quiet=PAUSE_SECONDS)
+        queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given, notice)
+        if queues and notice is None:
+            self._bell.ring(map(somewhere, queues))
         return queues
 
     async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
@@ -275,16 +280,16 @@ class PostgresStore:
         """Count all jobs, at one moment."""
         return await self._database.survey(reading.census)
 
-    async def due(self) -> datetime | None:
+    async def timetable(self) -> Timetable:
         """Say when upkeep is needed next."""
         if self._clock is not None:
-            found = await self._database.read(upkeep.due, LOWEST, LOWEST)
-        else:
-            starts = (self._due_edge.start(), self._lease_edge.start())
-            found = await self._database.read(upkeep.due, *starts)
-            self._due_edge.learn(starts[0], found.job, found.now)
-            self._lease_edge.learn(starts[1], found.lease, found.now)
-        return None if found.first is None else from_micros(found.first)
+            _, *edges = await self._database.read(upkeep.timetable, LOWEST, LOWEST)
+            return timetable_of((to_micros(self._clock()), *edges))
+        starts = (self._due_edge.start(), self._lease_edge.start())
+        now, job, lease, *rest = await self._database.read(upkeep.timetable, *starts)
+        self._due_edge.learn(starts[0], job, now)
+        self._lease_edge.learn(starts[1], lease, now)
+        return timetable_of((now, job, lease, *rest))
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their time; a whole day of them at once, where that can be."""

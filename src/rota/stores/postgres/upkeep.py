@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -13,37 +12,22 @@ from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
 from rota.stores.postgres.database import Session
+from rota.stores.rows import Row
 
 #: Nobody repeats a claim after this long: its leases are gone.
 CLAIM_MEMORY: Final = timedelta(hours=1)
 _BELONGINGS: Final = ("drop_attempts", "drop_steps", "drop_tags", "drop_keys", "drop_dependencies")
 
 
-async def promote(session: Session, limit: int, start: int, now: int | None) -> Mapping[str, int]:
-    """Make jobs whose time has come pending; say how many in which queue."""
-    return dict(Counter(await session.values("promote", now, limit, start)))
+async def promote(session: Session, limit: int, start: int, now: int | None, notice: str | None) -> Mapping[str, int]:
+    """Make jobs whose time has come pending, with a notice to others if one is given; say how many in which queue."""
+    return dict(Counter(await session.values("promote", now, limit, start, notice)))
 
 
-@dataclass(frozen=True, slots=True)
-class Timetable:
-    """What upkeep is needed for next, of each kind, and the server's time."""
-
-    now: int
-    job: int | None
-    lease: int | None
-    expiry: int | None
-    schedule: int | None
-
-    @property
-    def first(self) -> int | None:
-        """What comes first of all."""
-        return min((at for at in (self.job, self.lease, self.expiry, self.schedule) if at is not None), default=None)
-
-
-async def due(session: Session, job_start: int, lease_start: int) -> Timetable:
-    """Say when upkeep is needed next."""
-    (row,) = await session.rows("due", job_start, lease_start)
-    return Timetable(*row)
+async def timetable(session: Session, job_start: int, lease_start: int) -> Row:
+    """Give the server's time, and when upkeep of each kind is needed next, as `timetable_of` reads it."""
+    (row,) = await session.rows("timetable", job_start, lease_start)
+    return row
 
 
 async def prune(session: Session, retention: Retention, limit: int, now: int) -> int:

@@ -14,6 +14,7 @@ class ApswConnection:
     """Over apsw, the optional extra."""
 
     def __init__(self, location: str, *, vfs: str | None = None) -> None:
+        self.has_made_work = self.has_set_times = False
         try:
             self._connection = apsw.Connection(location, vfs=vfs)
         except apsw.Error as error:

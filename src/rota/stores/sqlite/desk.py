@@ -42,6 +42,8 @@ Verb = Callable[..., Any]
 Opener = Callable[[], Connection]
 #: Raises `Broken` when the file that is being written is no longer the one that the next start would find.
 Witness = Callable[[], None]
+#: Tells other processes what the last commit was about.
+Knock = Callable[[Connection], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +54,8 @@ class Operation:
     arguments: tuple[Any, ...]
     #: May share a call with others of its verb and further arguments: the first is a batch, answered in its order.
     is_mergeable: bool
+    #: Asked before the lock is taken, if nobody else needs it: an answer other than None spares it.
+    glance: Verb | None = None
     future: asyncio.Future[Any] | None = None
     answer: Any = None
     error: BaseException | None = None
@@ -65,8 +69,8 @@ class Desk(Protocol):
         """Whether the file was deleted, moved or replaced under us."""
         ...
 
-    async def run(self, verb: Verb, *arguments: Any, merge: bool = False) -> Any:  # noqa: ANN401 - as the verb does
-        """Do something at the desk."""
+    async def run(self, verb: Verb, *arguments: Any, merge: bool = False, glance: Verb | None = None) -> Any:  # noqa: ANN401 - as the verb does
+        """Do something at the desk; not if a glance before gives the answer, which it may without a lock."""
         ...
 
     async def close(self) -> None:
@@ -169,9 +173,9 @@ class InlineDesk:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def run(self, verb: Verb, *arguments: Any, merge: bool = False) -> Any:  # noqa: ANN401 - as the verb does
-        """Do something in a transaction of its own."""
-        operation = Operation(verb, arguments, merge)
+    async def run(self, verb: Verb, *arguments: Any, merge: bool = False, glance: Verb | None = None) -> Any:  # noqa: ANN401 - as the verb does
+        """Do something in a transaction of its own. There is nobody to keep from the lock."""
+        operation = Operation(verb, arguments, merge, glance)
         transact(self._connection, [operation])
         if operation.error is not None:
             raise operation.error
@@ -207,12 +211,12 @@ class ThreadDesk:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, verb: Verb, *arguments: Any, merge: bool = False) -> Any:  # noqa: ANN401 - as the verb does
+    async def run(self, verb: Verb, *arguments: Any, merge: bool = False, glance: Verb | None = None) -> Any:  # noqa: ANN401 - as the verb does
         """Hand an operation in and wait for its answer."""
         if not self._is_open:
             raise StoreUnavailable("the store is closed")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._inbox.put(Operation(verb, arguments, merge, future))
+        self._inbox.put(Operation(verb, arguments, merge, glance, future))
         return await future
 
     @property
@@ -270,13 +274,28 @@ class ThreadDesk:
 
 
 class WriterDesk(ThreadDesk):
-    """The one writer: everything that waits goes into one commit."""
+    """The one writer: everything that waits goes into one commit, and the others are told of it."""
+
+    def __init__(self, name: str, opener: Opener, *, witness: Witness | None = None, knock: Knock) -> None:
+        self._knock = knock
+        super().__init__(name, opener, witness=witness)
 
     def _process(self, batch: list[Operation]) -> None:
-        transact(self._connection, batch)
+        # Not when somebody needs the lock anyway: what it writes may be what the others look for.
+        left = list(filter(self._needs_lock, batch)) if all(one.glance is not None for one in batch) else batch
+        if left:
+            transact(self._connection, left)
+            # Before anything else: somebody waits for it.
+            self._knock(self._connection)
         if self._witness is not None:
             # Asked after the commit and before the answer: what went into a file without a name is not acknowledged.
             self._witness()
+
+    def _needs_lock(self, operation: Operation) -> bool:
+        """Look whether an operation can be answered without the lock, for which others may be waiting."""
+        assert operation.glance is not None
+        operation.answer = patiently(partial(operation.glance, self._connection, *operation.arguments))
+        return operation.answer is None
 
 
 class ReaderDesk(ThreadDesk):

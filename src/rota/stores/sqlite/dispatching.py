@@ -32,6 +32,7 @@ def dispatch(connection: Connection, room: Mapping[Lane, int], now: int) -> list
 def recall(connection: Connection, ids: Sequence[JobId], now: int) -> list[JobId]:
     """Make queued jobs pending again, and give those that were."""
     rows = connection.rows(statement("recall"), {"ids": ids_text(ids), "now": now})
+    connection.has_made_work |= bool(rows)
     recalled = {job_id for (job_id,) in rows}
     return [job_id for job_id in dict.fromkeys(ids) if job_id in recalled]
 

@@ -49,6 +49,10 @@ class Clash(Exception):
 class Connection(Protocol):
     """One connection to a database. Used by one thread at a time."""
 
+    #: Whether verbs have made work, or set a time for something, of which others should hear once it is committed.
+    has_made_work: bool
+    has_set_times: bool
+
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Run a statement and give the rows it yields."""
         ...
@@ -106,6 +110,7 @@ class StandardConnection:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             needed = ".".join(map(str, OLDEST_SQLITE))
             raise Broken(f"SQLite {needed} or newer is needed, this is {sqlite3.sqlite_version}", is_final=True)
+        self.has_made_work = self.has_set_times = False
         try:
             self._connection = sqlite3.connect(
                 location, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256

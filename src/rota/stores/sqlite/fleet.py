@@ -50,7 +50,10 @@ def resign(connection: Connection, name: str, holder: str) -> None:
 def put_queue(connection: Connection, queue: Queue) -> bool:
     """Write a queue's settings if their version still holds."""
     verb = "create_queue" if queue.version == 0 else "replace_queue"
-    return bool(connection.run(statement(verb), queue_row(queue)))
+    is_written = bool(connection.run(statement(verb), queue_row(queue)))
+    # It may take jobs again.
+    connection.has_made_work |= is_written
+    return is_written
 
 
 def queues(connection: Connection) -> list[Queue]:

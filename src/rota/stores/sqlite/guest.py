@@ -138,6 +138,8 @@ class _Guarded:
     """A connection as our verbs see it. What the driver raises stays as it is, but for a constraint's refusal."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        # Told to nobody: when the caller commits is the caller's affair, and the others hear it from the log.
+        self.has_made_work = self.has_set_times = False
         self._cursor = connection.cursor()
         # The caller may want its rows otherwise; we want ours plain.
         self._cursor.row_factory = None

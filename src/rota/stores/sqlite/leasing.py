@@ -36,6 +36,16 @@ def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
     return jobs
 
 
+def glance(connection: Connection, wanted: Claim, now: int) -> list[Job] | None:
+    """Look whether there is anything to claim; give nothing if there is not, and None if a claim must tell.
+
+    Who hears of a job is often too late for it. And who is too late for one should not keep others from the next.
+    """
+    if not wanted.is_new or wanted.ids is not None or _most_urgent(connection, wanted, now):
+        return None
+    return []
+
+
 def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
     """Give the jobs of an earlier claim that still run under the fences it gave."""
     fences = dict(leases)

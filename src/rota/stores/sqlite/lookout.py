@@ -1,33 +1,44 @@
-"""The lookout: tells when someone may have written to the file.
+"""The lookout: tells when someone may have written to the file, and what for.
 
 SQLite tells nobody, but its change counter can be read in microseconds, and on Linux the kernel tells (inotify) when
-the log is written to. So nobody polls there: an idle process sleeps, and another process's work is heard of at once.
-Where there is no such bell, the counter is read every `GLANCE_SECONDS`.
+a file is written to or touched. So nobody polls there: an idle process sleeps. Two bells:
 
-The bell rings when a commit is written, and the counter moves when it is on the disk; so after the bell we look again
-and again for a while (`PAUSES`). Our own commits ring and count too: whoever is woken for nothing asks once more than
-needed, but not more often than every `GLANCE_SECONDS`. What happens between two waits is seen at the next look: the
-counter forgets nothing. The log is never opened for this: closing it would drop the locks that this process holds on it
-(that is how POSIX locks work).
+- Whoever has committed new work, or a time for something, knocks; see `Knocker`. That is heard at once, and what was
+  committed is there to be read. Who hears it again and again takes a breath in between, a longer one the longer it goes
+  on.
+- Every commit writes to the log: also one by a caller's own connection, by an older release, by someone who died before
+  the knock, and those that end a job. This bell rings when a commit is written, and the counter moves when it is on the
+  disk; so after it we look again and again for a while (`PAUSES`). What it is about nobody knows. So everyone is woken,
+  but not more often than every `GLANCE_SECONDS`, nor that soon after a knock, and in between this bell is off: a busy
+  log must not keep us busy, and most commits have been knocked for.
+
+Where there is no bell, the counter is read every `GLANCE_SECONDS`. Our own commits ring and count too: whoever is woken
+for nothing asks once more than needed. What happens between two waits is seen at the next: the kernel keeps what rang,
+and the counter forgets nothing. The log is never opened for this: closing it would drop the locks that this process
+holds on it (that is how POSIX locks work).
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
+from rota.stores.sqlite.bell import Bell
 from rota.stores.sqlite.driver import Broken, Busy, Connection
 
-#: Without a bell how often to look, and with one how often to report at most.
+#: Without a bell how often to look, and with one how often to report at most that someone has written.
 GLANCE_SECONDS: Final = 0.02
-#: How long to wait before each look after the bell rang; a disk that takes longer is seen at the next wait.
-PAUSES: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, *(GLANCE_SECONDS,) * 10)
-_IN_MODIFY: Final = 0x2
+#: How long to wait before each look after the log was written to; a disk that takes longer is seen at the next wait.
+PAUSES: Final = (0.002, 0.002, 0.004, 0.008, *(GLANCE_SECONDS,) * 10)
+#: How long after a report the next one comes at the earliest, and by how much longer each time while it goes on.
+SHORTEST_BREATH_SECONDS: Final = 0.001
+LONGEST_BREATH_SECONDS: Final = 0.01
+BREATH_GROWTH: Final = 1.5
+#: How soon after a breath something must come for the next breath to be longer.
+BUSY_SECONDS: Final = 0.003
+NOWHERE: Final[frozenset[str]] = frozenset()
 
 
 class Lookout:
@@ -35,50 +46,73 @@ class Lookout:
 
     def __init__(self, connection: Connection, path: str) -> None:
         self.connection = connection
-        self._bell = Bell(f"{path}-wal")
+        self._bell = Bell(path)
         self._seen = self._counter()
         self._changes = 0
-        self._reported_at = -GLANCE_SECONDS
+        self._told_at = -GLANCE_SECONDS
+        self._breath = SHORTEST_BREATH_SECONDS
 
-    async def wait(self, seconds: float) -> bool:
-        """Wait until someone may have written, at most for a while; say whether someone may have."""
+    async def wait(self, seconds: float) -> frozenset[str]:
+        """Wait until someone may have written, at most for a while; say where there may be something new."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + seconds
-        # Whoever else watches may be the one to notice; the count tells everyone who waits.
-        changes = self._changes
-        await asyncio.sleep(min(self._reported_at + GLANCE_SECONDS - loop.time(), seconds))
-        with self._bell.attended() as bell:
-            while not self._has_changed(since=changes):
+        # Whoever else watches may be the one to notice; the counts tell everyone who waits.
+        before = self._counts()
+        await asyncio.sleep(min(self._told_at + self._breath - loop.time(), seconds))
+        pauses = iter(PAUSES)
+        with self._bell.attended() as rung:
+            while not (news := self._look(before, loop.time())):
                 left = give_up_at - loop.time()
                 if left <= 0:
-                    return False
-                if bell is None:
+                    return NOWHERE
+                resting = self._told_at + GLANCE_SECONDS - loop.time()
+                if rung is None:
                     await asyncio.sleep(min(left, GLANCE_SECONDS))
-                elif await _rings(bell, left):
-                    await self._look_out(changes)
-        self._reported_at = loop.time()
-        return True
+                elif resting > 0:
+                    await _rings(rung, min(left, resting))
+                elif not self._bell.is_written:
+                    await _rings(rung, left)
+                    pauses = iter(PAUSES)
+                elif (pause := next(pauses, None)) is None:
+                    self._bell.is_written = False
+                else:
+                    await _rings(rung, min(left, pause))
+        self._note(loop.time())
+        return news
 
     def close(self) -> None:
         """Listen no more; the connection is left to its owner."""
         self._bell.close()
 
-    async def _look_out(self, changes: int) -> None:
-        """Look until what rang the bell is to be seen."""
-        for pause in PAUSES:
-            if self._has_changed(since=changes):
-                return
-            await asyncio.sleep(pause)
+    def _counts(self) -> tuple[int, int, int]:
+        return self._bell.work, self._bell.times, self._changes
 
-    def _has_changed(self, since: int) -> bool:
-        self._look()
-        return self._changes != since
+    def _look(self, before: tuple[int, int, int], now: float) -> frozenset[str]:
+        """Say where something is new since `before`."""
+        work, times, changes = before
+        knocked = (self._bell.work != work, self._bell.times != times)
+        if not any(knocked):
+            # Only now: a commit that was knocked for moves the counter too, and would wake everyone.
+            may_glance = now >= self._told_at + GLANCE_SECONDS
+            self._bell.hear_writes(wanted=may_glance and not self._bell.is_written)
+            if may_glance:
+                self._glance()
+        if self._changes != changes:
+            return ANYWHERE
+        return frozenset(place for place, is_new in zip((EVERY_QUEUE, TIMETABLE), knocked, strict=True) if is_new)
 
-    def _look(self) -> None:
+    def _glance(self) -> None:
         seen = self._counter()
         if seen is not None and seen != self._seen:
             self._seen = seen
             self._changes += 1
+            self._bell.is_written = False
+
+    def _note(self, now: float) -> None:
+        """Note that something is reported; the more often that is, the longer until the next time."""
+        is_busy = now - self._told_at < 2 * self._breath + BUSY_SECONDS
+        self._breath = min(self._breath * BREATH_GROWTH, LONGEST_BREATH_SECONDS) if is_busy else SHORTEST_BREATH_SECONDS
+        self._told_at = now
 
     def _counter(self) -> int | None:
         """Read the change counter; None while another process repairs the log, or if it cannot be read."""
@@ -89,68 +123,9 @@ class Lookout:
         return int(version)
 
 
-class Bell:
-    """Rings when a file is written to, where the kernel tells. What rings while nobody listens is kept."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = _listen(path) if sys.platform == "linux" else None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: set[asyncio.Event] = set()
-
-    @contextmanager
-    def attended(self) -> Iterator[asyncio.Event | None]:
-        """Give what is set when the bell rings; None where there is no bell, or for a second event loop."""
-        loop = asyncio.get_running_loop()
-        if self._descriptor is None or (self._listeners and self._loop is not loop):
-            yield None
-            return
-        if not self._listeners:
-            self._loop = loop
-            loop.add_reader(self._descriptor, self._ring)
-        rung = asyncio.Event()
-        self._listeners.add(rung)
-        try:
-            yield rung
-        finally:
-            self._listeners.discard(rung)
-            if not self._listeners and self._descriptor is not None:
-                loop.remove_reader(self._descriptor)
-
-    def _ring(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._descriptor or -1, 65_536)
-        for rung in self._listeners:
-            rung.set()
-
-    def close(self) -> None:
-        """Let go of the kernel's end."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
-            return
-        if self._listeners and self._loop is not None:
-            self._loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
-def _listen(path: str) -> int | None:
-    try:
-        system = ctypes.CDLL(None, use_errno=True)
-        descriptor = system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, AttributeError):
-        return None
-    if descriptor < 0:
-        return None  # too many listeners on this host; looking now and then will do
-    if system.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY) < 0:
-        os.close(descriptor)
-        return None
-    return int(descriptor)
-
-
-async def _rings(rung: asyncio.Event, seconds: float) -> bool:
+async def _rings(rung: asyncio.Event, seconds: float) -> None:
     # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with the bell.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await rung.wait()
-    is_rung = rung.is_set()
     rung.clear()
-    return is_rung

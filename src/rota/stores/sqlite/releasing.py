@@ -42,6 +42,7 @@ def release(connection: Connection, parents: Iterable[JobId], now: int) -> None:
                 case Verdict.MET:
                     connection.run(statement("meet"), (parent, child))
                     connection.run(statement("unblock"), {"id": child, "now": now, "aging": AGING_MICROS})
+                    connection.has_made_work = connection.has_set_times = True
                 case Verdict.FAILED:
                     connection.run(statement("meet"), (parent, child))
                     if connection.run(statement("drop_waiter"), {"id": child, "now": now}):

@@ -23,6 +23,7 @@ def put_schedules(connection: Connection, schedules: Sequence[Schedule], now: in
         verb = "create_schedule" if schedule.version == 0 else "replace_schedule"
         if connection.run(statement(verb), schedule_row(schedule, now)):
             written.append(schedule.id)
+    connection.has_set_times |= bool(written)
     return written
 
 

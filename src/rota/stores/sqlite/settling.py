@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rota.core.identity import JobId
-from rota.core.lifecycle import State
+from rota.core.lifecycle import TIMED, State
 from rota.core.settlement import Settlement
 from rota.stores.rows import error_text, settlement_row
 from rota.stores.sqlite.driver import Connection, run_for_rows
@@ -54,6 +54,8 @@ def _complete_all(connection: Connection, settlements: Sequence[Settlement], now
 def _settle_one(connection: Connection, settlement: Settlement, now: int) -> bool:
     if not connection.run(statement("settle"), settlement_row(settlement, _fingerprint(connection, settlement), now)):
         return False
+    connection.has_made_work |= settlement.target is State.PENDING
+    connection.has_set_times |= settlement.target in TIMED
     if settlement.source is State.RUNNING and not _is_plain(settlement):
         attempt = {
             "id": settlement.job_id,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from rota.core.attempt import Attempt
 from rota.core.errors import StoreUnavailable
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
-from rota.core.instant import from_micros, to_micros
+from rota.core.instant import to_micros
 from rota.core.job import Job
 from rota.core.lane import Lane, Queue
 from rota.core.lease import Claim, Renewal, Renewed
@@ -28,7 +28,7 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
 from rota.stores.sqlite import (
     dispatching,
     fleet,
@@ -41,6 +41,7 @@ from rota.stores.sqlite import (
     submitting,
     upkeep,
 )
+from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, part_with, patiently
 from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
 from rota.stores.sqlite.lookout import Lookout
@@ -120,7 +121,7 @@ class SqliteStore:
             for number in range(READERS):
                 readers.append(ReaderDesk(f"rota-sqlite-reader-{number}", partial(_reader, opener), witness=witness))
                 opened.push_async_callback(readers[-1].close)
-            writer = WriterDesk("rota-sqlite-writer", opener, witness=witness)
+            writer = WriterDesk("rota-sqlite-writer", opener, witness=witness, knock=Knocker(witness.path).knock)
             opened.push_async_callback(writer.close)
             store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path))
             opened.pop_all()
@@ -141,8 +142,8 @@ class SqliteStore:
         """Tell the time: this host's, see `wall_clock`."""
         return self._clock()
 
-    async def watch(self, at_most: timedelta) -> bool:
-        """Wait until another process may have changed something, at most for a while; say whether one may have.
+    async def watch(self, at_most: timedelta) -> Collection[str]:
+        """Wait until another process may have changed something, at most for a while; say at which places.
 
         A store in memory is nobody else's.
         """
@@ -150,7 +151,7 @@ class SqliteStore:
         if lookout is not None:
             return await lookout.wait(at_most.total_seconds())
         await asyncio.sleep(at_most.total_seconds())
-        return False
+        return ()
 
     async def check(self) -> Sequence[str]:
         """Look for damage."""
@@ -168,7 +169,8 @@ class SqliteStore:
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
-        jobs: list[Job] = await self._write(leasing.claim, wanted, now=now)
+        glance = self._timed(leasing.glance)
+        jobs: list[Job] = await self._writer.run(self._timed(leasing.claim), wanted, _given(now), glance=glance)
         return jobs
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
@@ -228,10 +230,10 @@ class SqliteStore:
         counts: Census = await self._read(_in_snapshot, reading.census)
         return counts
 
-    async def due(self) -> datetime | None:
+    async def timetable(self) -> Timetable:
         """Say when upkeep is needed next."""
-        at: int | None = await self._read(upkeep.due)
-        return None if at is None else from_micros(at)
+        found: Timetable = await self._read(self._timed(upkeep.timetable), None)
+        return found
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their time."""

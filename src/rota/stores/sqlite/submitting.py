@@ -67,6 +67,7 @@ def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> l
         connection.run("RELEASE inserting")
         return None
     connection.run("RELEASE inserting")
+    _tell_of(connection, jobs, now)
     return [Inserted(job.id, Receipt.CREATED, _first_state(job, now)) for job in jobs]
 
 
@@ -110,6 +111,7 @@ def _first_state(job: NewJob, now: int) -> State:
 
 
 def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> None:
+    _tell_of(connection, [job], now)
     if is_plain(job):
         _, *rest = plain_job_row(job, now)
         connection.run(statement("insert_plain"), (job_id, *rest))
@@ -118,6 +120,12 @@ def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> None
     connection.run(statement("insert"), (job_id, *rest))
     if job.tags:
         connection.many(statement("put_tag"), [(tag, job_id) for tag in job.tags])
+
+
+def _tell_of(connection: Connection, jobs: Sequence[NewJob], now: int) -> None:
+    """Have the others hear of jobs that may start now, or have a time."""
+    connection.has_made_work |= any(_first_state(job, now) is State.PENDING for job in jobs)
+    connection.has_set_times |= any(job.run_at is not None or job.expires_at is not None for job in jobs)
 
 
 def _earlier(connection: Connection, key: IdempotencyKey, now: int) -> Inserted | None:

@@ -9,8 +9,8 @@ from datetime import timedelta
 from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
-from rota.ports.store import Retention
-from rota.stores.rows import ids_text
+from rota.ports.store import Retention, Timetable
+from rota.stores.rows import ids_text, timetable_of
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
 
@@ -22,13 +22,13 @@ _BELONGINGS = ("drop_attempts", "drop_steps", "drop_tags", "drop_keys")
 def promote(connection: Connection, limit: int, now: int) -> Mapping[str, int]:
     """Make jobs whose time has come pending; say how many in which queue."""
     rows = connection.rows(statement("promote"), {"now": now, "limit": limit})
+    connection.has_made_work |= bool(rows)
     return dict(Counter(queue for (queue,) in rows))
 
 
-def due(connection: Connection) -> int | None:
+def timetable(connection: Connection, now: int) -> Timetable:
     """Say when upkeep is needed next."""
-    found: int | None = connection.rows(statement("due"))[0][0]
-    return found
+    return timetable_of((now, *connection.rows(statement("timetable"))[0]))
 
 
 def prune(connection: Connection, retention: Retention, limit: int, now: int) -> int:

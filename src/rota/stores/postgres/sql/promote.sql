@@ -1,4 +1,5 @@
--- Make jobs whose time has come pending, the earliest first. Served by job_time, from where its edge is known to be.
+-- Make jobs whose time has come pending, the earliest first. Served by job_time, from where its edge is known to be. May
+-- take a notice along, see hearing.py: PostgreSQL sends equal ones of one transaction once, and none if nothing is due.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 due AS MATERIALIZED (
     SELECT job.ctid AS place
@@ -11,4 +12,4 @@ due AS MATERIALIZED (
 UPDATE job SET state = 'pending', updated_at = clock.now
 FROM clock, due
 WHERE job.ctid = due.place
-RETURNING job.queue
+RETURNING job.queue, CASE WHEN $4::text IS NOT NULL THEN pg_notify('rota', $4::text)::text END
