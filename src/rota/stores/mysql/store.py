@@ -52,9 +52,10 @@ from rota.stores.mysql.statements import statement
 WRITERS: Final = 4
 READERS: Final = 2
 #: How often to look whether another process has made work: soon after it last did, then less and less often.
-SHORTEST_GLANCE_SECONDS: Final = 0.02
+SHORTEST_GLANCE_SECONDS: Final = 0.004
 LONGEST_GLANCE_SECONDS: Final = 0.2
-GLANCE_GROWTH: Final = 1.5
+#: How long to wait for the next look, as a share of how long nothing has come.
+GLANCE_SHARE: Final = 1 / 6
 #: The largest and the smallest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
@@ -70,6 +71,7 @@ class MysqlStore:
         self._server_clock = ServerClock()
         self._bells: Sequence[Any] = ()
         self._changes = 0
+        self._told_at = float("-inf")
         self._is_open = True
         self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert))
         self._claiming = MergingDesk[Claim, Sequence[Job]](self._serve(leasing.claim))
@@ -113,16 +115,19 @@ class MysqlStore:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + at_most.total_seconds()
         # Whoever else watches may be the one to notice; the count tells everyone who waits.
-        changes, pause = self._changes, SHORTEST_GLANCE_SECONDS
+        changes = self._changes
+        # Work comes in crowds. Without a breath we would ask as fast as the server answers, and be in everyone's way.
+        await asyncio.sleep(min(self._told_at + SHORTEST_GLANCE_SECONDS - loop.time(), at_most.total_seconds()))
         while self._is_open and loop.time() < give_up_at:
             seen = await self._glance()
             if seen != self._bells:
                 self._bells = seen
                 self._changes += 1
             if self._changes != changes:
+                self._told_at = loop.time()
                 return ANYWHERE
-            await asyncio.sleep(min(pause, max(give_up_at - loop.time(), 0)))
-            pause = min(pause * GLANCE_GROWTH, LONGEST_GLANCE_SECONDS)
+            pause = max((loop.time() - self._told_at) * GLANCE_SHARE, SHORTEST_GLANCE_SECONDS)
+            await asyncio.sleep(min(pause, LONGEST_GLANCE_SECONDS, max(give_up_at - loop.time(), 0)))
         await asyncio.sleep(max(give_up_at - loop.time(), 0))
         return ()
 
