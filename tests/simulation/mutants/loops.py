@@ -42,7 +42,7 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS, first=80)
+@mutant("I3", LOOPS, first=266)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
@@ -54,7 +54,7 @@ def begun_after_the_lease_lapsed() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=441)
+@mutant("I3", LOOPS, first=490)
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
@@ -78,7 +78,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=1035)
+@mutant("G4", LOOPS, first=1159)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
@@ -105,7 +105,7 @@ def drain_burns_an_attempt() -> Planting:
         yield
 
 
-@mutant("I4", LOOPS, first=31)
+@mutant("I4", LOOPS, first=37)
 def interrupted_taken_for_unbegun() -> Planting:
     """A job whose handler was interrupted is handed back as if it had never begun."""
 
@@ -117,7 +117,7 @@ def interrupted_taken_for_unbegun() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=42)
+@mutant("I12", LOOPS, first=212)
 def nothing_handed_back() -> Planting:
     """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
 
@@ -198,7 +198,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=228)
+@mutant("I3", LOOPS, first=299)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -315,7 +315,7 @@ async def _nothing_done(duty: object) -> int:
     return 0
 
 
-@mutant("I8", LOOPS, first=6)
+@mutant("I8", LOOPS, first=13)
 def scheduler_loses_heart() -> Planting:
     """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
 
