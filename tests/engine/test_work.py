@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import pytest
 
 from building import BEN, HOUR, MINUTE, at, claim, failure, new_job, new_jobs
 from engine.staging import OLGA, Bench
 from rota.core.errors import StoreUnavailable
-from rota.core.lease import Renewal
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal
 from rota.core.lifecycle import State
 from rota.core.outcome import Outcome, Released, Snoozed, Stopped, Succeeded
 from rota.core.retry import Backoff
@@ -201,3 +203,19 @@ async def test_a_pass_reaps_no_more_than_its_limit(bench: Bench) -> None:
     await bench.begin(*new_jobs(5))
     bench.clock.move(MINUTE)
     assert [await bench.engine.work.reap(2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_who_looks_again_is_spared_the_search_for_a_former_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    answer = bench.store.claim
+
+    async def listening(wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        asked.append(wanted.is_new)
+        return await answer(wanted, now=now)
+
+    monkeypatch.setattr(bench.store, "claim", listening)
+    for looks_again in (False, True):
+        await bench.engine.claim(claim(claim_id="one"), looks_again=looks_again)
+    assert asked == [False, True]

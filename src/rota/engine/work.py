@@ -45,6 +45,8 @@ class Work:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         refused: set[JobId] = set()
+        if looks_again:
+            wanted = replace(wanted, is_new=True)
         # Whoever repeats a question wants its former answer, and only the store knows that.
         may_be_repeated = wanted.claim_id is not None and not looks_again
         with self._parts.broker.attend(wanted.queues, wanted.types) as attendance:
