@@ -39,15 +39,15 @@ async def submit(app: Rota, number: int) -> None:
 
 
 async def has_a_home(app: Rota) -> bool:
-    return asyncio.get_running_loop() in app._links
+    return asyncio.get_running_loop() in app.reach._links
 
 
 async def move_in(app: Rota) -> None:
     """Submit until the loop has a desk of its own."""
-    assert app._homes is not None
+    assert app.reach._homes is not None
     await submit(app, WORTH)
     async with asyncio.timeout(60):
-        while app._homes.desk() is None:  # noqa: ASYNC110 - it comes when it comes, and nobody tells
+        while app.reach._homes.desk() is None:  # noqa: ASYNC110 - it comes when it comes, and nobody tells
             await asyncio.sleep(0.01)
 
 
@@ -104,7 +104,7 @@ async def test_its_submissions_are_refused_in_the_same_words(dsn: str) -> None:
 async def test_a_loop_that_ends_lets_go_of_its_link(dsn: str) -> None:
     app = app_on(dsn)
     await asyncio.to_thread(asyncio.run, move_in(app))
-    assert {loop.is_closed() for loop in app._links} == {False}, "the portal's is left"
+    assert {loop.is_closed() for loop in app.reach._links} == {False}, "the portal's is left"
     await asyncio.to_thread(asyncio.run, submit(app, 3))
     assert await stored(dsn) == WORTH + 3
     app.close()
@@ -131,16 +131,16 @@ async def test_closing_from_another_thread_ends_a_home(dsn: str) -> None:
 
 
 def test_a_file_has_one_writer_and_no_homes(tmp_path: Path) -> None:
-    assert Rota(f"sqlite:///{tmp_path}/rota.db")._homes is None
+    assert Rota(f"sqlite:///{tmp_path}/rota.db").reach._homes is None
 
 
 async def test_loops_that_ended_are_forgotten(dsn: str) -> None:
     app = app_on(dsn)
     for _ in range(3):
         await asyncio.to_thread(asyncio.run, move_in(app))
-    assert app._homes is not None
-    assert len(app._homes._homes) == 0
-    assert len(app._links) == 1, "the portal's"
+    assert app.reach._homes is not None
+    assert len(app.reach._homes._homes) == 0
+    assert len(app.reach._links) == 1, "the portal's"
     app.close()
 
 
@@ -152,7 +152,7 @@ async def test_an_app_that_is_closed_by_the_last_line_of_its_loop_lets_go(dsn: s
         app.close()
 
     await asyncio.to_thread(asyncio.run, live())
-    assert app._links == {}
+    assert app.reach._links == {}
     await let_go(dsn)
 
 

@@ -8,6 +8,7 @@ if something had changed, ask the store, and learn it from there.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -29,10 +30,17 @@ class Bell:
     def __init__(self, queues: Collection[str]) -> None:
         self.queues = frozenset(queues)
         self._rung = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     def ring(self) -> None:
-        """End the wait, or the next one."""
-        self._rung.set()
+        """End the wait, or the next one. From any thread."""
+        if threading.get_ident() == self._thread:
+            self._rung.set()
+            return
+        # Closed: nobody listens there any more.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._rung.set)
 
     def hears(self, queues: Collection[str]) -> bool:
         """Whether an announcement for some queues is meant for this listener."""
@@ -64,6 +72,11 @@ class InStoreBroker:
         self._bells: list[Bell] = []
         self._watch: asyncio.Task[None] | None = None
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody listens in this process; others see the store change."""
+        return bool(self._bells)
+
     @contextmanager
     def attend(
         self,
@@ -81,8 +94,9 @@ class InStoreBroker:
             self._bells.remove(bell)
 
     async def announce(self, queues: Collection[str]) -> None:
-        """Ring for whoever listens to one of these queues."""
-        for bell in self._bells:
+        """Ring for whoever listens to one of these queues. From any thread, and without suspending."""
+        # A copy: on its own thread somebody may leave meanwhile, and another would be passed over.
+        for bell in tuple(self._bells):
             if bell.hears(queues):
                 bell.ring()
 

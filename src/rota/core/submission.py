@@ -216,19 +216,10 @@ def check(job: NewJob | Template) -> None:
     The last line of defence, for submissions that come past the API: a job that cannot be claimed would stop its lane
     for everyone.
     """
-    if not LOWEST_PRIORITY <= job.priority <= HIGHEST_PRIORITY:
-        _refuse("priority", job.priority, f"it must lie between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}")
-    if not 1 <= job.max_attempts <= LARGEST_ATTEMPTS:
-        _refuse("max_attempts", job.max_attempts, f"it must lie between 1 and {LARGEST_ATTEMPTS}")
-    if job.timeout is not None and job.timeout <= timedelta(0):
-        _refuse("timeout", job.timeout, "it must be longer than nothing")
-    _check_name("type", job.type)
-    _check_name("queue", job.queue)
-    if job.concurrency_key is not None:
-        _check_name("concurrency_key", job.concurrency_key)
-    for tag in job.tags:
-        _check_name("tags", tag)
-    _check_text("payload", job.payload)
+    _check_form(job.priority, job.max_attempts, job.timeout, job.type, job.queue, job.concurrency_key, job.tags)
+    payload = job.payload
+    if "\0" in payload or not payload.isascii():
+        _check_text("payload", payload)
     if job.meta:
         for text in (*job.meta, *job.meta.values()):
             _check_text("meta", text)
@@ -238,7 +229,31 @@ def check(job: NewJob | Template) -> None:
         check(job.on_failure)
 
 
-# Cached, since a million jobs share a handful of names. A refusal is not.
+# Cached, since a million jobs share a handful of forms, and these a handful of names. A refusal is not.
+@lru_cache(maxsize=4096)
+def _check_form(
+    priority: int,
+    max_attempts: int,
+    timeout: timedelta | None,
+    type_: str,
+    queue: str,
+    concurrency_key: str | None,
+    tags: tuple[str, ...],
+) -> None:
+    if not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
+        _refuse("priority", priority, f"it must lie between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}")
+    if not 1 <= max_attempts <= LARGEST_ATTEMPTS:
+        _refuse("max_attempts", max_attempts, f"it must lie between 1 and {LARGEST_ATTEMPTS}")
+    if timeout is not None and timeout <= timedelta(0):
+        _refuse("timeout", timeout, "it must be longer than nothing")
+    _check_name("type", type_)
+    _check_name("queue", queue)
+    if concurrency_key is not None:
+        _check_name("concurrency_key", concurrency_key)
+    for tag in tags:
+        _check_name("tags", tag)
+
+
 @lru_cache(maxsize=4096)
 def _check_name(field_name: str, text: str) -> None:
     _check_text(field_name, text)

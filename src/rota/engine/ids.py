@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rota.core.identity import SEQUENCE_BITS, JobId, ScheduleId, compose
+from datetime import datetime
+
+from rota.core.identity import EPOCH_MILLISECONDS, SEQUENCE_BITS, JobId, ScheduleId, compose
 from rota.core.instant import to_micros
 from rota.ports.clock import Clock, Dice
 
@@ -21,12 +23,19 @@ class IdMaker:
 
     def __call__(self) -> JobId:
         """Make an id for a job."""
-        milliseconds = to_micros(self._clock()) // 1000
-        fresh = compose(milliseconds, int(self._dice() * (1 << SEQUENCE_BITS)))
-        # The same millisecond, or a clock that went back: count on.
-        is_later = fresh >> SEQUENCE_BITS > self._last >> SEQUENCE_BITS
-        self._last = fresh if is_later else self._last + 1
-        return JobId(self._last)
+        return self.at(self._clock())
+
+    def at(self, now: datetime) -> JobId:
+        """Make an id for a job, where the time has just been read. From any thread."""
+        milliseconds = to_micros(now) // 1000
+        if milliseconds - EPOCH_MILLISECONDS > self._last >> SEQUENCE_BITS:
+            fresh = compose(milliseconds, int(self._dice() * (1 << SEQUENCE_BITS)))
+        else:
+            # The same millisecond, or a clock that went back: count on.
+            fresh = self._last + 1
+        # No lock: should two threads ever make the same id, the store refuses the second, as it does between processes.
+        self._last = fresh
+        return JobId(fresh)
 
     def schedule(self) -> ScheduleId:
         """Make an id for a schedule."""

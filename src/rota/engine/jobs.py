@@ -30,6 +30,8 @@ ROUNDS: Final = 10
 #: How many submissions without an answer to remember, in case they come again.
 DOUBTED: Final = 10_000
 
+_ALL_CREATED: Final = {Receipt.CREATED}
+
 Decision = Callable[[Job], Settlement | None]
 
 
@@ -46,17 +48,17 @@ class Jobs:
         for job in jobs:
             check(job)
         begun = time.perf_counter()
-        answers = list(await self._insert(jobs))
-        await self._recognise(jobs, answers)
-        await self._take_other_ids(jobs, answers)
-        made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+        answers, made = await self._insert(jobs), jobs
+        if self._doubted or {answer.receipt for answer in answers} != _ALL_CREATED:
+            answers = list(answers)
+            await self._recognise(jobs, answers)
+            await self._take_other_ids(jobs, answers)
+            made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         if made:
-            self._parts.telemetry.emit(JobsSubmitted(made, time.perf_counter() - begun))
-            places = {job.queue for job in made if job.run_at is None or job.after}
-            # A time in the past is a time too; the store's clock decides what it means.
-            if any(job.run_at is not None or job.expires_at is not None for job in made):
-                places |= {TIMETABLE, *(job.queue for job in made)}
-            await self._parts.broker.announce(places)
+            if self._parts.telemetry.is_heard:
+                self._parts.telemetry.emit(JobsSubmitted(made, time.perf_counter() - begun))
+            if self._parts.broker.is_attended:
+                await self._parts.broker.announce(_places(made))
         return answers
 
     async def _insert(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
@@ -88,7 +90,7 @@ class Jobs:
             for place, job_id in met.items():
                 if job_id in found:
                     answers[place] = Inserted(job_id, Receipt.REPLAYED, found[job_id].state)
-        for job in jobs if self._doubted else ():
+        for job in jobs:
             self._doubted.pop(job.id, None)
 
     async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted]) -> None:
@@ -239,6 +241,14 @@ class Jobs:
             self._parts.telemetry.emit(CancelAsked([job for job in jobs if job.id in asked]))
             self._parts.telemetry.emit(Acted(entry))
         return tuple(asked)
+
+
+def _places(jobs: Sequence[NewJob]) -> set[str]:
+    """Say who is to hear of new jobs."""
+    # A time in the past is a time too; the store's clock decides what it means.
+    found = {(job.queue, job.run_at is not None or job.expires_at is not None) for job in jobs}
+    places = {queue for queue, _ in found}
+    return {*places, TIMETABLE} if any(has_time for _, has_time in found) else places
 
 
 def full(queue: str) -> QueueFull:

@@ -78,6 +78,11 @@ class Broker(Protocol):
         """Whether it does what it is there for. If not, workers ask the store, and jobs run all the same."""
         ...
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody may hear an announcement; what nobody hears need not be told. Cheap, and from any thread."""
+        ...
+
     def attend(
         self, queues: Collection[str], types: Collection[str] | None = None
     ) -> AbstractContextManager[Attendance]:

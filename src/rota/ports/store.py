@@ -424,6 +424,15 @@ class LedgerStore(Protocol):
 class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerStore, Protocol):
     """All of it, as one adapter provides it."""
 
+    @property
+    def by_hand(self) -> Store | None:
+        """The same store for callers without a loop: its verbs work on the calling thread, block, and never suspend.
+
+        A store that has this may be used from any thread and any loop at once, and what comes together still shares a
+        commit. None where the work needs a loop.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         ...

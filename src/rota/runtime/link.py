@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from rota.brokers.in_store import InStoreBroker
 from rota.core.fleet import Member
+from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.ports.broker import Broker
 from rota.ports.faces import Control, StepKeeper, WorkSource
 from rota.ports.guest import House
-from rota.ports.store import Store
+from rota.ports.store import Inserted, Store
 from rota.runtime.broker import BrokerChoice, open_broker
 from rota.runtime.guests import HOUSE
 from rota.runtime.store import open_store
-from rota.telemetry import Telemetry
+from rota.telemetry import RelayedTelemetry, Telemetry
+
+Submit = Callable[[Sequence[NewJob]], Coroutine[Any, Any, Sequence[Inserted]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SideDoor:
+    """Submitting past the loop on which a link lives: nobody has to wait for that loop to come round."""
+
+    #: On any loop.
+    submit: Submit
+    #: On a thread without a loop: it does the work itself, and never suspends.
+    submit_by_hand: Submit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +50,8 @@ class Link:
     engine: Engine | None = None
     #: Where the store is, for a connection of a handler's own; None where it is out of reach.
     house: House | None = None
+    #: None where only the loop may submit on which the link lives.
+    side_door: SideDoor | None = None
 
 
 async def connect(
@@ -52,7 +69,21 @@ async def connect(
     except BaseException:
         await store.close()
         raise
-    return link_of(store, queue_bound=queue_bound, house=House(HOUSE, url), broker=opened, telemetry=telemetry)
+    link = link_of(store, queue_bound=queue_bound, house=House(HOUSE, url), broker=opened, telemetry=telemetry)
+    # Another broker lives on the loop. The one in the store may be told of work on any thread.
+    return link if broker is not None else replace(link, side_door=_side_door(store, link, queue_bound))
+
+
+def _side_door(store: Store, link: Link, queue_bound: int | None) -> SideDoor | None:
+    if store.by_hand is None or link.engine is None:
+        return None
+    broker = link.engine.broker
+    telemetry = RelayedTelemetry(link.engine.telemetry, asyncio.get_running_loop())
+
+    def submit_to(place: Store) -> Submit:
+        return Engine(place, broker, telemetry=telemetry, queue_bound=queue_bound).jobs.submit
+
+    return SideDoor(submit_to(store), submit_to(store.by_hand))
 
 
 def link_of(

@@ -5,12 +5,10 @@ Nothing is opened before it is needed: importing a module that defines tasks tou
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import os
 import random
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -28,17 +26,14 @@ from rota.engine.jobs import full
 from rota.ports.faces import Control
 from rota.ports.guest import at_once
 from rota.ports.store import Inserted, Receipt
-from rota.runtime import Link, connect
-from rota.runtime.store import is_server
+from rota.runtime import Link
 from rota.sdk.handle import Handle
-from rota.sdk.homes import Homes
-from rota.sdk.mailbox import Mailbox
 from rota.sdk.options import Duration, Options, check_defaults, template_of
 from rota.sdk.portal import Portal
+from rota.sdk.reach import Reach
 from rota.sdk.task import AsyncTask, Call, Task, Wanted
 from rota.sdk.within import require_async, require_blocking, submit_in, transaction_of
 from rota.settings import read
-from rota.stores.desk import MergingDesk
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,17 +62,8 @@ class Rota:
         self.executors: dict[str, Executor] = {}
         #: The schedules that tasks ask for by `cron` or `every`; a scheduler puts them up.
         self.recurring: list[Draft] = []
-        self._guard = threading.Lock()
         self._fresh_id = IdMaker(wall_clock, random.random)
-        self._portal: Portal | None = None
-        #: The links by the loops they live on.
-        self._links: dict[asyncio.AbstractEventLoop, asyncio.Future[Link]] = {}
-        self._mailbox: Mailbox[NewJob, Inserted] | None = None
-        #: None where one writer serves all, which is the portal's.
-        self._homes: Homes[NewJob, Inserted] | None = None
-        if is_server(self.url):
-            self._homes = Homes(self._send, self.link, self._unlink)
-        self._runs_jobs = False
+        self.reach = Reach(self.url)
 
     @overload
     def task(  # type: ignore[overload-overlap]  # as above
@@ -135,9 +121,7 @@ class Rota:
         listed = list(calls)
         tx = transaction_of([call.options for call in listed], tx)
         if tx is None:
-            portal, mailbox = self._opened()
-            portal.require_elsewhere()
-            return self._handles(listed, mailbox.post(self._jobs(listed)))
+            return self._handles(listed, self.reach.post(self._jobs(listed)))
         require_blocking(tx)
         return at_once(self._send_within(tx, listed))
 
@@ -146,10 +130,7 @@ class Rota:
         listed = list(calls)
         tx = transaction_of([call.options for call in listed], tx)
         if tx is None:
-            # A worker in this process is on the portal's link, and hears at once of what comes through that.
-            desk = None if self._homes is None or self._runs_jobs else self._homes.desk()
-            post = self._opened()[1].apost if desk is None else desk.run
-            return self._handles(listed, await post(self._jobs(listed)))
+            return self._handles(listed, await self.reach.apost(self._jobs(listed)))
         require_async(tx)
         return await self._send_within(tx, listed)
 
@@ -170,11 +151,11 @@ class Rota:
 
         link = self.portal.call(self.link())
         embedded = self.portal.call(start(link, self, concurrency=concurrency, queues=tuple(queues)))
-        self._runs_jobs = True
+        self.reach.runs_jobs = True
         try:
             yield self
         finally:
-            self._runs_jobs = False
+            self.reach.runs_jobs = False
             try:
                 self.portal.call(embedded.stop())
             finally:
@@ -182,75 +163,35 @@ class Rota:
 
     def close(self) -> None:
         """Let go of the store. What is used afterwards opens it again."""
-        if self._homes is not None:
-            self._homes.close()
-        with self._guard:
-            portal, self._portal = self._portal, None
-            mailbox, self._mailbox = self._mailbox, None
-        if portal is not None and mailbox is not None:
-            try:
-                portal.call(mailbox.close())
-                portal.call(self._unlink())
-            finally:
-                portal.close()
+        self.reach.close()
 
     @property
     def portal(self) -> Portal:
         """The loop through which this app reaches its engine."""
-        return self._opened()[0]
-
-    def _opened(self) -> tuple[Portal, Mailbox[NewJob, Inserted]]:
-        """Give the portal and where jobs are handed in for it; they come and go together."""
-        with self._guard:
-            if self._portal is None or self._mailbox is None:
-                self._portal = Portal()
-                self._mailbox = Mailbox(self._portal.loop, MergingDesk(self._send))
-            return self._portal, self._mailbox
+        return self.reach.portal
 
     async def link(self) -> Link:
         """Link up, once for the running loop."""
-        loop = asyncio.get_running_loop()
-        link = self._links.get(loop)
-        if link is None or (link.done() and (link.cancelled() or link.exception() is not None)):
-            settings = read(environment=os.environ)
-            bound = settings.queue_size or None
-            link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))
-            self._links[loop] = link
-        # Many wait for it: one who goes away must not call it off.
-        return await asyncio.shield(link)
-
-    async def _unlink(self) -> None:
-        """Let go of the link of the running loop."""
-        loop = asyncio.get_running_loop()
-        link = self._links.get(loop)
-        if link is not None:
-            if not link.done():
-                link.cancel()
-                await asyncio.wait([link])
-            if not link.cancelled() and link.exception() is None:
-                await link.result().close()
-            # Last: who is interrupted here comes again.
-            self._links.pop(loop, None)
+        return await self.reach.link()
 
     async def control(self) -> Control:
         """Give the face through which jobs are submitted and looked at; runs on the portal's loop."""
-        return (await self.link()).control
+        return await self.reach.control()
 
     @cached_property
     def _queue_bound(self) -> int | None:
         """How many jobs may wait in a queue, for submissions that pass by the engine. Read once."""
         return read(environment=os.environ).queue_size or None
 
-    async def _send(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
-        """Submit jobs by the link of the running loop."""
-        return await (await self.link()).control.submit(jobs)
+    def job(self, call: Call[Any]) -> NewJob:
+        """Make the job that a call submits, once: sent again, it is the same job and not a second one."""
+        now = wall_clock()
+        return call.job(self._fresh_id.at(now), now)
 
     def _jobs(self, calls: Sequence[Call[Any]], now: datetime | None = None) -> list[NewJob]:
-        """Make the jobs that calls submit, once: sent again, each is the same job and not a second one."""
         moment = wall_clock() if now is None else now
-        with self._guard:
-            ids = [self._fresh_id() for _ in calls]
-        return [call.job(job_id, moment) for call, job_id in zip(calls, ids, strict=True)]
+        fresh_id = self._fresh_id.at
+        return [call.job(fresh_id(moment), moment) for call in calls]
 
     async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls in the caller's transaction; runs where the caller is."""
@@ -259,6 +200,12 @@ class Rota:
             return self._jobs(calls, now)
 
         return self._handles(calls, await submit_in(self.url, tx, make, self._queue_bound))
+
+    def handle(self, call: Call[R], answer: Inserted) -> Handle[R]:
+        """Give the handle of what a call made, unless it was refused."""
+        if answer.receipt in _ACCEPTED:
+            return Handle(self, answer.job_id, call.decode)
+        return self._handles([call], [answer])[0]
 
     def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
         """Give a handle for each call, unless one was refused."""

@@ -3,7 +3,7 @@
 The portal costs an async caller two crossings between threads for each submission it waits for. On a server's database
 that is as much as all the rest. So a loop that has submitted often enough to be worth a few connections of its own gets
 a link of its own, and submits on its own thread from then on. Loops that come and go, one for each request, never get
-that far. A file has one writer, so all go through the portal there.
+that far. A file has one writer for all (see `side`).
 
 A home ends with its loop: it is held by an async generator, which whoever ends a loop properly closes (`asyncio.run`
 does). Until a home is ready, and if it cannot be had, the portal serves.
@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from rota.sdk.portal import running_loop
 from rota.stores.desk import MergingDesk, Serve
 
 #: After so many submissions a loop is worth a link of its own.
@@ -43,12 +44,9 @@ class Home(Generic[Item, Answer]):
 
 
 class Homes(Generic[Item, Answer]):
-    """Gives each loop that is worth it a desk on which `serve` serves; `open_up` and `leave` are called there."""
+    """Gives each loop that is worth it a desk. On that loop, `open_up` gives what serves, and `leave` lets it go."""
 
-    def __init__(
-        self, serve: Serve[Answer], open_up: Callable[[], Awaitable[object]], leave: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._serve = serve
+    def __init__(self, open_up: Callable[[], Awaitable[Serve[Answer]]], leave: Callable[[], Awaitable[None]]) -> None:
         self._open_up = open_up
         self._leave = leave
         self._homes: WeakKeyDictionary[Loop, Home[Item, Answer]] = WeakKeyDictionary()
@@ -80,7 +78,7 @@ class Homes(Generic[Item, Answer]):
         if home.holding is None or loop.is_closed():
             return
         goodbye = _goodbye(home)
-        if loop is _running_loop():
+        if loop is running_loop():
             home.leaving = loop.create_task(goodbye)
         elif loop.is_running():
             # It may end meanwhile, or be busy for long; what it holds goes with it.
@@ -96,26 +94,25 @@ class Homes(Generic[Item, Answer]):
             await anext(home.holding)
 
     async def _hold(self, home: Home[Item, Answer]) -> AsyncGenerator[None, None]:
-        desk: MergingDesk[Item, Answer] = MergingDesk(self._serve, prompt=True)
+        desk: MergingDesk[Item, Answer] | None = None
         try:
-            await self._open_up()
-            home.desk = desk
+            desk = home.desk = MergingDesk(await self._open_up(), prompt=True)
             yield
         finally:
             home.desk = home.moving = home.holding = None
             with self._guard:
                 self._homes.pop(asyncio.get_running_loop(), None)
-            await self._let_go(desk)
+            try:
+                await self._let_go(desk)
+            except asyncio.CancelledError:
+                # Whoever ends a loop cancels all its tasks, perhaps this one: then it is said again.
+                await self._let_go(desk)
+                raise
 
-    async def _let_go(self, desk: MergingDesk[Item, Answer]) -> None:
-        """Let go of the link. Whoever ends a loop cancels all its tasks, perhaps this one: then it is said again."""
-        try:
+    async def _let_go(self, desk: MergingDesk[Item, Answer] | None) -> None:
+        if desk is not None:
             await desk.close()
-            await self._leave()
-        except asyncio.CancelledError:
-            await desk.close()
-            await self._leave()
-            raise
+        await self._leave()
 
 
 async def _goodbye(home: Home[Any, Any]) -> None:
@@ -125,10 +122,3 @@ async def _goodbye(home: Home[Any, Any]) -> None:
         await asyncio.wait([moving])
     if holding is not None:
         await holding.aclose()
-
-
-def _running_loop() -> Loop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -44,7 +44,7 @@ class Portal:
 
     def require_elsewhere(self) -> None:
         """Refuse to wait on the loop for itself."""
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._thread.ident:
             raise RuntimeError("called from Rota's own loop, which would wait for itself; use the async form")
 
     async def acall(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -56,3 +56,11 @@ class Portal:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Give the loop that runs on this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from rota.core.identity import JobId
+from rota.core.instant import EPOCH
 from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
 from rota.sdk.encoding import Form, decoder_of, encode_call
 from rota.sdk.handle import Handle
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: Options of which jobs are made one by one.
+_OF_THE_MOMENT: Final = frozenset({"run_at", "idempotency_key"})
 
 
 class Call(Generic[R]):
@@ -47,6 +50,8 @@ class Call(Generic[R]):
     def job(self, job_id: JobId, now: datetime) -> NewJob:
         """Make the job that this call submits."""
         task = self._task
+        if task.rest is not None and self._traceparent is None:
+            return NewJob(job_id, task.name, self._payload, *task.rest)
         return task.template.make(
             job_id,
             now,
@@ -58,11 +63,19 @@ class Call(Generic[R]):
 
     def submit(self) -> Handle[R]:
         """Submit it."""
-        return self._app.submit_many([self])[0]
+        app = self._app
+        if "tx" in self._task.options:
+            return app.submit_many([self])[0]
+        (answer,) = app.reach.post([app.job(self)])
+        return app.handle(self, answer)
 
     async def asubmit(self) -> Handle[R]:
         """Submit it."""
-        return (await self._app.asubmit_many([self]))[0]
+        app = self._app
+        if "tx" in self._task.options:
+            return (await app.asubmit_many([self]))[0]
+        (answer,) = await app.reach.apost([app.job(self)])
+        return app.handle(self, answer)
 
     def _key(self) -> IdempotencyKey | None:
         """Give the key under which a repetition is the same submission."""
@@ -81,6 +94,15 @@ class Wanted:
     def template(self) -> Template:
         """What a call submits, but for the payload."""
         return template_of(self.name, "null", self.options)
+
+    @cached_property
+    def rest(self) -> tuple[Any, ...] | None:
+        """What a job of it has beyond id, type and payload; None if that depends on the moment, or on the payload."""
+        template = self.template
+        if template.delay or template.expires or not _OF_THE_MOMENT.isdisjoint(self.options):
+            return None
+        job = template.make(JobId(0), EPOCH)
+        return tuple(getattr(job, field.name) for field in fields(NewJob)[3:])
 
 
 class TaskBase(Wanted, Generic[P, R]):

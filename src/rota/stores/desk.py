@@ -19,10 +19,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 from rota.core.errors import QueueFull, StoreUnavailable, Unavailable
+from rota.ports.guest import at_once
 
 #: More than this in one call gains nothing and makes those at its head wait.
 LARGEST_BATCH: Final = 1000
@@ -34,11 +35,8 @@ Answer = TypeVar("Answer")
 Serve = Callable[..., Coroutine[Any, Any, Sequence[Answer]]]
 
 
-@dataclass(slots=True, eq=False)
-class _Call(Generic[Item, Answer]):
-    batch: Sequence[Item]
-    sharing: tuple[object, ...]
-    future: asyncio.Future[Sequence[Answer]]
+#: A batch that was handed in, what it shares, and what will have its answers.
+_Call = tuple[Sequence[Item], tuple[object, ...], "asyncio.Future[Sequence[Answer]]"]
 
 
 class MergingDesk(Generic[Item, Answer]):
@@ -54,6 +52,8 @@ class MergingDesk(Generic[Item, Answer]):
         self._is_serving = False
         self._free: asyncio.Future[None] | None = None
         self._waiting: deque[_Call[Item, Answer]] = deque()
+        #: Whether all who wait brought one item each and share the same: nearly always, and then less has to be asked.
+        self._is_uniform = True
         self._work: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -69,10 +69,16 @@ class MergingDesk(Generic[Item, Answer]):
 
     def hand_in(self, batch: Sequence[Item], *sharing: object) -> asyncio.Future[Sequence[Answer]]:
         """Hand a batch in, and give what will have the answers."""
-        call: _Call[Item, Answer] = _Call(batch, sharing, asyncio.get_running_loop().create_future())
-        self._waiting.append(call)
-        self._begin()
-        return call.future
+        waiting = self._waiting
+        if not waiting:
+            self._is_uniform = len(batch) == 1
+        elif len(batch) != 1 or sharing != waiting[-1][1]:
+            self._is_uniform = False
+        future: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
+        waiting.append((batch, sharing, future))
+        if self._work is None and not self._is_serving:
+            self._begin()
+        return future
 
     async def close(self) -> None:
         """Finish what was handed in, and take nothing more."""
@@ -84,9 +90,14 @@ class MergingDesk(Generic[Item, Answer]):
         if self._work is not None:
             await asyncio.wait([self._work])
 
+    def finish(self, serve: Serve[Answer]) -> None:
+        """Serve what waits here and now, by something that never suspends, and take nothing more."""
+        self._is_open = False
+        self._serve = serve
+        at_once(self._serve_waiting())
+
     def _begin(self) -> None:
-        if self._work is None and not self._is_serving:
-            self._work = asyncio.get_running_loop().create_task(self._serve_all())
+        self._work = asyncio.get_running_loop().create_task(self._serve_all())
 
     async def _serve_promptly(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> Sequence[Answer]:
         self._is_serving = True
@@ -94,51 +105,57 @@ class MergingDesk(Generic[Item, Answer]):
             return await self._serve(batch, *sharing)
         finally:
             self._is_serving = False
-            if self._waiting:
+            if self._waiting and self._work is None:
                 self._begin()
             if self._free is not None and not self._free.done():
                 self._free.set_result(None)
 
     async def _serve_all(self) -> None:
         try:
-            while self._waiting:
-                group = self._gather()
-                if group:
-                    await self._serve_together(group)
+            await self._serve_waiting()
         finally:
             self._work = None
             # Only if this very task was cancelled: nobody will come for them any more.
             _fail(self._waiting, StoreUnavailable("the store was closed before this was begun"))
             self._waiting.clear()
 
+    async def _serve_waiting(self) -> None:
+        while self._waiting:
+            group = self._gather()
+            if group:
+                await self._serve_together(group)
+
     def _gather(self) -> list[_Call[Item, Answer]]:
         """Take the next call and all behind it that can share a batch with it."""
-        group: list[_Call[Item, Answer]] = []
-        size = 0
-        while self._waiting:
-            call = self._waiting[0]
-            if group and (call.sharing != group[0].sharing or size + len(call.batch) > self._largest):
-                break
-            self._waiting.popleft()
-            # Not yet begun and no longer wanted: leave it.
-            if not call.future.cancelled():
-                group.append(call)
-                size += len(call.batch)
+        count = min(len(self._waiting), self._largest) if self._is_uniform else self._fitting()
+        taken = [self._waiting.popleft() for _ in range(count)]
+        # Not yet begun and no longer wanted: leave it.
+        group = [call for call in taken if not call[2].cancelled()]
         self._was_alone = len(group) == 1
         return group
 
+    def _fitting(self) -> int:
+        """Say how many of those who wait can share a batch: those in front that share the same, and not too much."""
+        size = 0
+        for place, (batch, sharing, _) in enumerate(self._waiting):
+            size += len(batch)
+            if place and (sharing != self._waiting[0][1] or size > self._largest):
+                return place
+        return len(self._waiting)
+
     async def _serve_together(self, group: Sequence[_Call[Item, Answer]]) -> None:
-        batch = group[0].batch if len(group) == 1 else [item for call in group for item in call.batch]
+        batches = [call[0] for call in group]
+        batch = batches[0] if len(group) == 1 else list(chain.from_iterable(batches))
         try:
-            answers = await self._serve(batch, *group[0].sharing)
+            answers = await self._serve(batch, *group[0][1])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is some call's answer, not ours
             if isinstance(error, Unavailable) and not isinstance(error, QueueFull):
                 _fail(group, error)
             elif len(group) > 1:
                 for call in group:
                     await self._serve_together([call])
-            elif not group[0].future.done():
-                group[0].future.set_exception(error)
+            elif not group[0][2].done():
+                group[0][2].set_exception(error)
         except BaseException:
             _fail(group, StoreUnavailable("the store was closed while this was under way"))
             raise
@@ -148,17 +165,17 @@ class MergingDesk(Generic[Item, Answer]):
 
 def _answer(group: Sequence[_Call[Item, Answer]], answers: Sequence[Answer]) -> None:
     start = 0
-    for call in group:
-        end = start + len(call.batch)
-        if not call.future.done():
-            call.future.set_result(answers[start:end])
+    for batch, _, future in group:
+        end = start + len(batch)
+        if not future.done():
+            future.set_result(answers[start:end])
         start = end
 
 
 def _fail(group: Iterable[_Call[Item, Answer]], error: Unavailable) -> None:
-    for call in group:
-        if not call.future.done():
+    for _, _, future in group:
+        if not future.done():
             # Each caller raises an error of its own: one that is raised in many places gathers all their traces.
             copy = type(error)(*error.args)
             copy.__cause__ = error.__cause__
-            call.future.set_exception(copy)
+            future.set_exception(copy)

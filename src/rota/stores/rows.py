@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -80,33 +81,44 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
     )
 
 
+#: What only some jobs set, and what it is in all others.
+_BEYOND = attrgetter(
+    "timeout", "expires_at", "idempotency", "concurrency_key", "on_success", "on_failure", "parent_id", "schedule_id",
+    "fire_time", "tags", "after", "meta", "backoff",
+)  # fmt: skip
+_NOTHING_BEYOND = (*(None,) * 9, (), (), NO_META, DEFAULT_BACKOFF)
+
+
 def is_plain(job: NewJob) -> bool:
     """Whether a new job sets nothing beyond what every job sets: nearly all of them."""
-    return (
-        job.backoff is DEFAULT_BACKOFF
-        and job.timeout is None
-        and job.expires_at is None
-        and job.concurrency_key is None
-        and job.schedule_id is None
-        and job.parent_id is None
-        and job.on_success is None
-        and job.on_failure is None
-        and job.fire_time is None
-        and job.idempotency is None
-        and not (job.tags or job.meta or job.after)
-    )
+    return bool(_BEYOND(job) == _NOTHING_BEYOND)
+
+
+def are_plain(jobs: Iterable[NewJob]) -> bool:
+    """Whether none of some new jobs sets anything beyond."""
+    return all(map(_NOTHING_BEYOND.__eq__, map(_BEYOND, jobs)))
+
+
+#: What plain jobs of one task have in common, unless it was said otherwise for one of them.
+_IN_COMMON = attrgetter("type", "queue", "priority", "run_at", "max_attempts", "delivery")
+
+
+def are_alike(jobs: Sequence[NewJob]) -> bool:
+    """Whether plain jobs differ in nothing but id and payload: what goes together is mostly one task's."""
+    return all(map(_IN_COMMON(jobs[0]).__eq__, map(_IN_COMMON, jobs)))
 
 
 def plain_job_row(job: NewJob, now: int) -> Row:
     """Write a plain job that is due now or later, in the order of insert_plain.sql."""
     due_at = now if job.run_at is None else to_micros(job.run_at)
+    priority = job.priority
     return (
         job.id,
         job.type,
         job.queue,
-        job.priority,
+        priority,
         _SCHEDULED if due_at > now else _PENDING,
-        _place(due_at, now, job.priority),
+        now - priority * AGING_MICROS if due_at == now else _place(due_at, now, priority),
         due_at,
         now,
         now,

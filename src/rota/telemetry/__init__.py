@@ -5,6 +5,6 @@ A listener that fails is reported and goes on being told; it never fails the wor
 
 from __future__ import annotations
 
-from rota.telemetry.bus import Telemetry
+from rota.telemetry.bus import RelayedTelemetry, Telemetry
 
-__all__ = ["Telemetry"]
+__all__ = ["RelayedTelemetry", "Telemetry"]

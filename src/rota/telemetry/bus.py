@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from rota.telemetry.events import Event
 
@@ -38,3 +40,24 @@ class Telemetry:
                 listener(event)
             except Exception:  # noqa: BLE001 - whatever a listener raises, the work goes on
                 _log.exception("a listener failed on %s", type(event).__name__)
+
+
+class RelayedTelemetry(Telemetry):
+    """Has events that happen on other threads told on the loop where everyone listens."""
+
+    def __init__(self, telemetry: Telemetry, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._told = telemetry
+        self._loop = loop
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anyone listens."""
+        return self._told.is_heard
+
+    def emit(self, event: Event) -> None:
+        """Tell everyone, soon."""
+        if self._told.is_heard:
+            # Closed: nobody listens there any more.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._told.emit, event)

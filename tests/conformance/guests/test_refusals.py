@@ -306,7 +306,7 @@ def test_a_submission_within_a_transaction_opens_nothing(file_app: Rota, tmp_pat
     app = Rota(file_app.url)
     connection = sqlite3.connect(tmp_path / "rota.db")
     handle = shipping(app).using(tx=connection).submit(1)
-    assert app._portal is None
+    assert app.reach._portal is None
     with pytest.raises(RotaError, match="its transaction has not committed"):
         _ = handle.state
     connection.commit()

@@ -117,6 +117,8 @@ class Fleet(Steps):
 
 
 class Reference(Fleet):
+    by_hand: None = None
+
     async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
         for entry in entries:
             self.write(entry, self.at(now))

@@ -46,6 +46,13 @@ async def test_a_queue_s_own_bound_counts_instead_of_the_general_one(store: Stor
     ]
 
 
+async def test_a_queue_s_own_bound_counts_for_those_who_come_alone(store: Store) -> None:
+    await store.put_queue(Queue("narrow", max_depth=1), now=BASE)
+    lone = [receipts(await store.insert([new_job(queue="narrow")], now=BASE)) for _ in range(2)]
+    assert lone == [[Receipt.CREATED], [Receipt.QUEUE_FULL]]
+    assert receipts(await store.insert([new_job()], now=BASE)) == [Receipt.CREATED]
+
+
 async def test_without_any_bound_nothing_is_refused(store: Store) -> None:
     await store.put_queue(Queue("other", max_depth=0), now=BASE)
     assert set(receipts(await store.insert(new_jobs(50), now=BASE))) == {Receipt.CREATED}

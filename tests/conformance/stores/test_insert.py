@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from building import BASE, HOUR, MICROSECOND, SECOND, ids_of, new_job, new_jobs
 from conformance.stores.driving import look, snapshot
 from rota.core.lifecycle import State
+from rota.core.submission import Delivery, NewJob
 from rota.ports.store import Inserted, JobQuery, Receipt, Store
 
 
@@ -98,6 +104,66 @@ async def test_a_batch_of_thousands_is_stored_whole(store: Store) -> None:
     answers = await store.insert(jobs, now=BASE)
     assert {answer.receipt for answer in answers} == {Receipt.CREATED}
     assert (await store.census()).total(State.PENDING) == 5_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"queue": "narrow"},
+        {"priority": 9},
+        {"run_at": BASE - HOUR},
+        {"run_at": BASE + HOUR},
+        {"max_attempts": 1},
+        {"delivery": Delivery.AT_MOST_ONCE},
+        {"timeout": SECOND},
+        {"meta": {"from": "here"}},
+    ],
+    ids=str,
+)
+async def test_jobs_are_stored_together_as_each_would_be_alone(store: Store, fields: dict[str, Any]) -> None:
+    """Those of a batch that are alike may be stored in another way; those of a mixed one in a third."""
+    alone, *alike = new_jobs(3, **fields)
+    mixed = [new_job(**fields), new_job("report", **{"priority": 2, **fields})]
+    alike[1] = replace(alike[1], payload='{"another":"payload"}')
+    batches: list[list[NewJob]] = [[alone], alike, mixed]
+    answers = [answer for batch in batches for answer in await store.insert(batch, now=BASE)]
+    jobs = [job for batch in batches for job in batch]
+    for job, answer in zip(jobs, answers, strict=True):
+        stored = await look(store, job)
+        expected = await look(store, alone)
+        assert answer == Inserted(job.id, Receipt.CREATED, expected.state)
+        assert stored == replace(expected, id=job.id, type=job.type, payload=job.payload, priority=job.priority)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "report"},
+        {"queue": "narrow"},
+        {"priority": 9},
+        {"run_at": BASE + HOUR},
+        {"max_attempts": 1},
+        {"delivery": Delivery.AT_MOST_ONCE},
+    ],
+    ids=str,
+)
+async def test_what_differs_in_one_thing_only_keeps_it(store: Store, fields: dict[str, Any]) -> None:
+    usual, other = new_job(), replace(new_job(), **fields)
+    await store.insert([usual, other], now=BASE)
+    stored = await look(store, other)
+    assert {name: getattr(stored, name) for name in fields} == fields
+    assert {name: getattr(await look(store, usual), name) for name in fields} != fields
+
+
+async def test_one_of_many_alike_whose_id_is_taken_is_refused_alone(store: Store) -> None:
+    jobs = new_jobs(5)
+    await store.insert([jobs[3]], now=BASE)
+    answers = await store.insert(jobs, now=BASE)
+    assert [answer.receipt for answer in answers] == [
+        Receipt.ID_TAKEN if place == 3 else Receipt.CREATED for place in range(5)
+    ]
+    assert len(await store.get(ids_of(jobs))) == 5
 
 
 async def test_jobs_come_back_in_the_order_asked_for_and_unknown_ones_are_absent(store: Store) -> None:

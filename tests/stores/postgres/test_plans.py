@@ -60,6 +60,7 @@ SERVED = {
     "insert": {"job_done_pkey"},
     "insert_one": {"job_done_pkey"},
     "insert_plain": {"job_done_pkey"},
+    "insert_alike": {"job_done_pkey"},
     "claim": {"job_turn"},
     "claim_lanes": {"job_turn"},
     "claim_handed_over": {"job_pkey"},

@@ -93,6 +93,11 @@ class RedisStreamsBroker:
             finally:
                 self._listeners.remove(listener)
 
+    @property
+    def is_attended(self) -> bool:
+        """Always: who listens in other processes is not known."""
+        return True
+
     async def announce(self, queues: Collection[str]) -> None:
         """Tell whoever listens in this process: the dispatcher tells the others."""
         await self._in_store.announce(queues)

@@ -64,6 +64,9 @@ _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 class MysqlStore:
     """All verbs of `rota.ports.store.Store` on MariaDB or MySQL."""
 
+    #: Its connections belong to the loop.
+    by_hand: None = None
+
     def __init__(self, writers: Pool, readers: Pool, clock: Clock | None) -> None:
         self._writers = writers
         self._readers = readers

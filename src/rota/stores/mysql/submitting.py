@@ -16,7 +16,7 @@ from rota.stores.mysql.driver import Again, Clash, Runner, lists
 from rota.stores.mysql.places import Standing, enter, shift
 from rota.stores.mysql.releasing import link
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, is_plain, new_job_row, plain_job_row
+from rota.stores.rows import Row, are_plain, new_job_row, plain_job_row
 
 _PENDING: Final = State.PENDING.value
 _Name = tuple[str, str]
@@ -136,7 +136,7 @@ def _state_of(job: NewJob, now: int) -> State:
 
 async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
     """Store jobs under ids that are free, all at once, each with its tags and in its place."""
-    if all(map(is_plain, jobs)):
+    if are_plain(jobs):
         return await _store_plain(connection, jobs, now)
     moment = from_micros(now)
     rows: list[Row] = []

@@ -42,7 +42,7 @@ from rota.stores.postgres.migrations import all_migrations
 from rota.stores.postgres.statements import Runner, statement
 from rota.stores.postgres.stepping import look, perform
 from rota.stores.postgres.submitting import insert, insert_plain
-from rota.stores.rows import Row, is_plain
+from rota.stores.rows import Row, are_plain
 
 #: No store calls itself so: all who listen take it for somebody else's.
 _MARK: Final = "guest"
@@ -135,7 +135,7 @@ class PostgresGuest:
 async def _stored(runner: Runner, jobs: Sequence[NewJob], bound: int | None, now: int) -> Sequence[Inserted]:
     """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
     first: Sequence[Inserted | None] = [None] * len(jobs)
-    if all(map(is_plain, jobs)):
+    if are_plain(jobs):
         first = await insert_plain(runner, jobs, bound, now)
     left = [job for job, answer in zip(jobs, first, strict=True) if answer is None]
     rest = iter(await insert(runner, left, bound, now) if left else ())

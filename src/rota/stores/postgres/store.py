@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Self, TypeVar, cast
 
 from rota.core.attempt import Attempt
@@ -53,7 +54,7 @@ from rota.stores.postgres.floors import Floors
 from rota.stores.postgres.hearing import PAUSE_SECONDS, TIMES, Bell, Ear, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
-from rota.stores.rows import Row, is_plain, timetable_of
+from rota.stores.rows import Row, are_alike, are_plain, is_plain, timetable_of
 
 T = TypeVar("T")
 #: The last argument of a verb is the time.
@@ -64,11 +65,16 @@ _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 
 
+_place: Final = attrgetter("queue", "type", "priority")
+_times: Final = attrgetter("run_at", "expires_at")
 _NOTHING_GOES: Final = Retention(None, None, None, None)
 
 
 class PostgresStore:
     """All verbs of `rota.ports.store.Store` on PostgreSQL."""
+
+    #: Its connections belong to the loop.
+    by_hand: None = None
 
     def __init__(self, database: Database, clock: Clock | None) -> None:
         self._database = database
@@ -141,21 +147,23 @@ class PostgresStore:
             if answer is not None:
                 return [answer]
         answers: list[Inserted | None] = [None] * len(jobs)
-        if all(map(is_plain, jobs)):
-            answers = await self._database.alone(submitting.insert_plain, jobs, bound, now)
-        if None in answers:
-            left = [place for place, answer in enumerate(answers) if answer is None]
+        if are_plain(jobs):
+            put = submitting.insert_alike if are_alike(jobs) else submitting.insert_plain
+            answers = await self._database.alone(put, jobs, bound, now)
+        # Not `None in answers`: that asks each answer whether it equals None.
+        left = [place for place, answer in enumerate(answers) if answer is None]
+        if left:
             rest = await self._write(submitting.insert, [jobs[place] for place in left], bound, now=now)
             for place, answer in zip(left, rest, strict=True):
                 answers[place] = answer
-        places = {(job.queue, job.type, job.priority) for job in jobs}
+        places = set(map(_place, jobs))
         self._floors.stored(places)
-        has_times = any(job.run_at is not None or job.expires_at is not None for job in jobs)
+        has_times = set(map(_times, jobs)) != {(None, None)}
         self._bell.ring((*places, TIMES) if has_times else places)
         return cast("list[Inserted]", answers)
 
     async def _insert_one(self, job: NewJob, now: int | None) -> Inserted | None:
-        place = (job.queue, job.type, job.priority)
+        place = _place(job)
         told = (place,) if job.run_at is None else (place, TIMES)
         notice = self._bell.notice(told)
         answer = await self._database.alone(submitting.insert_one, job, now, notice)

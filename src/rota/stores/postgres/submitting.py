@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from rota.core.identity import LARGEST, JobId
@@ -20,6 +21,7 @@ from rota.stores.postgres.releasing import link
 from rota.stores.postgres.statements import Runner
 from rota.stores.rows import Row, micros
 
+_job_id: Final = attrgetter("id")
 _STATES: Final = {state.value: state for state in State}
 Key = tuple[str, str]
 #: How many more jobs may wait in each queue that has a bound.
@@ -47,6 +49,21 @@ async def insert_plain(
     return [_created(job, made) for job in jobs]
 
 
+async def insert_alike(
+    session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int | None
+) -> list[Inserted | None]:
+    """Store plain jobs that differ in id and payload only. Otherwise as `insert_plain`."""
+    _, *shared, _ = _plain_row(jobs[0])
+    ordered = sorted(jobs, key=_job_id)
+    ids, payloads = list(map(_job_id, ordered)), [job.payload for job in ordered]
+    rows = await session.rows("insert_alike", now, AGING_MICROS, bound, *shared, ids, payloads)
+    if len(rows) == len(jobs):
+        state = _STATES[rows[0][1]]
+        return [Inserted(job_id, Receipt.CREATED, state) for job_id in map(_job_id, jobs)]
+    made: dict[JobId, str] = dict(rows)
+    return [_created(job, made) for job in jobs]
+
+
 def _plain_row(job: NewJob) -> Row:
     """Write a plain job, in the order of insert_plain.sql."""
     return (
@@ -59,10 +76,6 @@ def _plain_row(job: NewJob) -> Row:
         job.delivery.value,
         job.payload,
     )
-
-
-def _job_id(job: NewJob) -> JobId:
-    return job.id
 
 
 async def insert(session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from rota.stores.migrations import Migration, migrations_in
-from rota.stores.sqlite.desk import begin
 from rota.stores.sqlite.driver import Broken, Busy, Connection
+from rota.stores.sqlite.operations import begin
 
 _REGISTER = """
 CREATE TABLE IF NOT EXISTS migration (

@@ -9,8 +9,9 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from copy import copy
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from itertools import cycle
 from typing import Any, Final, Self
 
@@ -42,10 +43,12 @@ from rota.stores.sqlite import (
     upkeep,
 )
 from rota.stores.sqlite.bell import Knocker
-from rota.stores.sqlite.desk import Desk, InlineDesk, ReaderDesk, Verb, WriterDesk, part_with, patiently
+from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
 from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
+from rota.stores.sqlite.inline import InlineDesk
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
+from rota.stores.sqlite.operations import MERGED, Manner, Verb, patiently
 
 IN_MEMORY: Final = ":memory:"
 READERS: Final = 2
@@ -86,6 +89,8 @@ class SqliteStore:
         self._clock = clock
         # Made once: operations share a call only if they have the very same verb.
         self._insert = self._timed(submitting.insert)
+        self._inserting = Manner(is_mergeable=True, stroke=self._timed(submitting.insert_one))
+        self._claiming = Manner(glance=self._timed(leasing.glance))
         self._settle = self._timed(settling.settle)
         self._renew = self._timed(leasing.renew)
 
@@ -127,6 +132,18 @@ class SqliteStore:
             opened.pop_all()
             return store
 
+    @cached_property
+    def by_hand(self) -> Self | None:
+        """The same store for callers without a loop; None in memory."""
+        desks = [desk.by_hand for desk in (self._writer, *self._readers)]
+        writer, *readers = [desk for desk in desks if desk is not None] or (None,)
+        if writer is None:
+            return None
+        # A copy, since it has to have the very same verbs.
+        store = copy(self)
+        store.__dict__ |= {"_writer": writer, "_readers": readers, "_turns": cycle(readers), "_lookout": None}
+        return store
+
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         lookout, self._lookout = self._lookout, None
@@ -164,18 +181,17 @@ class SqliteStore:
         self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
-        answers: list[Inserted] = await self._writer.run(self._insert, jobs, bound, _given(now), merge=True)
+        answers: list[Inserted] = await self._writer.run(self._insert, jobs, bound, _given(now), manner=self._inserting)
         return answers
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
-        glance = self._timed(leasing.glance)
-        jobs: list[Job] = await self._writer.run(self._timed(leasing.claim), wanted, _given(now), glance=glance)
+        jobs: list[Job] = await self._writer.run(self._timed(leasing.claim), wanted, _given(now), manner=self._claiming)
         return jobs
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
         """Extend the leases whose fence still holds."""
-        answers: list[Renewed | None] = await self._writer.run(self._renew, renewals, _given(now), merge=True)
+        answers: list[Renewed | None] = await self._writer.run(self._renew, renewals, _given(now), manner=MERGED)
         return [answer for answer in answers if answer is not None]
 
     async def settle(
@@ -183,7 +199,7 @@ class SqliteStore:
     ) -> Sequence[JobId]:
         """Apply the settlements that still hold and return their ids."""
         if entry is None:
-            applied: list[bool] = await self._writer.run(self._settle, settlements, _given(now), merge=True)
+            applied: list[bool] = await self._writer.run(self._settle, settlements, _given(now), manner=MERGED)
         else:
             applied = await self._write(_recorded, settling.settle, settlements, entry, now=now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
@@ -416,8 +432,9 @@ class SqliteStore:
         """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""
 
         def run(connection: Connection, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
-            *rest, now = arguments
-            return verb(connection, *rest, to_micros(self._clock()) if now is None else now)
+            if arguments[-1] is None:
+                arguments = (*arguments[:-1], to_micros(self._clock()))
+            return verb(connection, *arguments)
 
         run.__name__ = verb.__name__
         return run
@@ -492,23 +509,22 @@ class FileWitness:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._names = (path, f"{path}-wal")
+        self._log = f"{path}-wal"
         # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
-        self._known = {name: self._identity(name) for name in self._names}
+        self._known = self._identity()
 
     def __call__(self) -> None:
         """Look; raise `LostFile` if another file, or none, has a name now."""
-        for name in self._names:
-            if self._identity(name) != self._known[name]:
-                raise LostFile(self.path)
+        if self._identity() != self._known:
+            raise LostFile(self.path)
 
-    def _identity(self, name: str) -> tuple[int, int]:
+    def _identity(self) -> tuple[int, ...]:
         try:
-            # Twice for every commit: a Path would cost as much again as the question.
-            found = os.stat(name)  # noqa: PTH116
+            # At every commit: a Path would cost as much again as the question.
+            file, log = os.stat(self.path), os.stat(self._log)  # noqa: PTH116
         except OSError:
             raise LostFile(self.path) from None
-        return found.st_dev, found.st_ino
+        return file.st_dev, file.st_ino, log.st_dev, log.st_ino
 
 
 def _create(path: str) -> None:

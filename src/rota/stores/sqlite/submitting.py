@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from rota.core.identity import LARGEST, JobId
 from rota.core.instant import from_micros, span_to_micros
@@ -11,11 +12,12 @@ from rota.core.job import first_state
 from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.rows import ids_text, is_plain, new_job_row, plain_job_row
+from rota.stores.rows import are_alike, are_plain, ids_text, is_plain, new_job_row, plain_job_row
 from rota.stores.sqlite.driver import Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
 from rota.stores.sqlite.statements import statement
 
+_STATES: Final = {state.value: state for state in State}
 #: How many more jobs may wait in each queue that has a bound.
 Room = dict[str, int]
 
@@ -23,12 +25,27 @@ Room = dict[str, int]
 def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
     """Store new jobs and answer each, in order."""
     room = _room(connection, jobs, bound)
-    if len(jobs) > 1 and all(left >= len(jobs) for left in room.values()) and all(map(is_plain, jobs)):
+    if len(jobs) > 1 and all(left >= len(jobs) for left in room.values()) and are_plain(jobs):
         plain = _insert_plain(connection, jobs, now)
         if plain is not None:
             return plain
     answers = [_insert_one(connection, job, room, now) for job in jobs]
     return _linked(connection, jobs, answers, now) if any(job.after for job in jobs) else answers
+
+
+def insert_one(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted] | None:
+    """Store one plain job by one statement; None, and nothing done, if it needs a closer look."""
+    if bound is not None or len(jobs) != 1 or not is_plain(jobs[0]):
+        return None
+    row = plain_job_row(jobs[0], now)
+    try:
+        count = connection.run(statement("insert_one"), row)
+    except Clash:
+        return None
+    if not count:
+        return None
+    _tell_of(connection, jobs, (state := _STATES[row[4]],))
+    return [Inserted(row[0], Receipt.CREATED, state)]
 
 
 def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
@@ -61,14 +78,28 @@ def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> l
     """Store jobs that bring nothing with them, all at once; None if an id is taken."""
     connection.run("SAVEPOINT inserting")
     try:
-        run_for_rows(connection, statement("insert_plain"), [plain_job_row(job, now) for job in jobs])
+        answers = _put_alike(connection, jobs, now) if are_alike(jobs) else _put_plain(connection, jobs, now)
     except Clash:
         connection.run("ROLLBACK TO inserting")
-        connection.run("RELEASE inserting")
-        return None
+        answers = None
     connection.run("RELEASE inserting")
-    _tell_of(connection, jobs, now)
-    return [Inserted(job.id, Receipt.CREATED, _first_state(job, now)) for job in jobs]
+    return answers
+
+
+def _put_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    rows = [plain_job_row(job, now) for job in jobs]
+    run_for_rows(connection, statement("insert_plain"), rows)
+    states = [_STATES[row[4]] for row in rows]
+    _tell_of(connection, jobs, states)
+    return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
+
+
+def _put_alike(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+    _, *shared, _ = plain_job_row(jobs[0], now)
+    run_for_rows(connection, statement("insert_alike"), [(job.id, job.payload) for job in jobs], before=tuple(shared))
+    state = _STATES[shared[3]]
+    _tell_of(connection, jobs[:1], (state,))
+    return [Inserted(job.id, Receipt.CREATED, state) for job in jobs]
 
 
 def _linked(connection: Connection, jobs: Sequence[NewJob], answers: list[Inserted], now: int) -> list[Inserted]:
@@ -111,7 +142,7 @@ def _first_state(job: NewJob, now: int) -> State:
 
 
 def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> None:
-    _tell_of(connection, [job], now)
+    _tell_of(connection, [job], [_first_state(job, now)])
     if is_plain(job):
         _, *rest = plain_job_row(job, now)
         connection.run(statement("insert_plain"), (job_id, *rest))
@@ -122,9 +153,9 @@ def _store(connection: Connection, job: NewJob, job_id: JobId, now: int) -> None
         connection.many(statement("put_tag"), [(tag, job_id) for tag in job.tags])
 
 
-def _tell_of(connection: Connection, jobs: Sequence[NewJob], now: int) -> None:
+def _tell_of(connection: Connection, jobs: Sequence[NewJob], states: Collection[State]) -> None:
     """Have the others hear of jobs that may start now, or have a time."""
-    connection.has_made_work |= any(_first_state(job, now) is State.PENDING for job in jobs)
+    connection.has_made_work |= State.PENDING in states
     connection.has_set_times |= any(job.run_at is not None or job.expires_at is not None for job in jobs)
 
 

@@ -1,0 +1,209 @@
+"""Operations: plain functions over a connection to SQLite, run together in one transaction.
+
+What happens when something fails: if an operation raises, the transaction is rolled back and every operation is run
+again in a transaction of its own, so that one bad request cannot fail its neighbours. If the commit itself fails, all
+of them are answered with `StoreUnavailable`: whether they happened is unknown, and every verb is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from rota.core.errors import StoreUnavailable
+from rota.stores.sqlite.driver import Broken, Busy, Connection
+
+#: How long to wait for another process that holds the write lock.
+LONGEST_BUSY_SECONDS: Final = 15.0
+#: Short and random: SQLite's own growing pauses starve someone for half a second when several processes write.
+BUSY_PAUSE_SECONDS: Final = 0.001
+
+T = TypeVar("T")
+Verb = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an operation may be done."""
+
+    #: May share a call with others of its verb and further arguments: the first is a batch, answered in its order.
+    is_mergeable: bool = False
+    #: Does the same by one statement, which is a transaction by itself; None, and nothing done, where that will not do.
+    stroke: Verb | None = None
+    #: Asked before the lock is taken, if nobody else needs it: an answer other than None spares it.
+    glance: Verb | None = None
+
+
+PLAINLY: Final = Manner()
+MERGED: Final = Manner(is_mergeable=True)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """Something to be done at a desk, and who waits for the answer: a task on a loop, a thread, or its own caller."""
+
+    verb: Verb
+    arguments: tuple[Any, ...]
+    manner: Manner
+    future: asyncio.Future[Any] | None = None
+    #: Held until there is an answer, by a thread that waits.
+    waiting: threading.Lock | None = None
+    #: Set by a thread that waits no longer.
+    is_abandoned: bool = False
+    answer: Any = None
+    error: BaseException | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anyone still waits."""
+        return not (self.is_abandoned or (self.future is not None and self.future.cancelled()))
+
+    def outcome(self) -> Any:  # noqa: ANN401 - as the verb does
+        """Give the answer, or raise what went wrong."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+def perform(connection: Connection, operations: Sequence[Operation]) -> None:
+    """Run operations, those that can share a call together.
+
+    What arrived together has no order among itself: what is shared comes first, and what cannot be (claims above all)
+    last, so that it sees what was just inserted.
+    """
+    if len(operations) == 1:
+        _perform_alone(connection, operations[0])
+        return
+    shared: dict[tuple[Any, ...], list[Operation]] = {}
+    alone: list[Operation] = []
+    for operation in operations:
+        if operation.manner.is_mergeable:
+            shared.setdefault((operation.verb, *operation.arguments[1:]), []).append(operation)
+        else:
+            alone.append(operation)
+    for together in shared.values():
+        _perform_together(connection, together)
+    for operation in alone:
+        _perform_alone(connection, operation)
+
+
+def _perform_alone(connection: Connection, operation: Operation) -> None:
+    operation.answer = operation.verb(connection, *operation.arguments)
+
+
+def _perform_together(connection: Connection, operations: Sequence[Operation]) -> None:
+    if len(operations) == 1:
+        _perform_alone(connection, operations[0])
+        return
+    batch = [item for operation in operations for item in operation.arguments[0]]
+    answers = operations[0].verb(connection, batch, *operations[0].arguments[1:])
+    start = 0
+    for operation in operations:
+        size = len(operation.arguments[0])
+        operation.answer = answers[start : start + size]
+        start += size
+
+
+def patiently(act: Callable[[], T]) -> T:
+    """Do something that needs a lock, waiting for other processes in short, random pauses."""
+    give_up_at = time.monotonic() + LONGEST_BUSY_SECONDS
+    while True:
+        try:
+            return act()
+        except Busy as error:
+            if time.monotonic() > give_up_at:
+                message = f"another process has held the database's lock for {LONGEST_BUSY_SECONDS:.0f} s"
+                raise StoreUnavailable(message) from error
+            time.sleep(BUSY_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - spreads, protects nothing
+
+
+def begin(connection: Connection) -> None:
+    """Take the write lock."""
+    patiently(partial(connection.run, "BEGIN IMMEDIATE"))
+
+
+def transact(connection: Connection, operations: Sequence[Operation]) -> None:
+    """Run operations in one transaction; if one of them fails, each in a transaction of its own."""
+    if len(operations) == 1 and _strike(connection, operations[0]):
+        return
+    begin(connection)
+    try:
+        perform(connection, operations)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is that operation's answer, not ours
+        roll_back(connection)
+        if len(operations) == 1 or isinstance(error, Broken):
+            fail(operations, error)
+            return
+        for operation in operations:
+            transact(connection, [operation])
+        return
+    try:
+        connection.run("COMMIT")
+    except (Broken, Busy) as error:
+        roll_back(connection)
+        fail(operations, error)
+
+
+def _strike(connection: Connection, operation: Operation) -> bool:
+    """Do an operation at one stroke; say whether that was possible. Beginning and ending cost one job as much as it."""
+    stroke = operation.manner.stroke
+    if stroke is None:
+        return False
+    try:
+        operation.answer = stroke(connection, *operation.arguments)
+    except Busy:
+        # Nothing was done. In a transaction, it waits for its turn among the processes.
+        return False
+    except Exception as error:  # noqa: BLE001 - it is that operation's answer
+        fail((operation,), error)
+    return operation.answer is not None or operation.error is not None
+
+
+def roll_back(connection: Connection) -> None:
+    """Undo whatever has been begun."""
+    try:
+        connection.run("ROLLBACK")
+    except (Broken, Busy):
+        return  # SQLite has already rolled back by itself
+
+
+def fail(operations: Iterable[Operation], error: Exception) -> None:
+    """Make an error the answer of operations, in words that our callers know."""
+    if isinstance(error, Broken | Busy):
+        unavailable = StoreUnavailable(f"SQLite: {error}")
+        unavailable.__cause__ = error
+        error = unavailable
+    for operation in operations:
+        operation.answer, operation.error = None, error
+
+
+def deliver(batch: list[Operation]) -> None:
+    """Bring the answers to those who wait, waking each thread and each loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Operation]] = {}
+    for operation in batch:
+        if operation.waiting is not None:
+            operation.waiting.release()
+        elif operation.future is not None:
+            by_loop.setdefault(operation.future.get_loop(), []).append(operation)
+    for loop, operations in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_answer, operations)
+        except RuntimeError:
+            continue  # that loop is closed; nobody waits there any more
+
+
+def _answer(operations: list[Operation]) -> None:
+    for operation in operations:
+        future = operation.future
+        if future is None or future.done():
+            continue
+        if operation.error is not None:
+            future.set_exception(operation.error)
+        else:
+            future.set_result(operation.answer)

@@ -1,0 +1,245 @@
+"""By hand: a caller without a loop does its own work, shares a commit with others, and spoils nothing for them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from building import new_job
+from rota.core.errors import StoreUnavailable
+from rota.ports.guest import at_once
+from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.desk import WriterDesk
+from rota.stores.sqlite.driver import Connection, Parameters, StandardConnection
+from rota.stores.sqlite.operations import MERGED, PLAINLY, Manner, Operation, Verb
+
+
+class Seen(StandardConnection):
+    """A connection that remembers what it was told, and can be interrupted."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.told: list[str] = []
+        self.interrupt_at: str | None = None
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        self.told.append(sql)
+        if sql == self.interrupt_at:
+            self.interrupt_at = None
+            raise KeyboardInterrupt
+        return super().run(sql, parameters)
+
+
+class Stage:
+    """A writer's desk on a table of numbers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE number (number INTEGER)")
+        connection.close()
+        self.connection = Seen(str(path))
+        self.desk = WriterDesk("writer", lambda: self.connection, knock=lambda _: None)
+        self.gate, self.has_begun = threading.Event(), threading.Event()
+
+    def numbers(self) -> list[int]:
+        """Look from outside, which also shows that nobody was locked out."""
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+        connection.execute("BEGIN IMMEDIATE")
+        rows = connection.execute("SELECT number FROM number ORDER BY number").fetchall()
+        connection.close()
+        return [number for (number,) in rows]
+
+    def wait(self, connection: Connection) -> None:
+        """Keep whoever does this busy until the gate is open."""
+        del connection
+        self.has_begun.set()
+        self.gate.wait()
+
+    def do(self, verb: Verb, *arguments: object, manner: Manner = PLAINLY) -> Any:  # noqa: ANN401 - as the verb does
+        return self.desk.do(Operation(verb, arguments, manner))
+
+    @property
+    def commits(self) -> int:
+        return self.connection.told.count("COMMIT")
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    one = Stage(tmp_path / "numbers.db")
+    yield one
+    one.gate.set()
+    await one.desk.close()
+
+
+def put(connection: Connection, numbers: list[int]) -> list[int]:
+    for number in numbers:
+        connection.run("INSERT INTO number VALUES (?)", (number,))
+    return [2 * number for number in numbers]
+
+
+def put_and(act: Callable[[], object]) -> Callable[[Connection], Any]:
+    def verb(connection: Connection) -> None:
+        put(connection, [1])
+        act()
+
+    return verb
+
+
+async def handed_in(stage: Stage, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len(stage.desk._inbox) < count:  # noqa: ASYNC110 - threads hand in when they do
+            await asyncio.sleep(0.001)
+
+
+def test_a_caller_who_is_alone_does_its_own_work(stage: Stage) -> None:
+    threads: list[int] = []
+
+    def verb(connection: Connection) -> str:
+        del connection
+        threads.append(threading.get_ident())
+        return "done"
+
+    assert stage.do(verb) == "done"
+    assert threads == [threading.get_ident()]
+
+
+async def test_those_who_come_while_another_is_at_it_share_one_commit(stage: Stage) -> None:
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(stage.do, stage.wait)
+        await asyncio.to_thread(stage.has_begun.wait)
+        blocking = [pool.submit(stage.do, put, [number], manner=MERGED) for number in range(8)]
+        suspended = [asyncio.create_task(stage.desk.run(put, [number], manner=MERGED)) for number in range(8, 16)]
+        await handed_in(stage, 16)
+        stage.gate.set()
+        assert [await asyncio.wrap_future(one) for one in (first, *blocking)] == [None, *([2 * n] for n in range(8))]
+        assert await asyncio.gather(*suspended) == [[2 * number] for number in range(8, 16)]
+    assert stage.numbers() == list(range(16))
+    assert stage.commits == 2, "the first one's, and one for all others"
+
+
+async def test_one_that_fails_does_not_fail_its_neighbours(stage: Stage) -> None:
+    def fail(connection: Connection) -> None:
+        put(connection, [13])
+        raise ValueError("13")
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(stage.do, stage.wait)
+        await asyncio.to_thread(stage.has_begun.wait)
+        calls = [pool.submit(stage.do, put, [1]), pool.submit(stage.do, fail)]
+        await handed_in(stage, 2)
+        stage.gate.set()
+        await asyncio.wrap_future(first)
+        assert await asyncio.wrap_future(calls[0]) == [2]
+        with pytest.raises(ValueError, match="13"):
+            await asyncio.wrap_future(calls[1])
+    with pytest.raises(ValueError, match="13"):
+        stage.do(fail)
+    assert stage.numbers() == [1]
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "INSERT INTO number VALUES (?)", "COMMIT"])
+def test_a_signal_in_the_midst_of_it_leaves_nothing_behind(stage: Stage, statement: str) -> None:
+    stage.connection.interrupt_at = statement
+    with pytest.raises(KeyboardInterrupt):
+        stage.do(put, [1])
+    assert stage.numbers() == []
+    assert stage.do(put, [2]) == [4]
+    assert stage.numbers() == [2]
+
+
+def test_after_two_signals_the_next_one_clears_up(stage: Stage) -> None:
+    stage.connection.interrupt_at = "ROLLBACK"
+    with pytest.raises(KeyboardInterrupt):
+        stage.do(put_and(interrupt))
+    assert stage.do(put, [2]) == [4]
+    assert stage.numbers() == [2]
+
+
+def test_a_call_in_the_midst_of_a_call_is_refused_and_does_not_wait_for_itself(stage: Stage) -> None:
+    with pytest.raises(RuntimeError, match="in the midst"):
+        stage.do(put_and(lambda: stage.do(put, [2])))
+    assert stage.do(put, [3]) == [6]
+    assert stage.numbers() == [3]
+
+
+async def test_who_stops_waiting_is_left_out(stage: Stage) -> None:
+    class Enough(Exception):
+        pass
+
+    def enough(*_: object) -> None:
+        raise Enough
+
+    def signal_in_time() -> None:
+        while not stage.desk._inbox:
+            stage.gate.wait(0.001)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    assert threading.current_thread() is threading.main_thread()
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, enough)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(stage.do, stage.wait)
+            stage.has_begun.wait()
+            signalling = pool.submit(signal_in_time)
+            with pytest.raises(Enough):
+                stage.do(put, [1])
+            stage.gate.set()
+            first.result()
+            signalling.result()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert stage.do(put, [2]) == [4]
+    assert stage.numbers() == [2]
+
+
+async def test_closing_waits_for_who_is_at_it_and_refuses_the_next(stage: Stage) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first: Future[None] = pool.submit(stage.do, stage.wait)
+        await asyncio.to_thread(stage.has_begun.wait)
+        second = pool.submit(stage.do, put, [1])
+        await handed_in(stage, 1)
+        closing = asyncio.create_task(stage.desk.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+        stage.gate.set()
+        await asyncio.wrap_future(first)
+        assert await asyncio.wrap_future(second) == [2], "handed in before"
+        await closing
+    with pytest.raises(StoreUnavailable, match="closed"):
+        stage.do(put, [2])
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await stage.desk.run(put, [2])
+
+
+async def test_who_slips_in_while_it_closes_is_answered(stage: Stage) -> None:
+    """It came when the thread had already looked for the last time."""
+    await stage.desk.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await asyncio.wait_for(stage.desk.run(put, [1]), 60)
+
+
+async def test_a_store_on_a_file_works_by_hand_and_one_in_memory_does_not(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "rota.db")
+    job = new_job()
+    assert store.by_hand is not None
+    assert [answer.job_id for answer in at_once(store.by_hand.insert([job]))] == [job.id]
+    assert [one.id for one in at_once(store.by_hand.get([job.id]))] == [job.id]
+    await store.close()
+    in_memory = await SqliteStore.open(":memory:")
+    assert in_memory.by_hand is None
+    await in_memory.close()
