@@ -38,6 +38,7 @@ class Host:
             "can_submit_many": system.can_submit_many,
             "can_submit_at": system.can_submit_at,
             "is_shared": system.is_shared,
+            "has_plain_way": system.has_plain_way,
         }
 
     async def commands(self, role: Role) -> dict[str, object]:
@@ -61,6 +62,12 @@ class Host:
         else:
             for number in range(first, first + count):
                 submit(number)
+        return time.perf_counter() - begun
+
+    async def plainly(self, first: int, count: int) -> float:
+        begun = time.perf_counter()
+        for number in range(first, first + count):
+            self._system.submit_plainly(number)
         return time.perf_counter() - begun
 
     async def together(self, first: int, count: int, callers: int) -> float:

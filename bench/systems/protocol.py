@@ -42,6 +42,8 @@ class System:
     can_submit_at = True
     #: Whether many may submit at once through one client, each awaiting its own.
     is_shared = False
+    #: Whether a program without a loop submits in another way, by `submit_plainly`.
+    has_plain_way = False
 
     def prepare(self) -> Done:
         """Bring an empty database into the form that is needed."""
@@ -54,6 +56,10 @@ class System:
 
     def submit(self, number: int) -> Done:
         """Submit one job that marks its start."""
+        raise NotImplementedError
+
+    def submit_plainly(self, number: int) -> None:
+        """Submit one as a program without a loop does."""
         raise NotImplementedError
 
     def submit_many(self, numbers: Sequence[int]) -> Done:

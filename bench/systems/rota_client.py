@@ -41,6 +41,7 @@ class Client(System):
     loses = "nothing: every commit is on the disk, and a dead worker's jobs run again"
     can_submit_many = True
     is_shared = True
+    has_plain_way = True
 
     async def open(self) -> None:
         if IS_HTTP:
@@ -53,6 +54,9 @@ class Client(System):
 
     async def submit(self, number: int) -> None:
         await touch.asubmit(number, TEXT)
+
+    def submit_plainly(self, number: int) -> None:
+        touch.submit(number, TEXT)
 
     async def submit_many(self, numbers: Sequence[int]) -> None:
         await app.asubmit_many([touch.call(number, TEXT) for number in numbers])

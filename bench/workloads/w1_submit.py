@@ -1,4 +1,8 @@
-"""W1: one client submits jobs one by one, each awaited; 256 at once, each awaiting its own; and in bulk."""
+"""W1: one client submits jobs one by one, each awaited; 256 at once, each awaiting its own; and in bulk.
+
+A program without a loop may have another way to submit, which is measured too: on a file it commits on its own thread,
+where a loop must not.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from bench.systems.catalogue import Contender
 from bench.systems.session import session
 from bench.workloads.protocol import Reading, Target, at_least
 
-ONE, CROWD, BULK = "one by one", "256 callers", "in bulk"
+ONE, PLAINLY, CROWD, BULK = "one by one", "one by one, without a loop", "256 callers", "in bulk"
 CALLERS: Final = 256
 TARGETS: Final[Mapping[tuple[str, str], tuple[Target, ...]]] = {
     ("sqlite", ONE): (at_least(0.75, "C1"),),
+    ("sqlite", PLAINLY): (at_least(0.75, "C1"),),
     ("sqlite", CROWD): (at_least(0.25, "C2"),),
     ("sqlite", BULK): (at_least(0.6, "C2"),),
     ("postgres", ONE): (at_least(0.75, "C1"), at_least(1, "pgqueuer")),
@@ -38,6 +43,10 @@ class Submit:
             system.ask("one_by_one", first=3 * jobs, count=20)
             alone = max(jobs // 5, 1)
             yield self._reading(contender, ONE, alone, system.ask("one_by_one", first=0, count=alone))
+            if system.description["has_plain_way"]:
+                system.ask("plainly", first=3 * jobs, count=20)
+                took = system.ask("plainly", first=0, count=alone)
+                yield self._reading(contender, PLAINLY, alone, took)
             if system.description["is_shared"]:
                 took = system.ask("together", first=jobs, count=jobs, callers=CALLERS)
                 yield self._reading(contender, CROWD, jobs, took)
