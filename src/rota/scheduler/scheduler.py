@@ -34,6 +34,8 @@ from rota.scheduler.rhythm import LONGEST_SLEEP_SECONDS, Rhythm
 
 PRUNE_EVERY: Final = timedelta(seconds=30)
 NOW: Final = timedelta(0)
+#: How long a duty that failed waits at most for its next pass: what is due has waited long enough by then.
+LONGEST_TRIAL_SECONDS: Final = 2.0
 _log = logging.getLogger("rota.scheduler")
 
 
@@ -52,7 +54,7 @@ class Scheduler:
         self._dice = dice
         self._stands_by = stands_by
         duties: Sequence[Duty] = (Promoter(engine), Ticker(engine), Reaper(engine), Expirer(engine))
-        self._rhythms = [Rhythm(duty, Patience(dice)) for duty in duties]
+        self._rhythms = [Rhythm(duty, Patience(dice, longest=LONGEST_TRIAL_SECONDS)) for duty in duties]
         self._pruner = Pruner(engine, retention or Retention())
         self._dispatcher = Dispatcher(engine, stands_by=stands_by, dice=dice)
 
