@@ -151,6 +151,6 @@ async def test_who_hears_one_knock_after_the_other_takes_a_breath_and_leaves_no_
     while not is_over.is_set():
         woken += bool(await one.watch(timedelta(seconds=0.05)))
     await knocking
-    # Each breath is longer than the one before, up to the longest.
-    assert 2 <= woken <= 10 + (time.monotonic() - begun) / lookout.LONGEST_BREATH_SECONDS
+    # Breaths grow while the next knock comes soon; on a busy machine it may not, and then reports are rare anyway.
+    assert 2 <= woken <= 10 + (time.monotonic() - begun) / lookout.BUSY_SECONDS
     assert descriptors() == before
