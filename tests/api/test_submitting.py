@@ -10,13 +10,15 @@ import msgspec
 import pytest
 
 from api.staging import HERE, Stage, body_of, fields_of, problem_of, staged
-from building import HOUR, at
+from building import HOUR, at, new_job
 from engine.staging import bench_in_memory
 from rota.api import ApiSettings, create_app
+from rota.client import Client
+from rota.client.transport import Transport
 from rota.core.errors import InvalidRequest
 from rota.core.retry import Backoff
 from rota.core.submission import Delivery
-from rota.ports.store import JobQuery
+from rota.ports.store import JobQuery, Receipt
 from rota.wire.submission import Defaults
 
 FULL = {
@@ -217,3 +219,18 @@ async def test_a_task_that_must_start_once_does_so_over_http_too() -> None:
         told = await stage.submit(type="charge", delivery="at_least_once", tags=[])
     assert (job["delivery"], job["tags"], job["expires_at"] is not None) == ("at_most_once", ["money"], True)
     assert (told.get("delivery"), told.get("tags", [])) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ['{"n":1}', '{"text":"' + "x" * 2_000 + '"}', "[" + '{"a":1},' * 50 + "1]"],
+    ids=["small", "long", "many names"],
+)
+async def test_a_client_sends_any_number_of_jobs_in_as_many_requests_as_it_takes(stage: Stage, payload: str) -> None:
+    """A server takes a thousand jobs at once, but not more bytes, and not more names, than any body may have."""
+    client = Client(Transport([HERE], wire=httpx.ASGITransport(app=stage.api)), clock=stage.clock)
+    jobs = [new_job(payload=payload) for _ in range(1_000)]
+    answers = await client.submit(jobs)
+    await client.close()
+    assert len({answer.job_id for answer in answers}) == len(jobs)
+    assert {answer.receipt for answer in answers} == {Receipt.CREATED}

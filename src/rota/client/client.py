@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -43,6 +43,8 @@ from rota.wire.system import Stats, census_of
 T = TypeVar("T")
 #: As much as the server takes in one request.
 LARGEST_BATCH: Final = 1_000
+LARGEST_BODY: Final = 1_000_000
+MOST_NAMES: Final = 9_000
 #: How long one request waits at most; well below what proxies on the way may cut.
 LONGEST_WAIT: Final = timedelta(seconds=30)
 
@@ -143,9 +145,9 @@ class Client:
         """Submit jobs. Each has a key, its own or one made here, so that a lost reply makes no second job."""
         answers: list[Inserted] = []
         now = self._clock()
-        for batch in _batches(jobs):
-            forms = [msgspec.Raw(msgspec.json.encode(submission_of(_keyed(job), now))) for job in batch]
-            reply = await self._transport.ask("POST", "/v1/jobs:batch", BatchReply, body=BatchRequest(jobs=forms))
+        for forms in _loads(msgspec.json.encode(submission_of(_keyed(job), now)) for job in jobs):
+            request = BatchRequest(jobs=[msgspec.Raw(form) for form in forms])
+            reply = await self._transport.ask("POST", "/v1/jobs:batch", BatchReply, body=request)
             answers += [inserted_of(item) for item in reply.items]
         return answers
 
@@ -210,6 +212,24 @@ def _keyed(job: NewJob) -> NewJob:
     # It stands for itself: the same job again is the same request, though its expiry is counted from another moment.
     name = f"rota-{to_text(job.id)}"
     return replace(job, idempotency=IdempotencyKey(name, name.encode()))
+
+
+def _loads(forms: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Cut submissions into as much as the server takes at once: by their number, their size and their names."""
+    load: list[bytes] = []
+    size = names = 0
+    for form in forms:
+        # Each name is followed by a colon; those within texts are counted too, which does no harm.
+        colons = form.count(b":")
+        is_full = len(load) == LARGEST_BATCH or size + len(form) > LARGEST_BODY or names + colons > MOST_NAMES
+        if load and is_full:
+            yield load
+            load, size, names = [], 0, 0
+        load.append(form)
+        size += len(form) + 1
+        names += colons
+    if load:
+        yield load
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
