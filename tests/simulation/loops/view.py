@@ -7,12 +7,13 @@ are: so the failpoints and the pauses are put where a read has come back, or a w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, cast
 
 from rota.brokers.in_store import InStoreBroker
 from rota.engine import Engine
+from rota.ports.places import ANYWHERE
 from rota.ports.store import Store
 from simulation.models.stage import Stage
 
@@ -60,10 +61,10 @@ class View:
 
         return call
 
-    async def watch(self, at_most: timedelta) -> bool:
+    async def watch(self, at_most: timedelta) -> Collection[str]:
         """Let the time pass, and say now and then that something may have changed: in here nobody tells."""
         await asyncio.sleep(at_most.total_seconds() * (2 + 6 * self._stage.dice.random()))
-        return self._stage.dice.random() < 1 / 2
+        return ANYWHERE if self._stage.dice.random() < 1 / 2 else ()
 
 
 def engine_on(stage: Stage, points: Points | None = None) -> Engine:

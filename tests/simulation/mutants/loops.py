@@ -42,15 +42,15 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS, first=266)
+@mutant("I3", LOOPS, first=274)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
-    def extend(right: Any, run: Run, sent: float, lease: float) -> None:
-        right(run, sent, lease)
+    def forget(right: Any, run: Run, *arguments: Any) -> None:
+        right(run, *arguments)
         run.start_before = inf
 
-    with instead(Run, "extend", extend):
+    with instead(Run, "__init__", forget), instead(Run, "extend", forget):
         yield
 
 
@@ -78,7 +78,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=1159)
+@mutant("G4", LOOPS, first=1251)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
@@ -117,7 +117,7 @@ def interrupted_taken_for_unbegun() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=212)
+@mutant("I12", LOOPS, first=226)
 def nothing_handed_back() -> Planting:
     """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
 
@@ -198,7 +198,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=299)
+@mutant("I3", LOOPS, first=378)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -221,7 +221,7 @@ def retries_reckoned_by_the_hosts_clock() -> Planting:
         yield
 
 
-@mutant("I2", LOOPS)
+@mutant("I2", LOOPS, first=3)
 def repeated_submission_not_recognised() -> Planting:
     """A submission that is repeated meets its own id, takes it for another's, and makes a second job. (Ours.)"""
 
@@ -275,7 +275,7 @@ def outage_sets_a_schedule_aside() -> Planting:
         yield
 
 
-@mutant("I8", LOOPS)
+@mutant("I8", LOOPS, first=2)
 def fired_apart_from_its_plan() -> Planting:
     """The jobs of a fire time are submitted, and then the fire time is written down: two schedulers make two."""
 
