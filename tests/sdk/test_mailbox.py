@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
+from rota.desk import MergingDesk
 from rota.sdk.mailbox import Mailbox
 from rota.sdk.portal import Portal
-from rota.stores.desk import MergingDesk
 
 
 class Doubling:

@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from rota.desk import MergingDesk, Serve
 from rota.sdk.portal import running_loop
-from rota.stores.desk import MergingDesk, Serve
 
 #: After so many submissions a loop is worth a link of its own.
 WORTH: Final = 100

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.desk import MergingDesk
+from rota.desk import MergingDesk
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

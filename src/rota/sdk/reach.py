@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from weakref import WeakSet
 
 from rota.core.submission import NewJob
+from rota.desk import MergingDesk, Serve
 from rota.ports.faces import Control
 from rota.ports.store import Inserted
 from rota.runtime import Link, connect
@@ -26,7 +27,6 @@ from rota.sdk.mailbox import Mailbox
 from rota.sdk.portal import Portal
 from rota.sdk.side import Side
 from rota.settings import read
-from rota.stores.desk import MergingDesk, Serve
 
 
 class Reach:

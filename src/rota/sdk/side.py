@@ -16,11 +16,11 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from rota.core.submission import NewJob
+from rota.desk import MergingDesk
 from rota.ports.guest import at_once
 from rota.ports.store import Inserted
 from rota.runtime import SideDoor
 from rota.sdk.portal import Portal, running_loop
-from rota.stores.desk import MergingDesk
 
 #: How long closing waits for another thread's loop to finish what it was handed.
 LONGEST_GOODBYE_SECONDS: Final = 5.0

@@ -24,10 +24,10 @@ from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
+from rota.desk import MergingDesk
 from rota.ports.clock import Clock
 from rota.ports.places import ANYWHERE
 from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
-from rota.stores.desk import MergingDesk
 from rota.stores.mysql import (
     checking,
     dispatching,

@@ -1,4 +1,4 @@
-"""The desk of a store that is a server: where calls of one verb wait for each other.
+"""A desk: where calls of one verb wait for each other, in front of a store that is a server, or of the engine.
 
 While a batch is under way, what comes in is gathered, and all of it goes into the next one. Nobody lingers to fill a
 batch: under load the batches fill by themselves, and alone a call leaves at once. So many small callers cost the server

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.desk import MergingDesk
+from rota.desk import MergingDesk
 
 
 class Counter:
