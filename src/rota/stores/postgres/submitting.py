@@ -17,6 +17,7 @@ from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres.faults import MovedError
+from rota.stores.postgres.numbers import numbers
 from rota.stores.postgres.releasing import link
 from rota.stores.postgres.statements import Runner
 from rota.stores.rows import Row, micros
@@ -55,7 +56,7 @@ async def insert_alike(
     """Store plain jobs that differ in id and payload only. Otherwise as `insert_plain`."""
     _, *shared, _ = _plain_row(jobs[0])
     ordered = sorted(jobs, key=_job_id)
-    ids, payloads = list(map(_job_id, ordered)), [job.payload for job in ordered]
+    ids, payloads = numbers(map(_job_id, ordered)), [job.payload for job in ordered]
     rows = await session.rows("insert_alike", now, AGING_MICROS, bound, *shared, ids, payloads)
     if len(rows) == len(jobs):
         state = _STATES[rows[0][1]]
