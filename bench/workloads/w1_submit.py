@@ -43,7 +43,7 @@ class Submit:
             system.ask("one_by_one", first=3 * jobs, count=20)
             alone = max(jobs // 5, 1)
             yield self._reading(contender, ONE, alone, system.ask("one_by_one", first=0, count=alone))
-            if system.description["has_plain_way"]:
+            if system.description.get("has_plain_way"):
                 system.ask("plainly", first=3 * jobs, count=20)
                 took = system.ask("plainly", first=0, count=alone)
                 yield self._reading(contender, PLAINLY, alone, took)
