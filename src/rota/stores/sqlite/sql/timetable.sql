@@ -1,6 +1,7 @@
--- Say when upkeep is needed next, of each kind. One look at the left edge of each of four indexes.
+-- Say when upkeep is needed next, of each kind. One look at the left edge of each of four indexes, of which the first
+-- must be named: SQLite would rather read all of job_later.
 SELECT
-    (SELECT min(run_at) FROM job WHERE state IN ('scheduled', 'retrying')),
+    (SELECT min(run_at) FROM job INDEXED BY job_time WHERE state IN ('scheduled', 'retrying')),
     (SELECT min(lease_until) FROM job WHERE state = 'running'),
     (
         SELECT expires_at FROM job
