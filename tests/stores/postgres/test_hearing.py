@@ -87,6 +87,18 @@ async def test_a_notice_tells_where_to_look(store: PostgresStore, other: Postgre
         assert set(await watching) == places
 
 
+async def test_what_may_be_anywhere_is_told_also_by_a_notice_that_tells_of_a_queue(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    """A retry, a schedule or a resumed queue shares its notice with submissions of the same moment."""
+    await all_ears(store, other)
+    watching = asyncio.ensure_future(other.watch(SOON))
+    await asyncio.sleep(0)
+    store._bell.ring([("a", "mail", 5)])
+    store._bell.ring()
+    assert set(await watching) == {"a", EVERY_QUEUE, TIMETABLE}
+
+
 async def test_promoting_takes_its_notice_along_and_wakes_nobody_who_keeps_the_time(
     store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any, Final
 
 from rota.core.errors import RotaError
-from rota.ports.places import ANYWHERE, TIMETABLE
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.faults import AWAY
@@ -39,6 +39,8 @@ def somewhere(queue: str) -> Place:
     return queue, "", 0
 
 
+#: What a notice says when nobody knows where: also one that takes others along, which do.
+_ANYWHERE: Final = (somewhere(EVERY_QUEUE), TIMES)
 #: How a notice begins that is meant for its sender.
 PROBE: Final = "?"
 #: A notice may have 8000 bytes.
@@ -86,8 +88,8 @@ class Bell:
         self._sent_at = now
         return _text(self._mark, places)
 
-    def ring(self, places: Iterable[Place] = ()) -> None:
-        """Have a notice sent soon, which tells where jobs were stored."""
+    def ring(self, places: Iterable[Place] = _ANYWHERE) -> None:
+        """Have a notice sent soon, which tells where jobs were stored; without places, that it may be anywhere."""
         self._is_rung = True
         self._places.update(places)
         if self._sending is None:
