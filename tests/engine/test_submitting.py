@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from building import HOUR, MINUTE, after, at, key, new_job, new_jobs
+from building import HOUR, MINUTE, after, at, claim, key, new_job, new_jobs
 from engine.staging import OLGA, Bench
 from rota.core.errors import InvalidRequest, StoreUnavailable
-from rota.core.lifecycle import State
+from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
 from rota.ports.places import TIMETABLE
 from rota.ports.store import JobQuery, Receipt
@@ -125,6 +126,18 @@ async def test_waiting_for_a_job_ends_when_it_does(bench: Bench) -> None:
     await bench.submit(job)
     bench.line.before("get", lambda: bench.engine.cancel([job.id], by=OLGA))
     assert (await bench.engine.wait(job.id, HOUR)).state is State.CANCELLED
+
+
+async def test_waiting_for_a_job_ends_also_when_nobody_tells_of_it(bench: Bench) -> None:
+    """It ended in another process, and the store, one on a server, tells of no ends."""
+    job = new_job()
+    await bench.submit(job)
+    (held,) = await bench.store.claim(claim())
+    waiting = asyncio.ensure_future(bench.engine.wait(job.id, HOUR))
+    await asyncio.sleep(0.05)
+    await bench.store.settle([held.settled(Event.SUCCEED)])
+    async with asyncio.timeout(10):
+        assert (await waiting).state is State.COMPLETED
 
 
 async def test_waiting_for_no_time_gives_the_job_as_it_is(bench: Bench) -> None:

@@ -29,6 +29,10 @@ from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSu
 ROUNDS: Final = 10
 #: How many submissions without an answer to remember, in case they come again.
 DOUBTED: Final = 10_000
+#: How long a wait for the end of a job goes without a look: at first, as a share of how long it lasts, and at most.
+SHORTEST_UNSEEN_SECONDS: Final = 0.02
+UNSEEN_SHARE: Final = 1 / 4
+LONGEST_UNSEEN_SECONDS: Final = 1.0
 
 _ALL_CREATED: Final = {Receipt.CREATED}
 
@@ -124,10 +128,14 @@ class Jobs:
         return await self._parts.store.census()
 
     async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
-        """Wait until a job has ended, at most for a while, and give it as it is then."""
+        """Wait until a job has ended, at most for a while, and give it as it is then.
+
+        That it ended in another process is told by no store on a server: so we look, too.
+        """
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + at_most.total_seconds()
+        begun = loop.time()
+        give_up_at = begun + at_most.total_seconds()
 
         def listen(event: Event) -> None:
             if isinstance(event, JobsSettled) and any(one.job_id == job_id for one in event.settlements):
@@ -141,7 +149,9 @@ class Jobs:
                     left = give_up_at - loop.time()
                     if job.state in FINISHED or left <= 0:
                         return job
-                    await _first(ended.wait(), attendance.wait(timedelta(seconds=min(left, 60))))
+                    unseen = max((loop.time() - begun) * UNSEEN_SHARE, SHORTEST_UNSEEN_SECONDS)
+                    pause = timedelta(seconds=min(left, unseen, LONGEST_UNSEEN_SECONDS))
+                    await _first(ended.wait(), attendance.wait(pause))
                     ended.clear()
         finally:
             leave()
