@@ -49,6 +49,7 @@ async def knocks_only(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> No
     while await store.watch(timedelta(seconds=2 * lookout.GLANCE_SECONDS)):
         pass
     monkeypatch.setattr(lookout, "GLANCE_SECONDS", 1e9)
+    monkeypatch.setattr(lookout, "LONGEST_UNSEEN_SECONDS", 1e9)
 
 
 async def test_nobody_looks_while_nothing_happens(pair: tuple[SqliteStore, SqliteStore]) -> None:
@@ -110,6 +111,22 @@ async def test_a_commit_that_nobody_knocks_for_is_heard_too(pair: tuple[SqliteSt
     await asyncio.sleep(0)
     await other.settle([held.settled(Event.SUCCEED)])
     assert set(await watching) == ANYWHERE
+
+
+async def test_a_commit_that_nobody_knocks_for_is_heard_among_those_that_are_knocked_for(
+    pair: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waited for a job's end heard nothing of it while others submitted without a pause."""
+    one, other = pair
+    await other.insert([new_job()])
+    (held,) = await other.claim(claim())
+    longest = lookout.LONGEST_UNSEEN_SECONDS
+    await knocks_only(one, monkeypatch)
+    monkeypatch.setattr(lookout, "LONGEST_UNSEEN_SECONDS", longest)
+    await other.settle([held.settled(Event.SUCCEED)])
+    async with asyncio.timeout(10):
+        while not (heard := await one.watch(timedelta(0))) or set(heard) != ANYWHERE:
+            await other.insert([new_job()])
 
 
 @pytest.mark.parametrize("missing", ["the door", "inotify"])

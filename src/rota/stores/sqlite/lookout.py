@@ -10,7 +10,8 @@ a file is written to or touched. So nobody polls there: an idle process sleeps. 
   the knock, and those that end a job. This bell rings when a commit is written, and the counter moves when it is on the
   disk; so after it we look again and again for a while (`PAUSES`). What it is about nobody knows. So everyone is woken,
   but not more often than every `GLANCE_SECONDS`, nor that soon after a knock, and in between this bell is off: a busy
-  log must not keep us busy, and most commits have been knocked for.
+  log must not keep us busy, and most commits have been knocked for. While knock follows upon knock, everyone is woken
+  every `LONGEST_UNSEEN_SECONDS`: among all that was knocked for, there may be what was not.
 
 Where there is no bell, the counter is read every `GLANCE_SECONDS`. Our own commits ring and count too: whoever is woken
 for nothing asks once more than needed. What happens between two waits is seen at the next: the kernel keeps what rang,
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
@@ -30,6 +32,8 @@ from rota.stores.sqlite.driver import Broken, Busy, Connection
 
 #: Without a bell how often to look, and with one how often to report at most that someone has written.
 GLANCE_SECONDS: Final = 0.02
+#: How long knocks may keep us from looking whether there is more than they tell.
+LONGEST_UNSEEN_SECONDS: Final = 0.2
 #: How long to wait before each look after the log was written to; a disk that takes longer is seen at the next wait.
 PAUSES: Final = (0.002, 0.002, 0.004, 0.008, *(GLANCE_SECONDS,) * 10)
 #: How long after a report the next one comes at the earliest, and by how much longer each time while it goes on.
@@ -50,6 +54,8 @@ class Lookout:
         self._seen = self._counter()
         self._changes = 0
         self._told_at = -GLANCE_SECONDS
+        #: Since when one knock after the other has kept us from looking at the counter; infinity if none has.
+        self._kept_since = inf
         self._breath = SHORTEST_BREATH_SECONDS
 
     async def wait(self, seconds: float) -> frozenset[str]:
@@ -97,11 +103,16 @@ class Lookout:
             self._bell.hear_writes(wanted=may_glance and not self._bell.is_written)
             if may_glance:
                 self._glance()
+        elif now >= self._kept_since + LONGEST_UNSEEN_SECONDS:
+            self._glance()
+        else:
+            self._kept_since = min(self._kept_since, now)
         if self._changes != changes:
             return ANYWHERE
         return frozenset(place for place, is_new in zip((EVERY_QUEUE, TIMETABLE), knocked, strict=True) if is_new)
 
     def _glance(self) -> None:
+        self._kept_since = inf
         seen = self._counter()
         if seen is not None and seen != self._seen:
             self._seen = seen
