@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from api.staging import Stage, problem_of, served, staged, until
+from building import new_job
 from rota.api import ApiSettings, Limits
 
 
@@ -74,6 +75,17 @@ async def test_the_live_stream_is_a_snapshot_and_then_what_changes(stage: Stage,
             assert kind == "update"
     async with remote.stream("GET", "/v1/events/stream", headers={"Last-Event-ID": "unknown-7"}) as response:
         assert (await anext(events(response)))[1] == "snapshot"
+
+
+async def test_the_live_stream_shows_what_nobody_told_it(stage: Stage, remote: httpx.AsyncClient) -> None:
+    """It was done by another process, and the store, one on a server, does not tell of it."""
+    async with remote.stream("GET", "/v1/events/stream") as response, asyncio.timeout(10):
+        story = events(response)
+        assert (await anext(story))[2]["stats"]["queue_depth"] == 0
+        await asyncio.sleep(0.5)
+        await stage.engine.store.insert([new_job()])
+        while (await anext(story))[2]["stats"]["queue_depth"] != 1:
+            pass
 
 
 async def test_at_most_four_updates_come_in_a_second(stage: Stage, remote: httpx.AsyncClient) -> None:

@@ -1,8 +1,9 @@
 """The live stream: a snapshot of the whole, then what changes, at most four times a second.
 
 One task counts for everyone who looks, and only while someone does: a hundred open pages cost the store what one does.
-It is woken by this process's own events and by the broker, which also hears of other processes' writes; the more a
-count costs, the rarer it is made. Updates are numbered; whoever comes back with the number of the last one it saw gets
+It is woken by this process's own events and by the broker, which also hears of other processes' writes, but not of all
+of them (that a job has ended is told by no store on a server): so it looks by itself now and then. The more a count
+costs, the rarer it is made. Updates are numbered; whoever comes back with the number of the last one it saw gets
 those it missed, if they are still at hand, and a new snapshot otherwise.
 """
 
@@ -24,13 +25,15 @@ from rota.core.errors import RotaError
 from rota.core.identity import JobId, to_text
 from rota.core.lifecycle import State
 from rota.engine import Engine
-from rota.ports.places import TIMETABLE
+from rota.ports.places import ANYWHERE
 from rota.telemetry.events import CancelAsked, Event, JobsClaimed, JobsSettled, JobsSubmitted
 from rota.wire.system import Overview
 
 #: The shortest time between two updates, and the longest without a word.
 PACE_SECONDS: Final = 0.25
 SILENCE_SECONDS: Final = 15.0
+#: How often to look when nothing is heard.
+LOOK_SECONDS: Final = 2.0
 _REMEMBERED: Final = 256
 _SHOWN_JOBS: Final = 200
 #: A counting may take this part of the time at most.
@@ -100,7 +103,7 @@ class Live:
         leave = self._engine.telemetry.listen(self._hear)
         last: Overview | None = None
         try:
-            with self._engine.broker.attend((TIMETABLE,)) as attendance:
+            with self._engine.broker.attend(ANYWHERE) as attendance:
                 while self._listeners:
                     begun = loop.time()
                     try:
@@ -109,7 +112,7 @@ class Live:
                         _log.warning("the live stream could not count: %s", error)
                     spent = loop.time() - begun
                     await asyncio.sleep(max(PACE_SECONDS, spent / _SHARE))
-                    await self._change(attendance.wait(timedelta(seconds=SILENCE_SECONDS)))
+                    await self._change(attendance.wait(timedelta(seconds=LOOK_SECONDS)))
         finally:
             leave()
 
