@@ -18,6 +18,8 @@ from rota.scheduler.duties import Duty
 
 SHORTEST_SLEEP_SECONDS: Final = 0.005
 LONGEST_SLEEP_SECONDS: Final = 5.0
+#: How long to rest at most while something due cannot be moved. What is due behind it waits that long, too.
+LONGEST_REST_SECONDS: Final = 1.0
 #: A loop's timers are as exact as a millisecond, and whoever waits for this moment would have to wait for that too. So
 #: the last millisecond is waited for in naps, each too short for a timer: the loop turns and looks at its clock.
 FINE_SECONDS: Final = 0.001
@@ -60,5 +62,5 @@ class Rhythm:
         if did or self._at > asyncio.get_running_loop().time():
             self._in_vain = SHORTEST_SLEEP_SECONDS
             return
-        self._in_vain = min(self._in_vain * 2, LONGEST_SLEEP_SECONDS)
+        self._in_vain = min(self._in_vain * 2, LONGEST_REST_SECONDS)
         await asyncio.sleep(self._in_vain)
