@@ -109,6 +109,22 @@ async def test_many_scrapers_cost_one_census(stage: Stage, taken: list[Census]) 
     assert len(taken) == 1
 
 
+async def test_many_who_look_at_once_share_a_census_that_begins_after_they_asked(
+    stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    census = stage.engine.jobs.census
+
+    async def slowly() -> Census:
+        await asyncio.sleep(0.05)
+        return await census()
+
+    monkeypatch.setattr(stage.engine.jobs, "census", slowly)
+    await stage.submit(queue="a")
+    looks = await asyncio.gather(*(stage.client.get("/v1/stats") for _ in range(20)))
+    assert {body_of(look)["queue_depth"] for look in looks} == {1}
+    assert len(taken) <= 4
+
+
 async def test_without_a_store_a_scrape_still_answers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     await stage.submit(type="mail")
 

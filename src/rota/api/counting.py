@@ -26,7 +26,8 @@ _SHARE: Final = 0.1
 class Counting:
     """Counts for all who ask, one at a time: a census reads an entry for every job, and dashboards come in swarms.
 
-    Who looks at a store of a few jobs sees what is true now. Of millions, what was true a few seconds ago must do.
+    Who looks at a store of a few jobs sees what is true now. Of millions, what was true a few seconds ago must do. And
+    all who ask while a count is under way share the next one.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -34,6 +35,8 @@ class Counting:
         self._one_at_a_time = asyncio.Lock()
         self._last: tuple[Census, datetime] | None = None
         self._ended, self._good_for = 0.0, 0.0
+        #: How many counts have begun, and which of them gave the last one.
+        self._begun, self._number = 0, 0
 
     async def census(self) -> Census:
         """Count the jobs, or give the last count while a new one would cost too much."""
@@ -46,11 +49,14 @@ class Counting:
 
     async def _census(self, at_most_old: float = 0.0) -> tuple[Census, datetime]:
         loop = asyncio.get_running_loop()
+        before = self._begun
         async with self._one_at_a_time:
-            if self._last is None or loop.time() >= self._ended + max(at_most_old, self._good_for):
+            is_old = self._number <= before and loop.time() >= self._ended + max(at_most_old, self._good_for)
+            if self._last is None or is_old:
+                self._begun += 1
                 counted_at, begun = self._engine.clock(), loop.time()
                 census = await self._engine.census()
-                self._last, self._ended = (census, counted_at), loop.time()
+                self._last, self._number, self._ended = (census, counted_at), self._begun, loop.time()
                 self._good_for = (self._ended - begun) / _SHARE if census.total() > _FEW else 0.0
             return self._last
 
