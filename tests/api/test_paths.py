@@ -64,3 +64,12 @@ async def test_the_api_can_be_mounted_under_a_path_of_somebody_elses_application
         assert body_of(await client.get(f"/queue/v1/jobs/{job['id']}"))["type"] == "mail"
         assert problem_of(await client.put("/queue/v1/jobs"), 405)["code"] == "method_not_allowed"
         problem_of(await client.get("/queue/v2/jobs"), 404)
+
+
+@pytest.mark.parametrize("root", ["/v", "/v1/jo", "/queue", "/queue/", "/"])
+async def test_a_proxy_may_take_the_path_that_we_are_mounted_under_away(stage: Stage, root: str) -> None:
+    """Only whole parts of a path are the other's: `/v1` does not lie below `/v`."""
+    mounted = httpx.ASGITransport(stage.api, root_path=root)
+    async with httpx.AsyncClient(transport=mounted, base_url="http://127.0.0.1") as client:
+        body_of(await client.post("/v1/jobs", json={"type": "mail"}), 201)
+        body_of(await client.post(f"{root.rstrip('/')}/v1/jobs", json={"type": "mail"}), 201)

@@ -82,8 +82,8 @@ class Api:
             call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
             await deliver(refused(refusal_of(error)), call, send)
             return
-        # Whoever mounts us in an application of their own leaves their part of the path in front of ours.
-        found = self._paths.find(scope["path"].removeprefix(scope.get("root_path", "")))
+        path, root = scope["path"], scope.get("root_path")
+        found = self._paths.find(_below(root, path) if root else path)
         methods, names = found or (_NOTHING, _NOTHING)
         call = Call(scope, receive, self.context, headers, key, names)
         route = methods.get(scope["method"])
@@ -112,6 +112,12 @@ def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
         if "GET" in methods and methods["GET"].answers_head:
             methods["HEAD"] = methods["GET"]
     return paths
+
+
+def _below(root: str, path: str) -> str:
+    """Give our own part of a path: who mounts us leaves theirs in front of it, and a proxy may have taken it away."""
+    root = root.rstrip("/")
+    return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
 
 
 def _not_here(method: str, methods: Mapping[str, Route]) -> Refusal:
