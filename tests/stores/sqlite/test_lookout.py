@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -145,6 +146,20 @@ async def test_without_a_bell_one_looks_now_and_then(
     assert await watching
     await other.close()
     await one.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a bell on Linux only")
+async def test_whoever_may_write_may_knock(tmp_path: Path) -> None:
+    path, door = tmp_path / "rota.db", tmp_path / "rota.db-bell"
+    await (await SqliteStore.open(path)).close()
+    path.chmod(0o660)
+    door.unlink()
+    earlier = os.umask(0o077)
+    try:
+        await (await SqliteStore.open(path)).close()
+    finally:
+        os.umask(earlier)
+    assert (door.stat().st_mode & 0o777, door.stat().st_uid) == (0o660, path.stat().st_uid)
 
 
 def descriptors() -> int:

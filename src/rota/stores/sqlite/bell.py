@@ -36,6 +36,20 @@ def door_of(path: str) -> str:
     return f"{path}-bell"
 
 
+def _hang(door: str, file: os.stat_result) -> bool:
+    """See to it that there is a door, and say whether there is one. As many may knock as may write to the file."""
+    with suppress(FileExistsError):
+        made = os.open(door, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IMODE(file.st_mode))
+        try:
+            # As SQLite does with its log: neither our umask counts, nor that an operator happened to be the first.
+            os.fchmod(made, stat.S_IMODE(file.st_mode))
+            if os.geteuid() == 0:
+                os.fchown(made, file.st_uid, file.st_gid)
+        finally:
+            os.close(made)
+    return stat.S_ISREG(os.stat(door).st_mode)  # noqa: PTH116 - as above
+
+
 class Knocker:
     """Tells the others, after a commit, what it was about."""
 
@@ -126,8 +140,8 @@ class Bell:
 
     def _open(self, path: str) -> None:
         try:
-            # As many may knock as may write.
-            os.close(os.open(door_of(path), os.O_RDWR | os.O_CREAT, stat.S_IMODE(os.stat(path).st_mode)))  # noqa: PTH116
+            if not _hang(door_of(path), os.stat(path)):  # noqa: PTH116 - a text will do
+                return
             self._system = ctypes.CDLL(None, use_errno=True)
             descriptor = self._system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, AttributeError):
