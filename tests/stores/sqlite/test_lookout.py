@@ -162,6 +162,22 @@ async def test_whoever_may_write_may_knock(tmp_path: Path) -> None:
     assert (door.stat().st_mode & 0o777, door.stat().st_uid) == (0o660, path.stat().st_uid)
 
 
+async def test_a_file_may_be_opened_by_a_link_to_it_and_all_hear_each_other(tmp_path: Path) -> None:
+    """It was taken for one that had lost its log."""
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    link.symlink_to(tmp_path / "rota.db")
+    one, other = await SqliteStore.open(tmp_path / "rota.db"), await SqliteStore.open(link)
+    while await one.watch(timedelta(seconds=2 * lookout.GLANCE_SECONDS)):
+        pass
+    watching = asyncio.ensure_future(one.watch(LONG))
+    await asyncio.sleep(0)
+    await other.insert([new_job()])
+    assert EVERY_QUEUE in await watching
+    await other.close()
+    await one.close()
+
+
 def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 

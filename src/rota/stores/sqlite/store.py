@@ -13,6 +13,7 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
@@ -99,7 +100,7 @@ class SqliteStore:
         cls, location: str | os.PathLike[str], *, clock: Clock = wall_clock, connect: Connect = StandardConnection
     ) -> Self:
         """Open a database file, or `:memory:`, and bring it to the form this release expects."""
-        path = os.fspath(location)
+        path = _followed(os.fspath(location))
         opener = partial(_open, path, connect)
         try:
             first = opener()
@@ -525,6 +526,11 @@ class FileWitness:
         except OSError:
             raise LostFile(self.path) from None
         return file.st_dev, file.st_ino, log.st_dev, log.st_ino
+
+
+def _followed(path: str) -> str:
+    """Follow a link, as SQLite does: the log lies beside the file itself."""
+    return os.path.realpath(path) if Path(path).is_symlink() else path
 
 
 def _create(path: str) -> None:
