@@ -125,7 +125,9 @@ async def test_a_notice_about_very_many_lanes_tells_only_that_something_changed(
     assert [len(json.loads(text)) for text in heard] == [1]
 
 
-@pytest.mark.parametrize("text", ["", "rota", "[]", "{}", "7", '["a", 1]', '["a", ["q"]]'])
+@pytest.mark.parametrize(
+    "text", ["", "rota", "[]", "{}", "7", "[7]", '[null, ["q", "t", 1]]', '["a", 1]', '["a", ["q"]]']
+)
 async def test_a_notice_in_other_words_is_heard_too(
     store: PostgresStore, stranger: asyncpg.Connection, text: str
 ) -> None:
@@ -133,6 +135,15 @@ async def test_a_notice_in_other_words_is_heard_too(
     await stranger.execute("SELECT pg_notify('rota', $1)", text)
     assert await store.watch(SOON)
     assert not await store.watch(SHORT)
+
+
+async def test_who_keeps_the_time_hears_an_earlier_release_too(
+    store: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """It tells the queue of a job that has a time as it tells any other's, and its mark is a number."""
+    await all_ears(store)
+    await stranger.execute("SELECT pg_notify('rota', $1)", json.dumps(["0123456789abcdef", ["a", "mail", 5]]))
+    assert set(await store.watch(SOON)) == {"a", EVERY_QUEUE, TIMETABLE}
 
 
 async def test_a_listener_that_was_cut_off_listens_again(

@@ -41,6 +41,9 @@ def somewhere(queue: str) -> Place:
 
 #: What a notice says when nobody knows where: also one that takes others along, which do.
 _ANYWHERE: Final = (somewhere(EVERY_QUEUE), TIMES)
+#: How the mark of a sender begins that says of times, too. One of an earlier release says in which queue a job is, and
+#: not whether it has a time.
+SAYS_TIMES: Final = "t"
 #: How a notice begins that is meant for its sender.
 PROBE: Final = "?"
 #: A notice may have 8000 bytes.
@@ -231,8 +234,9 @@ class Ear:
             sender, *places = json.loads(text)
             if sender != self._mark:
                 self._heed([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
-                self._wake(frozenset(str(queue) for queue, _, _ in places) or ANYWHERE)
-        except (ValueError, TypeError):
+                told = frozenset(str(queue) for queue, _, _ in places) or ANYWHERE
+                self._wake(told if sender.startswith(SAYS_TIMES) else told | ANYWHERE)
+        except (ValueError, TypeError, AttributeError):
             # Not one of ours, or from a later release: something has changed, that is all.
             self._wake()
 

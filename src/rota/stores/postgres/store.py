@@ -51,7 +51,7 @@ from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.edges import Edge
 from rota.stores.postgres.floors import Floors
-from rota.stores.postgres.hearing import PAUSE_SECONDS, TIMES, Bell, Ear, somewhere
+from rota.stores.postgres.hearing import PAUSE_SECONDS, SAYS_TIMES, TIMES, Bell, Ear, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
 from rota.stores.rows import Row, are_alike, are_plain, is_plain, timetable_of
@@ -83,7 +83,7 @@ class PostgresStore:
         self._floors = Floors(database)
         self._due_edge = Edge(time.monotonic)
         self._lease_edge = Edge(time.monotonic)
-        mark = secrets.token_hex(8)
+        mark = SAYS_TIMES + secrets.token_hex(8)
         self._bell = Bell(database, mark)
         self._ear = Ear(database, mark, self._floors.stored)
         self._inserts: MergingDesk[NewJob, Inserted] = MergingDesk(self._insert_together, prompt=True)
