@@ -18,6 +18,7 @@ from rota.core.submission import NewJob
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.rows import Row
 from rota.stores.sqlite import SqliteStore, lookout
+from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.driver import Parameters, StandardConnection
 
 LONG = timedelta(seconds=20)
@@ -128,6 +129,28 @@ async def test_a_commit_that_nobody_knocks_for_is_heard_among_those_that_are_kno
     async with asyncio.timeout(10):
         while not (heard := await one.watch(timedelta(0))) or set(heard) != ANYWHERE:
             await other.insert([new_job()])
+
+
+async def test_a_commit_that_a_slow_disk_keeps_until_after_the_rest_is_heard_too(
+    pair: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written while the bell was off and counted when it was on again, it rang for nobody."""
+    one, other = pair
+    watcher = one._lookout
+    assert watcher is not None
+    await other.insert([new_job()])
+    while await one.watch(timedelta(seconds=2 * lookout.GLANCE_SECONDS)):
+        pass
+    monkeypatch.setattr(Knocker, "_open", lambda *_: None)
+    before, counter = watcher._counter(), watcher._counter
+    done_at = time.monotonic() + 3 * lookout.GLANCE_SECONDS
+    monkeypatch.setattr(watcher, "_counter", lambda: counter() if time.monotonic() > done_at else before)
+    # A report was just made, and the bell is off.
+    watcher._told_at = asyncio.get_running_loop().time()
+    watcher._bell.hear_writes(wanted=False)
+    await other.insert([new_job()])
+    async with asyncio.timeout(5):
+        assert set(await one.watch(LONG)) == ANYWHERE
 
 
 @pytest.mark.parametrize("missing", ["the door", "inotify"])

@@ -117,6 +117,14 @@ class Bell:
             self._hears_writes = wanted
             self._watch(self._log, _IN_MODIFY if wanted else _IN_DELETE_SELF)
 
+    def stamp(self) -> tuple[int, int]:
+        """Say when the log was written to last, and how long it is."""
+        try:
+            log = os.stat(self._log)  # noqa: PTH116 - at every look
+        except OSError:
+            return 0, 0
+        return log.st_mtime_ns, log.st_size
+
     def close(self) -> None:
         """Let go of the kernel's end."""
         descriptor, self._descriptor = self._descriptor, None

@@ -52,6 +52,7 @@ class Lookout:
         self.connection = connection
         self._bell = Bell(path)
         self._seen = self._counter()
+        self._stamp = self._bell.stamp()
         self._changes = 0
         self._told_at = -GLANCE_SECONDS
         #: Since when one knock after the other has kept us from looking at the counter; infinity if none has.
@@ -113,11 +114,16 @@ class Lookout:
 
     def _glance(self) -> None:
         self._kept_since = inf
+        # Before the counter: what is written after it is seen the next time.
+        stamp, self._stamp = self._stamp, self._bell.stamp()
         seen = self._counter()
         if seen is not None and seen != self._seen:
             self._seen = seen
             self._changes += 1
             self._bell.is_written = False
+        elif stamp != self._stamp:
+            # Written while the bell was off, and not yet on the disk: nothing will ring for it.
+            self._bell.is_written = True
 
     def _note(self, now: float) -> None:
         """Note that something is reported; the more often that is, the longer until the next time."""
