@@ -75,8 +75,8 @@ async def test_another_process_s_work_is_heard_at_once(
         committed_at = time.perf_counter()
         assert await watching == {EVERY_QUEUE}
         delays.append(time.perf_counter() - committed_at)
-    # The median: one slow wake-up says nothing.
-    assert sorted(delays)[10] < 0.01
+    # The median: one slow wake-up says nothing. And on a fast disk each waits for the longest breath.
+    assert sorted(delays)[10] < lookout.LONGEST_BREATH_SECONDS + 0.007
 
 
 @pytest.mark.parametrize(
