@@ -227,3 +227,64 @@ app.close()
 def test_a_forked_process_starts_anew(app: Rota) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING, app.url], check=True, timeout=120)
     assert stored(app) == 42
+
+
+FORKING_IN_THE_MIDST = """
+import os, sys, threading
+from rota import Rota
+app = Rota(sys.argv[1])
+@app.task
+def note(number: int) -> None: ...
+is_over = False
+def submit() -> None:
+    while not is_over:
+        note.submit(0)
+note.submit(0)
+others = [threading.Thread(target=submit) for _ in range(2)]
+for other in others:
+    other.start()
+for _ in range(5):
+    child = os.fork()
+    if not child:
+        note.submit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+is_over = True
+for other in others:
+    other.join()
+app.close()
+"""
+
+
+def test_a_process_forked_while_others_submit_is_not_locked_out(app: Rota) -> None:
+    """It would wait for a lock that nobody holds, for all time."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING_IN_THE_MIDST, app.url], check=True, timeout=120)
+
+
+OUTLIVING = """
+import os, sys
+from rota import Rota
+app = Rota(sys.argv[1])
+@app.task
+def note(number: int) -> None: ...
+note.submit(0)
+to_parent, to_child = os.pipe(), os.pipe()
+child = os.fork()
+if not child:
+    note.submit(1)
+    os.write(to_parent[1], b".")
+    os.read(to_child[0], 1)
+    note.submit(2)
+    app.close()
+    os._exit(0)
+os.read(to_parent[0], 1)
+app.close()
+os.write(to_child[1], b".")
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_holds_locks_of_its_own(app: Rota) -> None:
+    """Without, its parent would take the file for unused, and delete the log that its child writes to."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", OUTLIVING, app.url], check=True, timeout=120)
+    assert stored(app) == 3

@@ -5,7 +5,8 @@ that submits much to a server's database, a home. What is opened here is opened 
 after a close.
 
 A process that was forked has no threads but the one that forked, and its connections are its parent's: to use one
-would ruin a file, or mix up two conversations with a server. So it leaves all of that alone and starts anew.
+would ruin a file, or mix up two conversations with a server. So it leaves all of that alone and starts anew. Only what
+is open on a file is closed; see `rota.stores.sqlite.forking`.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from typing import Any, Final, Protocol
 
 from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite.driver import Broken, Connection, LostFile
+from rota.stores.sqlite.forking import mind
 from rota.stores.sqlite.operations import (
     PLAINLY,
     Manner,
@@ -100,7 +101,7 @@ class ThreadDesk:
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._is_called = False
         #: Held by whoever uses the connection, and by which thread.
-        self._turn = threading.Lock()
+        self.turn = threading.Lock()
         self._holder = 0
         #: False while somebody is at it; found False, somebody was interrupted in the midst of it.
         self._is_tidy = True
@@ -111,6 +112,7 @@ class ThreadDesk:
         #: Whether the thread has looked for the last time.
         self._has_ended = False
         self._thread = threading.Thread(target=self._attend, name=name, daemon=True)
+        mind(self)
         self._thread.start()
 
     async def run(self, verb: Verb, *arguments: Any, manner: Manner = PLAINLY) -> Any:  # noqa: ANN401 - as the verb does
@@ -121,11 +123,11 @@ class ThreadDesk:
 
     def do(self, operation: Operation) -> Any:  # noqa: ANN401 - as its verb does
         """Do something and block until it is done: by hand, or in company if others are there."""
-        if self._turn.locked() or self._inbox:
+        if self.turn.locked() or self._inbox:
             self._wait_for(operation)
         else:
             # Not by acquire and release: only `with` cannot be interrupted between taking a lock and minding it.
-            with self._turn:
+            with self.turn:
                 if not self._is_open:
                     raise StoreUnavailable(CLOSED)
                 self._serve_orderly([operation])
@@ -147,6 +149,14 @@ class ThreadDesk:
             self._is_open = False
             self._bell.put(None)
             await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def forsake(self) -> None:
+        """Close, in a forked process: the thread is the parent's, and so is what was handed in."""
+        self._is_open = False
+        self._inbox.clear()
+        if not self._has_ended:
+            self._has_ended = True
+            part_with(self._connection, is_lost=self._has_lost_its_file)
 
     def _hand_in(self, operation: Operation) -> None:
         self._inbox.append(operation)
@@ -173,11 +183,11 @@ class ThreadDesk:
             self._bell.get()
             # First: whoever comes while we look calls again.
             self._is_called = False
-            with self._turn:
+            with self.turn:
                 while batch := self._gather():
                     self._serve_orderly(batch)
                     deliver(batch)
-        with self._turn:
+        with self.turn:
             part_with(self._connection, is_lost=self._has_lost_its_file)
         self._has_ended = True
         self._turn_away()
@@ -226,7 +236,7 @@ class ThreadDesk:
 
     def _turn_away(self) -> None:
         """Refuse what came too late. Whoever looks in last does it, the thread or who came."""
-        with self._turn:
+        with self.turn:
             while batch := self._gather():
                 fail(batch, StoreUnavailable(CLOSED))
                 deliver(batch)

@@ -22,6 +22,7 @@ holds on it (that is how POSIX locks work).
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -29,6 +30,7 @@ from typing import Final
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.sqlite.bell import Bell
 from rota.stores.sqlite.driver import Broken, Busy, Connection
+from rota.stores.sqlite.forking import mind
 
 #: Without a bell how often to look, and with one how often to report at most that someone has written.
 GLANCE_SECONDS: Final = 0.02
@@ -50,6 +52,8 @@ class Lookout:
 
     def __init__(self, connection: Connection, path: str) -> None:
         self.connection = connection
+        self.turn = threading.Lock()
+        mind(self)
         self._bell = Bell(path)
         self._seen = self._counter()
         self._stamp = self._bell.stamp()
@@ -90,6 +94,10 @@ class Lookout:
     def close(self) -> None:
         """Listen no more; the connection is left to its owner."""
         self._bell.close()
+
+    def forsake(self) -> None:
+        """Close the connection, in a forked process. The bell hangs on the parent's loop and is left alone."""
+        self.connection.close()
 
     def _counts(self) -> tuple[int, int, int]:
         return self._bell.work, self._bell.times, self._changes
@@ -134,7 +142,8 @@ class Lookout:
     def _counter(self) -> int | None:
         """Read the change counter; None while another process repairs the log, or if it cannot be read."""
         try:
-            ((version,),) = self.connection.rows("PRAGMA data_version")
+            with self.turn:
+                ((version,),) = self.connection.rows("PRAGMA data_version")
         except (Busy, Broken):
             return None
         return int(version)
