@@ -176,6 +176,50 @@ def test_a_call_in_the_midst_of_a_call_is_refused_and_does_not_wait_for_itself(s
     assert stage.numbers() == [3]
 
 
+def test_a_call_right_after_the_turn_was_taken_is_refused_and_does_not_wait_for_itself(stage: Stage) -> None:
+    """A signal comes when it comes: also when the turn is taken and nothing has begun."""
+    serve = stage.desk._serve_orderly
+
+    def interrupted(batch: list[Operation]) -> None:
+        stage.do(put, [2])
+        serve(batch)
+
+    stage.desk._serve_orderly = interrupted  # type: ignore[method-assign]
+    refused: Future[Any] = Future()
+
+    def call() -> None:
+        try:
+            refused.set_result(stage.do(put, [1]))
+        except RuntimeError as error:
+            refused.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    with pytest.raises(RuntimeError, match="in the midst"):
+        refused.result(10)
+    stage.desk._serve_orderly = serve  # type: ignore[method-assign]
+    assert stage.do(put, [3]) == [6]
+    assert stage.numbers() == [3]
+
+
+async def test_a_finalizer_on_the_desks_own_thread_is_refused(stage: Stage) -> None:
+    """It may run at any moment, also when the thread has the turn and is between two operations."""
+    gather = stage.desk._gather
+    errors: list[Exception] = []
+
+    def finalize() -> list[Operation]:
+        stage.desk._gather = gather  # type: ignore[method-assign]
+        try:
+            stage.do(put, [2])
+        except RuntimeError as error:
+            errors.append(error)
+        return gather()
+
+    stage.desk._gather = finalize  # type: ignore[method-assign]
+    assert await asyncio.wait_for(stage.desk.run(put, [1]), 10) == [2]
+    assert len(errors) == 1
+    assert stage.numbers() == [1]
+
+
 async def test_who_stops_waiting_is_left_out(stage: Stage) -> None:
     class Enough(Exception):
         pass

@@ -100,9 +100,10 @@ class ThreadDesk:
         #: Calls the thread. It is called once for all that comes in until it looks.
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._is_called = False
-        #: Held by whoever uses the connection, and by which thread.
+        #: Held by whoever uses the connection.
         self.turn = threading.Lock()
-        self._holder = 0
+        #: The threads that have the turn, or are about to: a call in the midst of that would wait for itself.
+        self._insiders: set[int] = set()
         #: False while somebody is at it; found False, somebody was interrupted in the midst of it.
         self._is_tidy = True
         self._connection = opener()
@@ -123,15 +124,26 @@ class ThreadDesk:
 
     def do(self, operation: Operation) -> Any:  # noqa: ANN401 - as its verb does
         """Do something and block until it is done: by hand, or in company if others are there."""
+        me = threading.get_ident()
+        if me in self._insiders:
+            raise RuntimeError("called in the midst of such a call, by a signal or a finalizer; use another thread")
         if self.turn.locked() or self._inbox:
             self._wait_for(operation)
         else:
+            self._do_by_hand(operation, me)
+        return operation.outcome()
+
+    def _do_by_hand(self, operation: Operation, me: int) -> None:
+        try:
+            # Before the turn is taken: a signal may come in between.
+            self._insiders.add(me)
             # Not by acquire and release: only `with` cannot be interrupted between taking a lock and minding it.
             with self.turn:
                 if not self._is_open:
                     raise StoreUnavailable(CLOSED)
                 self._serve_orderly([operation])
-        return operation.outcome()
+        finally:
+            self._insiders.discard(me)
 
     @property
     def by_hand(self) -> Desk:
@@ -167,8 +179,6 @@ class ThreadDesk:
             self._turn_away()
 
     def _wait_for(self, operation: Operation) -> None:
-        if self._holder == threading.get_ident():
-            raise RuntimeError("called in the midst of such a call, by a signal or a finalizer; use another thread")
         operation.waiting = threading.Lock()
         operation.waiting.acquire()
         try:
@@ -179,6 +189,7 @@ class ThreadDesk:
             raise
 
     def _attend(self) -> None:
+        self._insiders.add(threading.get_ident())
         while self._is_open:
             self._bell.get()
             # First: whoever comes while we look calls again.
@@ -191,6 +202,8 @@ class ThreadDesk:
             part_with(self._connection, is_lost=self._has_lost_its_file)
         self._has_ended = True
         self._turn_away()
+        # A thread that begins later may be given the same number.
+        self._insiders.discard(threading.get_ident())
 
     def _gather(self) -> list[Operation]:
         """Take all that have come in."""
@@ -204,7 +217,6 @@ class ThreadDesk:
 
     def _serve_orderly(self, batch: list[Operation]) -> None:
         """Do what was asked, and leave the connection as it was found. Only in one's turn."""
-        self._holder = threading.get_ident()
         try:
             if not self._is_tidy:
                 roll_back(self._connection)
@@ -215,8 +227,6 @@ class ThreadDesk:
             # A signal, on the thread of one who does it by hand. What stays begun would lock other processes out.
             roll_back(self._connection)
             raise
-        finally:
-            self._holder = 0
 
     def _serve(self, batch: list[Operation]) -> None:
         try:
