@@ -85,6 +85,8 @@ class Reach:
 
     def close(self) -> None:
         """Let go of everything, once what was handed in is done."""
+        if (opened := self._portal) is not None:
+            opened.require_elsewhere()
         if self._homes is not None:
             self._homes.close()
         with self._guard:
@@ -94,11 +96,7 @@ class Reach:
         if side is not None:
             side.close()
         if portal is not None and mailbox is not None:
-            try:
-                portal.call(mailbox.close())
-                portal.call(self._unlink())
-            finally:
-                portal.close()
+            portal.close(self._finish(mailbox))
 
     @property
     def portal(self) -> Portal:
@@ -146,6 +144,13 @@ class Reach:
                 await link.result().close()
             # Last: who is interrupted here comes again.
             self._links.pop(loop, None)
+
+    async def _finish(self, mailbox: Mailbox[NewJob, Inserted]) -> None:
+        """Have everything served, and unlink the portal's loop."""
+        try:
+            await mailbox.close()
+        finally:
+            await self._unlink()
 
     async def control(self) -> Control:
         """Give the face through which jobs are submitted and looked at; runs on the portal's loop."""
