@@ -147,6 +147,25 @@ async def test_one_that_fails_does_not_fail_its_neighbours(stage: Stage) -> None
     assert stage.numbers() == [1]
 
 
+async def test_one_whose_glance_fails_does_not_fail_its_neighbours(stage: Stage) -> None:
+    def glance(connection: Connection, numbers: list[int]) -> None:
+        del connection
+        if numbers == [13]:
+            raise ValueError("13")
+
+    first = asyncio.create_task(asyncio.to_thread(stage.do, stage.wait))
+    await asyncio.to_thread(stage.has_begun.wait)
+    manner = Manner(glance=glance)
+    calls = [asyncio.create_task(stage.desk.run(put, [number], manner=manner)) for number in (1, 13, 2)]
+    await handed_in(stage, 3)
+    stage.gate.set()
+    await first
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [answers[0], answers[2]] == [[2], [4]]
+    assert isinstance(answers[1], ValueError)
+    assert stage.numbers() == [1, 2]
+
+
 def interrupt() -> None:
     raise KeyboardInterrupt
 

@@ -276,7 +276,11 @@ class WriterDesk(ThreadDesk):
     def _needs_lock(self, operation: Operation) -> bool:
         """Look whether an operation can be answered without the lock, for which others may be waiting."""
         assert operation.manner.glance is not None
-        operation.answer = patiently(partial(operation.manner.glance, self._connection, *operation.arguments))
+        try:
+            operation.answer = patiently(partial(operation.manner.glance, self._connection, *operation.arguments))
+        except Exception as error:  # noqa: BLE001 - it is that operation's answer
+            fail([operation], error)
+            return False
         return operation.answer is None
 
 
