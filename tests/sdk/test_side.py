@@ -288,3 +288,33 @@ def test_a_forked_process_holds_locks_of_its_own(app: Rota) -> None:
     """Without, its parent would take the file for unused, and delete the log that its child writes to."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", OUTLIVING, app.url], check=True, timeout=120)
     assert stored(app) == 3
+
+
+FORKING_WHILE_OPENING = """
+import asyncio, os, sys, threading, time
+from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.driver import StandardConnection
+begun = threading.Event()
+def connect(path):
+    connection = StandardConnection(path)
+    connection.rows("SELECT count(*) FROM sqlite_schema")
+    begun.set()
+    time.sleep(0.1)
+    return connection
+def open_store():
+    asyncio.run(SqliteStore.open(sys.argv[1], connect=connect))
+threading.Thread(target=open_store).start()
+begun.wait()
+child = os.fork()
+if not child:
+    folder = "/proc/self/fd"
+    links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder) if os.path.exists(f"{folder}/{name}")]
+    os._exit(any(link.startswith(sys.argv[1]) for link in links))
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_process_forked_while_a_file_is_opened_has_nothing_open(tmp_path: Path) -> None:
+    path = str(tmp_path / "rota.db")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING_WHILE_OPENING, path], check=True, timeout=60)

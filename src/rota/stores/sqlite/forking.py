@@ -35,7 +35,9 @@ class Keeper(Protocol):
         ...
 
 
-#: Held while the process forks. A signal that forks may come while its thread has it.
+#: One fork at a time; and who minds a connection waits for a fork, but not for those for whom that waits. A signal that
+#: forks may come while its thread has either.
+_forking = threading.RLock()
 _guard = threading.RLock()
 _keepers: WeakSet[Keeper] = WeakSet()
 #: Whose turn is held for a fork, and who could not be waited for: never cleared away in a child, which would close it.
@@ -49,12 +51,35 @@ def mind(keeper: Keeper) -> None:
         _keepers.add(keeper)
 
 
+class Opening:
+    """Has forks wait while connections are opened that nobody minds yet."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.turn.acquire()
+        mind(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.turn.release()
+
+    def forsake(self) -> None:
+        """Nothing: by then everything is minded."""
+
+
 def _pause() -> None:
-    _guard.acquire()
+    _forking.acquire()
     give_up_at = time.monotonic() + LONGEST_WAIT_SECONDS
-    for keeper in tuple(_keepers):
-        is_resting = keeper.turn.acquire(timeout=max(give_up_at - time.monotonic(), 0))
-        (_resting if is_resting else _left_alone).append(keeper)
+    while True:
+        _guard.acquire()
+        others = [keeper for keeper in _keepers if keeper not in _resting and keeper not in _left_alone]
+        if not others:
+            return
+        _guard.release()
+        for keeper in others:
+            is_resting = keeper.turn.acquire(timeout=max(give_up_at - time.monotonic(), 0))
+            (_resting if is_resting else _left_alone).append(keeper)
 
 
 def _go_on() -> None:
@@ -63,6 +88,7 @@ def _go_on() -> None:
     _resting.clear()
     _left_alone.clear()
     _guard.release()
+    _forking.release()
 
 
 def _start_anew() -> None:
@@ -72,6 +98,7 @@ def _start_anew() -> None:
     _resting.clear()
     _keepers.clear()
     _guard.release()
+    _forking.release()
 
 
 os.register_at_fork(before=_pause, after_in_parent=_go_on, after_in_child=_start_anew)

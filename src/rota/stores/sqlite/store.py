@@ -46,6 +46,7 @@ from rota.stores.sqlite import (
 from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
 from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
+from rota.stores.sqlite.forking import Opening
 from rota.stores.sqlite.inline import InlineDesk
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
@@ -100,7 +101,11 @@ class SqliteStore:
         cls, location: str | os.PathLike[str], *, clock: Clock = wall_clock, connect: Connect = StandardConnection
     ) -> Self:
         """Open a database file, or `:memory:`, and bring it to the form this release expects."""
-        path = _followed(os.fspath(location))
+        with Opening():
+            return await cls._open(_followed(os.fspath(location)), clock, connect)
+
+    @classmethod
+    async def _open(cls, path: str, clock: Clock, connect: Connect) -> Self:
         opener = partial(_open, path, connect)
         try:
             first = opener()
