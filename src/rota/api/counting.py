@@ -21,6 +21,8 @@ FRESH_SECONDS: Final = 1.0
 #: So many jobs are counted in a moment, and always anew. Beyond them counting may take this part of the time at most.
 _FEW: Final = 100_000
 _SHARE: Final = 0.1
+#: Older than this no count is given away, however slow the store.
+_OLDEST_SECONDS: Final = 30.0
 
 
 class Counting:
@@ -57,7 +59,8 @@ class Counting:
                 counted_at, begun = self._engine.clock(), loop.time()
                 census = await self._engine.census()
                 self._last, self._number, self._ended = (census, counted_at), self._begun, loop.time()
-                self._good_for = (self._ended - begun) / _SHARE if census.total() > _FEW else 0.0
+                good_for = min((self._ended - begun) / _SHARE, _OLDEST_SECONDS)
+                self._good_for = good_for if census.total() > _FEW else 0.0
             return self._last
 
 

@@ -135,8 +135,10 @@ class Bell:
         os.close(descriptor)
 
     def _ring(self) -> None:
+        if self._descriptor is None:
+            return
         try:
-            told = os.read(self._descriptor or -1, 65_536)
+            told = os.read(self._descriptor, 65_536)
         except BlockingIOError:
             return
         for _, mask, _, _ in _EVENT.iter_unpack(told):
