@@ -146,13 +146,14 @@ async def measure(server: PostgresServer, options: argparse.Namespace) -> None:
     print(f"{describe_machine()}; {await connection.fetchval('SHOW server_version')} of PostgreSQL, syncing")
     await connection.close()
     await (await PostgresStore.open(server.dsn())).close()
+    place = PostgresPlace(server)
     if "throughput" in options.parts:
         await throughput(server, options.repeats)
     if "growth" in options.parts:
-        lines = await claim_growth(PostgresPlace(server), largest=options.largest, rounds=ROUNDS)
+        lines = await claim_growth(place, largest=options.largest, rounds=ROUNDS)
         show("Claim latency, with its commit", lines)
     if "held" in options.parts:
-        show("A transaction held open", await held(PostgresPlace(server), seconds=options.seconds))
+        show("A transaction held open", await held(place, seconds=options.seconds))
 
 
 def main() -> None:
