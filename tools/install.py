@@ -11,23 +11,20 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 _PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 _UV: Final = (str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", sys.executable)
-#: As pip does: the best of all places, not the first that has any. The hash decides whether it is the right one.
-_ALL_PLACES: Final = ("--index-strategy", "unsafe-best-match")
-#: What pip calls it, and what uv does. Of each there may be several.
-_FLAGS: Final = {
-    "index-url": "--default-index",
-    "extra-index-url": "--extra-index-url",
-    "find-links": "--find-links",
-    "trusted-host": "--allow-insecure-host",
-}
+#: What pip calls it, and what uv does, in its environment: a place may have a password in it, and arguments are for
+#: everyone to see.
 _SURROUNDINGS: Final = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
     "proxy": "ALL_PROXY",
     "default-timeout": "UV_HTTP_TIMEOUT",
@@ -49,19 +46,19 @@ def settings_of_pip(listing: str) -> dict[str, str]:
     }
 
 
-def flags_for_uv(settings: Mapping[str, str]) -> Iterator[str]:
-    """Say where packages come from, in the words of uv."""
-    yield from _ALL_PLACES
-    if settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
-        yield "--no-index"
-    for name, flag in _FLAGS.items():
-        for value in settings.get(name, "").split():
-            yield from (flag, value)
-
-
 def surroundings_for_uv(settings: Mapping[str, str]) -> dict[str, str]:
-    """Say how to get there."""
-    return {variable: settings[name] for name, variable in _SURROUNDINGS.items() if name in settings}
+    """Say where packages come from and how to get there, in the words of uv."""
+    told = {variable: " ".join(settings[name].split()) for name, variable in _SURROUNDINGS.items() if name in settings}
+    if "UV_FIND_LINKS" in told:
+        # The one list that uv parts by commas.
+        told["UV_FIND_LINKS"] = told["UV_FIND_LINKS"].replace(" ", ",")
+    # As pip does: the best of all places, not the first that has any. The hash decides whether it is the right one.
+    return {"UV_INDEX_STRATEGY": "unsafe-best-match", **told}
+
+
+def asks_no_index(settings: Mapping[str, str]) -> bool:
+    """Say whether nothing but links may be asked."""
+    return settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}
 
 
 def _run(*command: str, **more: str) -> bool:
@@ -72,7 +69,7 @@ def _install(*what: str) -> None:
     asking = (*_PIP, "config", "list")
     told = subprocess.run(asking, capture_output=True, check=True, text=True, cwd=ROOT)  # noqa: S603 - pip, as above
     settings = settings_of_pip(told.stdout)
-    quickly = (*_UV, "--quiet", "--compile-bytecode", *flags_for_uv(settings), *what)
+    quickly = (*_UV, "--quiet", "--compile-bytecode", *(("--no-index",) if asks_no_index(settings) else ()), *what)
     if Path(_UV[0]).exists() and _run(*quickly, **surroundings_for_uv(settings)):
         return
     sys.stderr.write("tools/install.py: uv could not; pip does it, which takes a minute or two\n")

@@ -14,39 +14,36 @@ install = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(install)
 
 LISTING = """\
-:env:.find-links='/here'
+:env:.find-links='/here /too'
 :env:.timeout='90'
 global.cert='/etc/own.pem'
-global.extra-index-url='https://one/simple\\nhttps://two/simple'
+global.extra-index-url='https://one/\\nhttps://two/'
 global.find-links='/there'
-global.index-url='https://weak/simple'
+global.index-url='https://weak/'
 global.no-color='true'
-install.index-url='https://strong/simple'
+install.index-url='https://strong/'
 """
 
 
-def test_uv_looks_where_pip_would() -> None:
-    flags = " ".join(install.flags_for_uv(install.settings_of_pip(LISTING)))
-    assert flags == (
-        "--index-strategy unsafe-best-match --default-index https://strong/simple"
-        " --extra-index-url https://one/simple --extra-index-url https://two/simple --find-links /here"
-    )
-
-
-def test_uv_gets_there_as_pip_would() -> None:
+def test_uv_looks_where_pip_would_and_gets_there_as_pip_would() -> None:
     assert install.surroundings_for_uv(install.settings_of_pip(LISTING)) == {
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_DEFAULT_INDEX": "https://strong/",
+        "UV_INDEX": "https://one/ https://two/",
+        "UV_FIND_LINKS": "/here,/too",
         "SSL_CERT_FILE": "/etc/own.pem",
         "UV_HTTP_TIMEOUT": "90",
     }
 
 
 def test_who_may_ask_no_index_asks_none() -> None:
-    assert "--no-index" in install.flags_for_uv(install.settings_of_pip("global.no-index='true'"))
-    assert "--no-index" not in install.flags_for_uv(install.settings_of_pip("global.no-index='false'"))
+    assert install.asks_no_index(install.settings_of_pip("global.no-index='true'"))
+    assert not install.asks_no_index(install.settings_of_pip("global.no-index='false'"))
+    assert not install.asks_no_index(install.settings_of_pip(LISTING))
 
 
 def test_a_pip_without_settings_is_no_obstacle() -> None:
-    assert list(install.flags_for_uv(install.settings_of_pip(""))) == ["--index-strategy", "unsafe-best-match"]
+    assert install.surroundings_for_uv(install.settings_of_pip("")) == {"UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
 def test_uv_is_locked_as_it_is_among_the_other_requirements() -> None:
