@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -91,7 +92,7 @@ def part_with(connection: Connection, *, is_lost: bool) -> None:
         connection.close()
 
 
-class ThreadDesk:
+class ThreadDesk(ABC):
     """A connection, a thread that serves what is handed in, and turns for callers that serve themselves."""
 
     def __init__(self, name: str, opener: Opener, *, witness: Witness | None = None) -> None:
@@ -251,8 +252,9 @@ class ThreadDesk:
                 fail(batch, StoreUnavailable(CLOSED))
                 deliver(batch)
 
+    @abstractmethod
     def _process(self, batch: list[Operation]) -> None:
-        raise NotImplementedError
+        """Do a batch, and leave each operation its answer or its error."""
 
 
 class WriterDesk(ThreadDesk):

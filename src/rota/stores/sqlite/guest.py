@@ -22,10 +22,11 @@ from rota.ports.store import Inserted
 from rota.stores.guests import SAVEPOINT, Room, foreign, has_refusal, require_form, without_transaction
 from rota.stores.rows import Row
 from rota.stores.sqlite.driver import Clash, Parameters
+from rota.stores.sqlite.files import IN_MEMORY
 from rota.stores.sqlite.migrations import all_migrations
 from rota.stores.sqlite.statements import statement
 from rota.stores.sqlite.stepping import look, perform
-from rota.stores.sqlite.store import IN_MEMORY, wall_clock
+from rota.stores.sqlite.store import wall_clock
 from rota.stores.sqlite.submitting import insert
 
 _REMEDY: Final = "execute BEGIN IMMEDIATE first, or connect without isolation_level=None and autocommit=True"

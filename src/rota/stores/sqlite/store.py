@@ -13,7 +13,6 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
@@ -45,34 +44,18 @@ from rota.stores.sqlite import (
 )
 from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
-from rota.stores.sqlite.driver import Broken, Busy, Connection, LostFile, StandardConnection
+from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
+from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, followed, for_reading, open_file
 from rota.stores.sqlite.forking import Opening
 from rota.stores.sqlite.inline import InlineDesk
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
-from rota.stores.sqlite.operations import MERGED, Manner, Verb, patiently
+from rota.stores.sqlite.operations import MERGED, Manner, Verb
 
-IN_MEMORY: Final = ":memory:"
 READERS: Final = 2
 #: The largest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
-
-#: How a connection is made of a path: `StandardConnection`, or `ApswConnection` of `apsw_driver`.
-Connect = Callable[[str], Connection]
-
-#: synchronous=FULL: an acknowledged commit survives a power cut. The rest only spares work.
-_PRAGMAS: Final = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA wal_autocheckpoint = 4000",
-    "PRAGMA journal_size_limit = 67108864",
-    "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -32768",
-)
-#: Two megabytes for whoever only reads: counting a million jobs would fill any cache, which then stays; what is read
-#: again and again the system keeps anyway.
-_READERS_CACHE: Final = "PRAGMA cache_size = -2048"
 
 
 def wall_clock() -> datetime:
@@ -102,11 +85,11 @@ class SqliteStore:
     ) -> Self:
         """Open a database file, or `:memory:`, and bring it to the form this release expects."""
         with Opening():
-            return await cls._open(_followed(os.fspath(location)), clock, connect)
+            return await cls._open(followed(os.fspath(location)), clock, connect)
 
     @classmethod
     async def _open(cls, path: str, clock: Clock, connect: Connect) -> Self:
-        opener = partial(_open, path, connect)
+        opener = partial(open_file, path, connect)
         try:
             first = opener()
             try:
@@ -130,7 +113,9 @@ class SqliteStore:
         async with AsyncExitStack() as opened:
             readers = []
             for number in range(READERS):
-                readers.append(ReaderDesk(f"rota-sqlite-reader-{number}", partial(_reader, opener), witness=witness))
+                readers.append(
+                    ReaderDesk(f"rota-sqlite-reader-{number}", partial(for_reading, opener), witness=witness)
+                )
                 opened.push_async_callback(readers[-1].close)
             writer = WriterDesk("rota-sqlite-writer", opener, witness=witness, knock=Knocker(witness.path).knock)
             opened.push_async_callback(writer.close)
@@ -486,68 +471,3 @@ def _check(connection: Connection) -> list[str]:
         return [finding for (finding,) in connection.rows("PRAGMA integrity_check") if finding != "ok"]
     except Broken as error:
         return [str(error)]
-
-
-def _open(path: str, connect: Connect) -> Connection:
-    if path != IN_MEMORY:
-        _create(path)
-    connection = connect(path)
-    try:
-        for pragma in _PRAGMAS:
-            patiently(partial(connection.rows, pragma))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _reader(opener: Callable[[], Connection]) -> Connection:
-    connection = opener()
-    connection.rows(_READERS_CACHE)
-    return connection
-
-
-class FileWitness:
-    """Knows which files a store was opened on, and tells when they are no longer there under their names.
-
-    Unix lets a program go on writing into a file that has lost its name, and every answer it gives then is a lie.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._log = f"{path}-wal"
-        # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
-        self._known = self._identity()
-
-    def __call__(self) -> None:
-        """Look; raise `LostFile` if another file, or none, has a name now."""
-        if self._identity() != self._known:
-            raise LostFile(self.path)
-
-    def _identity(self) -> tuple[int, ...]:
-        try:
-            # At every commit: a Path would cost as much again as the question.
-            file, log = os.stat(self.path), os.stat(self._log)  # noqa: PTH116
-        except OSError:
-            raise LostFile(self.path) from None
-        return file.st_dev, file.st_ino, log.st_dev, log.st_ino
-
-
-def _followed(path: str) -> str:
-    """Follow a link, as SQLite does: the log lies beside the file itself."""
-    return os.path.realpath(path) if Path(path).is_symlink() else path
-
-
-def _create(path: str) -> None:
-    """Make a file that is not there yet, so that payloads are not for everyone to read.
-
-    Never opens one that is: closing it again would drop every lock this process holds on it (that is how POSIX locks
-    work), and other processes would take the database for unused and delete its log under us.
-    """
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-            raise Broken("Permission denied: it must be read and written", is_final=True) from None
-    except OSError as error:
-        raise Broken(error.strerror or str(error), is_final=True) from error

@@ -1,0 +1,97 @@
+"""The file of a store: opening it, and noticing that it is no longer the one that was opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rota.stores.sqlite.driver import Broken, Connection, LostFile
+from rota.stores.sqlite.operations import patiently
+
+IN_MEMORY: Final = ":memory:"
+
+#: How a connection is made of a path: `StandardConnection`, or `ApswConnection` of `apsw_driver`.
+Connect = Callable[[str], Connection]
+
+#: synchronous=FULL: an acknowledged commit survives a power cut. The rest only spares work.
+_PRAGMAS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -32768",
+)
+#: Two megabytes for whoever only reads: counting a million jobs would fill any cache, which then stays; what is read
+#: again and again the system keeps anyway.
+_READERS_CACHE: Final = "PRAGMA cache_size = -2048"
+
+
+def open_file(path: str, connect: Connect) -> Connection:
+    """Open a database for whoever writes; a file that is not there yet is made."""
+    if path != IN_MEMORY:
+        _create(path)
+    connection = connect(path)
+    try:
+        for pragma in _PRAGMAS:
+            patiently(partial(connection.rows, pragma))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def for_reading(opener: Callable[[], Connection]) -> Connection:
+    """Open a database for whoever only reads."""
+    connection = opener()
+    connection.rows(_READERS_CACHE)
+    return connection
+
+
+class FileWitness:
+    """Knows which files a store was opened on, and tells when they are no longer there under their names.
+
+    Unix lets a program go on writing into a file that has lost its name, and every answer it gives then is a lie.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._log = f"{path}-wal"
+        # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
+        self._known = self._identity()
+
+    def __call__(self) -> None:
+        """Look; raise `LostFile` if another file, or none, has a name now."""
+        if self._identity() != self._known:
+            raise LostFile(self.path)
+
+    def _identity(self) -> tuple[int, ...]:
+        try:
+            # At every commit: a Path would cost as much again as the question.
+            file, log = os.stat(self.path), os.stat(self._log)  # noqa: PTH116
+        except OSError:
+            raise LostFile(self.path) from None
+        return file.st_dev, file.st_ino, log.st_dev, log.st_ino
+
+
+def followed(path: str) -> str:
+    """Follow a link, as SQLite does: the log lies beside the file itself."""
+    return os.path.realpath(path) if Path(path).is_symlink() else path
+
+
+def _create(path: str) -> None:
+    """Make a file that is not there yet, so that payloads are not for everyone to read.
+
+    Never opens one that is: closing it again would drop every lock this process holds on it (that is how POSIX locks
+    work), and other processes would take the database for unused and delete its log under us.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise Broken("Permission denied: it must be read and written", is_final=True) from None
+    except OSError as error:
+        raise Broken(error.strerror or str(error), is_final=True) from error
