@@ -32,7 +32,6 @@ from rota.wire.scalars import (
     job_id_of,
     raw,
     schedule_id_of,
-    seconds_of,
 )
 from rota.wire.submission import FollowUp, RetryRule, backoff_of, follow_up_of, retry_rule_of, template_of, text_of
 
@@ -216,19 +215,7 @@ def form_of(job: Job) -> JobForm:
         blockers=job.blockers,
         fire_time=job.fire_time,
     )
-    # What most jobs have not, and what would have to be made.
-    if job.backoff is not DEFAULT_BACKOFF:
-        form.retry = _shown_rule(job.backoff)
-    if job.timeout is not None:
-        form.timeout = seconds_of(job.timeout)
-    if job.tags:
-        form.tags = list(job.tags)
-    if job.meta:
-        form.meta = dict(job.meta)
-    if job.on_success is not None:
-        form.on_success = follow_up_of(job.on_success)
-    if job.on_failure is not None:
-        form.on_failure = follow_up_of(job.on_failure)
+    _show_rest(form, job)
     if job.parent_id is not None:
         form.parent_id = to_text(job.parent_id)
     if job.schedule_id is not None:
@@ -319,21 +306,20 @@ def fresh_form(job: NewJob, inserted: Inserted, now: datetime, warnings: list[st
         form.blockers = len(job.after)
     if state is State.CANCELLED:
         form.completed_at, form.reason = now, Reason.DEPENDENCY_FAILED
+    if job.idempotency is not None:
+        form.idempotency_key = job.idempotency.key
+    form.delivery, form.expires_at, form.concurrency_key = job.delivery, job.expires_at, job.concurrency_key
     _show_rest(form, job)
     form.warnings = warnings
     return form
 
 
-def _show_rest(form: JobForm, job: NewJob) -> None:
+def _show_rest(form: JobForm, job: Job | NewJob) -> None:
     """Show what most jobs have not: what is not set is not made, and costs nothing."""
     if job.backoff is not DEFAULT_BACKOFF:
         form.retry = _shown_rule(job.backoff)
-    if job.delivery is not Delivery.AT_LEAST_ONCE:
-        form.delivery = job.delivery
     if job.timeout is not None:
         form.timeout = job.timeout.total_seconds()
-    if job.idempotency is not None:
-        form.idempotency_key = job.idempotency.key
     if job.tags:
         form.tags = list(job.tags)
     if job.meta:
@@ -342,7 +328,6 @@ def _show_rest(form: JobForm, job: NewJob) -> None:
         form.on_success = follow_up_of(job.on_success)
     if job.on_failure is not None:
         form.on_failure = follow_up_of(job.on_failure)
-    form.expires_at, form.concurrency_key = job.expires_at, job.concurrency_key
 
 
 #: The longest text of an error that is shown or taken; stores keep it with the job.
