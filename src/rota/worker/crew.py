@@ -103,7 +103,8 @@ class Crew:
             self._holding.outbox.append(Report(job.id, job.fence, Failed(told)))
             self._holding.ring()
             return None
-        alone = isolated(handler) if job.crashes and job.is_suspect else handler
+        is_suspect = job.is_suspect
+        alone = isolated(handler) if is_suspect else handler
         if alone is not handler:
             # It, or a neighbour of its, takes workers down. Alone, it can only blame itself, and harms nobody.
             if self._isolated >= MOST_ISOLATED:
@@ -112,5 +113,5 @@ class Crew:
                 return None
             handler = alone
         run = Run(job, handler, self._executors[handler.executor], sent, self._lease)
-        run.is_alone = job.crashes > 0 and handler is alone and job.is_suspect
+        run.is_alone = is_suspect
         return run

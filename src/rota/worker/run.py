@@ -60,16 +60,12 @@ class Run:
         self.span: Any = None
         self.started_at = inf
         self.deadline = inf
-        # As in `extend`: a call for each job is one too many.
-        self.lease_until = sent + lease
-        self.start_before = sent + lease * START_WITHIN
+        self.extend(sent, lease)
         self.is_stopped = False
         #: A suspect, in a process that ends with it.
         self.is_alone = False
         self.stop: Stop | None = None
         self.stopped_at = inf
-        #: Since when its lease may have run out; the heart then has a moment to find out.
-        self.doubted_at = inf
         #: What the executor keeps with it: a slot, a thread, a child.
         self.place: object = None
 
@@ -88,12 +84,13 @@ class Run:
         """Count the lease from the moment the request for it was sent: a slow reply must not lengthen it."""
         self.lease_until = sent + lease
         self.start_before = sent + lease * START_WITHIN
+        #: Since when its lease may have run out; the heart then has a moment to find out.
         self.doubted_at = inf
 
     def begin(self, now: float, steps_for: Callable[[Run], Steps] | None = None) -> None:
         """Note that the handler begins."""
         self.started_at = now
-        limit = self.job.timeout if self.job.timeout is not None else self.handler.timeout
+        limit = self.limit
         if limit is not None:
             self.deadline = now + limit.total_seconds()
         self.context = JobContext(self.job, self, None if steps_for is None else partial(steps_for, self))

@@ -46,11 +46,11 @@ from simulation.mutants.planting import Planting, instead, mutant
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
-    def forget(right: Any, run: Run, *arguments: Any) -> None:
-        right(run, *arguments)
+    def extend(right: Any, run: Run, sent: float, lease: float) -> None:
+        right(run, sent, lease)
         run.start_before = inf
 
-    with instead(Run, "__init__", forget), instead(Run, "extend", forget):
+    with instead(Run, "extend", extend):
         yield
 
 
