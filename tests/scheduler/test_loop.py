@@ -122,27 +122,9 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
     assert len(calls) <= 60 / LONGEST_SLEEP_SECONDS + 2
 
 
-def test_what_is_due_and_cannot_be_moved_is_looked_at_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It did all duties two hundred times a second, for as long as that lasted."""
-
-    async def nothing(duty: Promoter) -> int:
-        del duty
-        return 0
-
-    monkeypatch.setattr(Promoter, "tick", nothing)
-
-    async def story() -> int:
-        async with night() as one:
-            await one.engine.submit([new_job(run_at=one.now() + timedelta(seconds=1))])
-            await asyncio.sleep(61)
-            return one.line.calls.count("timetable")
-
-    # Once after each pass, and every now and then whatever happens.
-    assert run(story()) <= 60 / LONGEST_REST_SECONDS + 60 / LONGEST_SLEEP_SECONDS + 15
-
-
-def test_what_cannot_be_moved_delays_little_what_is_due_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody holds one row, in a console left open, say; jobs that became due meanwhile were five seconds late."""
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When promoting was tried, none of which moves anything: somebody holds the row, in a console left open, say."""
     passes: list[float] = []
 
     async def nothing(duty: Promoter) -> int:
@@ -151,14 +133,28 @@ def test_what_cannot_be_moved_delays_little_what_is_due_behind_it(monkeypatch: p
         return 0
 
     monkeypatch.setattr(Promoter, "tick", nothing)
+    return passes
 
-    async def story() -> float:
-        async with night() as one:
-            await one.engine.submit([new_job(run_at=one.now() + timedelta(seconds=1))])
-            await asyncio.sleep(61)
-            return max(later - earlier for earlier, later in pairwise(passes))
 
-    assert run(story()) <= LONGEST_REST_SECONDS + 0.1
+async def stuck() -> int:
+    """Let a job be due that cannot be moved, for a minute; gives how often the timetable was asked for."""
+    async with night() as one:
+        await one.engine.submit([new_job(run_at=one.now() + timedelta(seconds=1))])
+        await asyncio.sleep(61)
+        return one.line.calls.count("timetable")
+
+
+@pytest.mark.usefixtures("passes")
+def test_what_is_due_and_cannot_be_moved_is_looked_at_less_and_less_often() -> None:
+    """It did all duties two hundred times a second, for as long as that lasted."""
+    # Once after each pass, and every now and then whatever happens.
+    assert run(stuck()) <= 60 / LONGEST_REST_SECONDS + 60 / LONGEST_SLEEP_SECONDS + 15
+
+
+def test_what_cannot_be_moved_delays_little_what_is_due_behind_it(passes: list[float]) -> None:
+    """Jobs that became due meanwhile were five seconds late."""
+    run(stuck())
+    assert max(later - earlier for earlier, later in pairwise(passes)) <= LONGEST_REST_SECONDS + 0.1
 
 
 def test_a_pass_that_fails_is_repeated() -> None:

@@ -13,6 +13,7 @@ import pytest
 from rota import Rota
 from rota.core.errors import StoreUnavailable
 from rota.sdk.homes import WORTH
+from sdk.noting import app_on
 from servers.postgres import migrated_database, shared_server
 
 
@@ -20,16 +21,6 @@ from servers.postgres import migrated_database, shared_server
 async def dsn() -> AsyncIterator[str]:
     async with migrated_database(shared_server()) as database:
         yield database
-
-
-def app_on(url: str) -> Rota:
-    app = Rota(url)
-
-    @app.task
-    async def note(number: int) -> int:
-        return number
-
-    return app
 
 
 async def submit(app: Rota, number: int) -> None:

@@ -20,6 +20,7 @@ from rota.core.errors import InvalidRequest
 from rota.ports.guest import at_once
 from rota.stores.sqlite import SqliteStore
 from rota.telemetry.events import Event, JobsSubmitted
+from sdk.noting import app_on
 
 
 @pytest.fixture
@@ -27,16 +28,6 @@ def app(tmp_path: Path) -> Iterator[Rota]:
     one = app_on(str(tmp_path / "rota.db"))
     yield one
     one.close()
-
-
-def app_on(url: str) -> Rota:
-    app = Rota(url)
-
-    @app.task
-    async def note(number: int) -> int:
-        return number
-
-    return app
 
 
 def stored(app: Rota) -> int:
