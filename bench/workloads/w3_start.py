@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from bench.disk import beside, disk_beside
 from bench.ground import Ground
 from bench.measure import percentile
 from bench.systems.catalogue import Contender
@@ -35,8 +36,10 @@ class Start:
         with session(contender, ground, "idle") as system:
             system.start_workers()
             system.warm_up()
-            submitted = system.ask("spaced", first=0, count=count, gap=_GAP_SECONDS)
-            started = system.until_started(0, count, seconds=_WAIT_SECONDS)
+            with disk_beside(ground.folder) as syncs:
+                submitted = system.ask("spaced", first=0, count=count, gap=_GAP_SECONDS)
+                started = system.until_started(0, count, seconds=_WAIT_SECONDS)
             took = [(start - begun) * 1000 for begun, start in zip(submitted, started, strict=True)]
             for what, share in (("p50", 0.5), ("p99", 0.99)):
                 yield Reading(what, percentile(took, share), "ms", TARGETS.get((contender.name, what), ()))
+            yield from beside(took, syncs)

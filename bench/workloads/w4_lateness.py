@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from bench.disk import beside, disk_beside
 from bench.ground import Ground
 from bench.measure import percentile
 from bench.systems.catalogue import Contender
@@ -37,10 +38,12 @@ class Lateness:
             begin = time.time() + _AHEAD_SECONDS
             due = [begin + _WITHIN_SECONDS * number / count for number in range(count)]
             system.ask("at", first=0, whens=due)
-            started = system.until_started(0, count, seconds=_WAIT_SECONDS)
+            with disk_beside(ground.folder) as syncs:
+                started = system.until_started(0, count, seconds=_WAIT_SECONDS)
             late = [(start + offset - when) * 1000 for when, start in zip(due, started, strict=True)]
             for what, share in (("p50", 0.5), ("p99", 0.99)):
                 targets = () if contender.is_peer else (at_most(_LIMITS[what]),)
                 yield Reading(what, percentile(late, share), "ms", targets)
             # One that starts before its time is worse than one that is late.
             yield Reading("earliest", min(late), "ms")
+            yield from beside(late, syncs)
