@@ -28,6 +28,7 @@ from asyncpg.connection import LoggedQuery
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.database import READERS, WRITERS
+from rota.stores.postgres.statements import statement
 from rota.stores.sqlite.apsw_driver import ApswConnection
 
 Act = Callable[[], Awaitable[object]]
@@ -141,15 +142,16 @@ class PostgresQueries:
     def _logged(self, query: LoggedQuery) -> None:
         # A notice is sent when some time has passed since the last: how many there are is the clock's doing. And the
         # driver looks up the types of a statement once on each connection.
-        if any(word in query.query for word in ("pg_notify", "typeinfo_tree", "current_setting('jit')")):
+        words = ("typeinfo_tree", "current_setting('jit')")
+        if query.query == statement("notify") or any(word in query.query for word in words):
             return
         self._statements += 1
-        words = query.query.lstrip()[:8].upper()
+        command = query.query.lstrip()[:8].upper()
         # One transaction at a time is open here: nothing is done at once.
-        if words.startswith("BEGIN"):
+        if command.startswith("BEGIN"):
             self._within.add(0)
         else:
-            if words.startswith(("COMMIT", "ROLLBACK")):
+            if command.startswith(("COMMIT", "ROLLBACK")):
                 self._within.clear()
             if not self._within:
                 self._transactions += 1

@@ -59,6 +59,7 @@ SELECT value, value, '', '', 0, 0, '', '', 0, 0, '', 0, value, 1 FROM generate_s
 SERVED = {
     "insert": {"job_done_pkey"},
     "insert_one": {"job_done_pkey"},
+    "insert_now": {"job_done_pkey"},
     "insert_plain": {"job_done_pkey"},
     "insert_alike": {"job_done_pkey"},
     "claim": {"job_turn"},
