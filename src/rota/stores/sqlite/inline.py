@@ -1,4 +1,4 @@
-"""A desk without a thread."""
+"""Desks without a thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rota.stores.sqlite.desk import Desk
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.operations import PLAINLY, Manner, Operation, Verb, transact
+from rota.stores.sqlite.operations import PLAINLY, Manner, Operation, Verb, fail, transact
 
 
 class InlineDesk:
@@ -28,3 +28,19 @@ class InlineDesk:
     async def close(self) -> None:
         """Let go of the connection."""
         self._connection.close()
+
+
+class InlineReader(InlineDesk):
+    """Reads over a writer's connection. Nobody comes between two statements, so they see one moment by themselves."""
+
+    async def run(self, verb: Verb, *arguments: Any, manner: Manner = PLAINLY) -> Any:  # noqa: ANN401 - as the verb does
+        """Do something that changes nothing."""
+        try:
+            return verb(self._connection, *arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told in the words of all desks
+            operation = Operation(verb, arguments, manner)
+            fail((operation,), error)
+            return operation.outcome()
+
+    async def close(self) -> None:
+        """Nothing: the connection is the writer's to close."""

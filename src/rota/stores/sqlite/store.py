@@ -47,7 +47,7 @@ from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
 from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
 from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, followed, for_reading, open_file
 from rota.stores.sqlite.forking import Opening
-from rota.stores.sqlite.inline import InlineDesk
+from rota.stores.sqlite.inline import InlineDesk, InlineReader
 from rota.stores.sqlite.log import Log, leave_it
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
@@ -108,8 +108,7 @@ class SqliteStore:
                 first.close()
                 raise
             if path == IN_MEMORY:
-                desk = InlineDesk(first)
-                return cls(desk, [desk], clock)
+                return cls(InlineDesk(first), [InlineReader(first)], clock)
             # Closed only now: while one connection is open, nobody takes the file for unused.
             try:
                 return await cls._on_file(opener, FileWitness(path), clock)
