@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple
 
@@ -46,6 +46,7 @@ Ts = TypeVarTuple("Ts")
 MOST_STEPS_AT_ONE_MOMENT: Final = 100_000
 #: How often what is left after a run is asked to end before it is left to itself.
 _FAREWELLS: Final = 20
+_CLOSED: Final = "the simulated loop is closed"
 
 
 class Deadlock(SimulationError):
@@ -96,15 +97,15 @@ class SimulatedHandle(asyncio.TimerHandle):
         when: float,
         callback: Callable[..., object],
         args: tuple[Any, ...],
-        context: contextvars.Context,
-        process: Process,
+        context: contextvars.Context | None,
+        world: Process,
     ) -> None:
         self._when = when
         self._callback = callback
         self._args = args
-        self._context = context
+        self._context = owner = contextvars.copy_context() if context is None else context
         self._cancelled = False
-        self.process = process
+        self.process = owner.get(CURRENT, world)
 
     def cancel(self) -> None:
         """See to it that the callback is not run."""
@@ -149,7 +150,7 @@ class SimulatedLoop(SealedLoop):
     """The loop: a heap of timers, a queue per process, and dice."""
 
     def __init__(self, seed: int | str = 0, *, end: float = float("inf")) -> None:
-        self._dice = Random(f"{seed}:loop")
+        self._throw = Random(f"{seed}:loop").random
         self._end = end
         self._time = 0.0
         self._timers: list[tuple[float, float, int, SimulatedHandle]] = []
@@ -179,7 +180,9 @@ class SimulatedLoop(SealedLoop):
         context: contextvars.Context | None = None,
     ) -> SimulatedHandle:
         """Run a callback at this moment, after what its process has ready already."""
-        handle = self._handle(self._time, callback, args, context)
+        if self._is_closed:
+            raise RuntimeError(_CLOSED)
+        handle = SimulatedHandle(self._time, callback, args, context, self.world)
         self._make_ready(handle)
         return handle
 
@@ -201,10 +204,12 @@ class SimulatedLoop(SealedLoop):
         context: contextvars.Context | None = None,
     ) -> SimulatedHandle:
         """Run a callback at a moment of virtual time; at once, but not before what is ready, if it has passed."""
-        due = max(self._time, when)
-        handle = self._handle(due, callback, args, context)
+        if self._is_closed:
+            raise RuntimeError(_CLOSED)
+        due = when if when > self._time else self._time  # noqa: FURB136 - asked too often for a call of `max`
+        handle = SimulatedHandle(due, callback, args, context, self.world)
         self._serial += 1
-        heapq.heappush(self._timers, (due, self._dice.random(), self._serial, handle))
+        heappush(self._timers, (due, self._throw(), self._serial, handle))
         return handle
 
     def call_soon_threadsafe(
@@ -216,19 +221,12 @@ class SimulatedLoop(SealedLoop):
         """Run a callback at this moment. There is one thread only."""
         return self.call_soon(callback, *args, context=context)
 
-    def _handle(
-        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
-    ) -> SimulatedHandle:
-        if self._is_closed:
-            raise RuntimeError("the simulated loop is closed")
-        owner = contextvars.copy_context() if context is None else context
-        return SimulatedHandle(when, callback, args, owner, owner.get(CURRENT, self.world))
-
     def _make_ready(self, handle: SimulatedHandle) -> None:
         process = handle.process
-        if not process.ready and process.is_alive and not process.is_paused:
+        ready = process.ready
+        if not ready and process.is_alive and not process.is_paused:
             self._runnable.append(process)
-        process.ready.append(handle)
+        ready.append(handle)
 
     # Processes
 
@@ -309,41 +307,52 @@ class SimulatedLoop(SealedLoop):
 
     def _run(self) -> None:
         runnable = self._runnable
-        dice = self._dice.random
+        throw = self._throw
         steps = 0
         while not self._is_stopping:
-            if not runnable:
-                self._advance()
+            if runnable:
+                steps += 1
+                if steps > MOST_STEPS_AT_ONE_MOMENT:
+                    raise Livelock(f"{steps} callbacks at {self._time:.6f} s, the last of {runnable[0].name}")
+                process = runnable[0] if len(runnable) == 1 else runnable[int(throw() * len(runnable))]
+                ready = process.ready
+                handle = ready.popleft()
+                if not ready:
+                    runnable.remove(process)
+            else:
                 steps = 0
-                continue
-            steps += 1
-            if steps > MOST_STEPS_AT_ONE_MOMENT:
-                raise Livelock(f"{steps} callbacks at {self._time:.6f} s, the last of {runnable[0].name}")
-            process = runnable[0] if len(runnable) == 1 else runnable[int(dice() * len(runnable))]
-            handle = process.ready.popleft()
-            if not process.ready:
-                runnable.remove(process)
+                alone = self._advance()
+                if alone is None:
+                    continue
+                handle = alone
             if not handle._cancelled:
                 handle.run(self)
                 if self._failure is not None:
                     raise self._failure
 
-    def _advance(self) -> None:
-        """Let time jump to the next timer that somebody is there to hear, and make ready all that is due then."""
+    def _advance(self) -> SimulatedHandle | None:
+        """Let time jump to the next timer that somebody is there to hear, and make ready all that is due then.
+
+        Nearly always that is one, for somebody who can run it: it is given, to be run without standing in line.
+        """
         timers = self._timers
         while timers and (timers[0][3]._cancelled or not timers[0][3].process.is_alive):
-            heapq.heappop(timers)
+            heappop(timers)
         if not timers:
             raise Deadlock("nothing is left to happen; waiting: " + (", ".join(self._waiting()) or "nobody"))
-        now = timers[0][0]
+        now, _, _, first = timers[0]
         if now > self._end:
             raise EndOfTime(f"after {self._end} s; waiting: " + ", ".join(self._waiting()))
         self._time = now
-        pop, make_ready = heapq.heappop, self._make_ready
+        heappop(timers)
+        if (not timers or timers[0][0] > now) and not first.process.is_paused:
+            return first
+        self._make_ready(first)
         while timers and timers[0][0] <= now:
-            handle = pop(timers)[3]
+            handle = heappop(timers)[3]
             if not handle._cancelled:
-                make_ready(handle)
+                self._make_ready(handle)
+        return None
 
     def _waiting(self) -> list[str]:
         return [
@@ -418,9 +427,8 @@ class SimulatedLoop(SealedLoop):
 
     # Errors and debugging
 
-    def get_debug(self) -> bool:
-        """Never: asyncio's debug mode measures real time."""
-        return False
+    #: Never: asyncio's debug mode measures real time. Every future asks, so the answer is one that costs no frame.
+    get_debug: Any = staticmethod(bool)
 
     def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio's signature
         """Ignored; see `get_debug`."""
