@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from simulation.casts import CASTS
+from simulation.casts import CASTS, cast_of
 from simulation.checker import INVARIANTS
 from simulation.faults import ALL_FAULTS, FaultClass
 from simulation.mutants import MUTANTS, Mutant
-from simulation.runner import BROKEN, Outcome, corpus, examine, hunt, shrink, without_pauses
-from simulation.scenario import run
+from simulation.runner import (
+    BROKEN,
+    REPEAT_EVERY,
+    Outcome,
+    corpus,
+    examine,
+    examine_soundly,
+    hunt,
+    shrink,
+    without_pauses,
+)
+from simulation.scenario import Run, run
 from simulation.worlds import draw
 
 SEEDS = int(os.environ.get("ROTA_SIMULATION_SEEDS", "2000"))
-CHUNK = 25
+#: Small enough that no test process waits long for another at the end.
+CHUNK = 10
 MOST_SEEDS_PER_MUTANT = 2000
 TESTS = Path(__file__).parent.parent
 
@@ -26,12 +38,13 @@ TESTS = Path(__file__).parent.parent
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_no_world_breaks_a_promise(start: int) -> None:
     with without_pauses():
-        failed = [outcome for outcome in map(examine, range(start, min(start + CHUNK, SEEDS))) if not outcome.is_clean]
+        outcomes = [examine_soundly(seed) for seed in range(start, min(start + CHUNK, SEEDS))]
+    failed = [outcome for outcome in outcomes if not outcome.is_clean]
     assert not failed, _told(failed)
 
 
 def test_what_failed_once_does_not_fail_again() -> None:
-    outcomes = [examine(seed, cast=CASTS[name]) for seed, name in corpus()]
+    outcomes = [examine_soundly(seed, CASTS[name]) for seed, name in corpus()]
     failed = [outcome for outcome in outcomes if not outcome.is_clean]
     assert not failed, _told(failed)
 
@@ -86,3 +99,14 @@ def test_a_failure_is_shrunk_to_the_faults_it_needs() -> None:
 def test_a_run_that_breaks_down_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simulation.scenario.dump", None)
     assert examine(1).violated == (BROKEN,)
+
+
+def test_a_run_that_does_not_repeat_itself_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = count()
+    monkeypatch.setattr(Run, "digest", lambda _: str(next(digests)))
+    assert examine(1).is_clean
+    assert examine(1, repeats=True).violated == (BROKEN,)
+
+
+def test_every_cast_is_repeated() -> None:
+    assert {cast_of(seed) for seed in range(0, 2000, REPEAT_EVERY)} == set(CASTS.values())
