@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -110,7 +111,9 @@ async def test_so_many_threads_are_abandoned_and_no_more(stage: Stage, stuck: th
         await stage.ends_of(ids[4:])
 
 
-async def test_a_coroutine_that_ignores_its_cancellation_is_abandoned(stage: Stage, stuck: threading.Event) -> None:
+async def test_a_coroutine_that_ignores_its_cancellation_is_abandoned(
+    stage: Stage, stuck: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
     async def stubborn() -> None:
         while not stuck.is_set():
             try:
@@ -123,6 +126,9 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_abandoned(stage: Sta
         other = await stage.end_of(await stage.submit("quick"))
     assert job.error is not None
     assert (job.error.kind, other.state) == ("HandlerTimedOut", State.COMPLETED)
+    # It is told once, by us: not again by asyncio, about a task of ours.
+    gc.collect()
+    assert [record.name for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_work_that_is_done_in_spite_of_a_timeout_counts(stage: Stage) -> None:

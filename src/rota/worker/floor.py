@@ -121,6 +121,8 @@ class OwnFloor:
     def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
         for task in tasks:
             task.cancel()
+            # That a handler is left behind has been told; asyncio would tell it again when the task is collected.
+            task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way
         # One round for the cancellations to arrive; a handler that still clings to its task loses it.
         self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
