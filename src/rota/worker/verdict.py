@@ -14,6 +14,7 @@ from typing import Final, Protocol, assert_never
 
 from rota.core.outcome import Failed, Outcome, Released, Snoozed, Stopped, Unknown
 from rota.core.settlement import JobError
+from rota.worker.frames import shown
 from rota.worker.signals import Cancelled, GiveUp, OutcomeUnknown, RetryLater
 
 _LONGEST_MESSAGE: Final = 4_000
@@ -123,7 +124,7 @@ def _traceback(raised: BaseException | None) -> str:
     try:
         frames = raised.__traceback__
         told = traceback.TracebackException(type(raised), raised, frames and frames.tb_next, limit=50, compact=True)
-        text = "".join(told.format())
+        text = shown(told)
     except BaseException:  # noqa: BLE001 - as above
         return "(the traceback cannot be shown)"
     return plain(text[-_LONGEST_TRACEBACK:], _LONGEST_TRACEBACK)
