@@ -6,8 +6,9 @@ first used: who asks for `rota --help` does not wait for what runs jobs.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rota.lazy import names_of
 
 if TYPE_CHECKING:
     from rota.core.errors import RotaError
@@ -37,14 +38,13 @@ __all__ = [
     "current",
 ]
 
-_ROOMS = {"RotaError": "rota.core.errors"} | dict.fromkeys(
-    ("Cancelled", "GiveUp", "Happened", "JobContext", "OutcomeUnknown", "RetryLater", "current"), "rota.worker"
+__getattr__ = names_of(
+    __name__,
+    {
+        "core.errors": ["RotaError"],
+        "sdk": ["AsyncTask", "Call", "Handle", "JobFailed", "Options", "ResultTimeout", "Retry", "Rota", "Task"],
+        "worker.context": ["JobContext", "current"],
+        "worker.signals": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
+        "worker.steps": ["Happened"],
+    },
 )
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    if name not in __all__:
-        raise AttributeError(f"module 'rota' has no attribute {name!r}")
-    found = getattr(import_module(_ROOMS.get(name, "rota.sdk")), name)
-    globals()[name] = found
-    return found

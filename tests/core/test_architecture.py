@@ -42,7 +42,7 @@ EVALUATING = {"eval", "exec", "compile", "__import__"}
 NAMED_BY_WHOEVER_STARTS_US = {
     "sdk/handlers.py",  # the user's modules: from the command line or the settings
     "worker/references.py",  # a child process's handler: from the worker that starts it
-    "__init__.py",  # our own public names, imported late: from a fixed table
+    "lazy.py",  # our own names, imported late: from the fixed tables of packages
     "cli/main.py",  # our own commands, imported late: from the table of commands, below one fixed package
 }
 LOADING = {"import_module", "resolve_name", "load_module", "exec_module"}

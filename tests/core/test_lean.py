@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
+
+import pytest
+
+import rota
+import rota.worker
 
 
 def loaded_by(statements: str) -> set[str]:
@@ -21,3 +27,19 @@ def test_no_process_loads_what_only_a_command_line_of_somebody_else_needs() -> N
 def test_whoever_wants_the_command_line_of_httpx_still_finds_it() -> None:
     assert "httpx._main" in loaded_by("import rota.lean, httpx._main")
     assert "httpx._main" in loaded_by("import httpx, rota.lean")
+
+
+def test_a_companion_loads_neither_what_runs_jobs_nor_what_keeps_time() -> None:
+    beside_a_store = loaded_by("import rota.worker.companion, rota.roles.sources")
+    assert "rota.engine" in beside_a_store
+    assert beside_a_store.isdisjoint({"rota.worker.worker", "rota.sdk", "rota.scheduler", "rota.roles.process"})
+    over_http = loaded_by("import rota.worker.companion, rota.client.client")
+    assert over_http.isdisjoint({"rota.worker.worker", "rota.engine", "rota.stores", "rota.runtime"})
+
+
+@pytest.mark.parametrize("package", [rota, rota.worker], ids=lambda package: package.__name__)
+def test_a_package_that_loads_late_has_all_its_names_and_no_others(package: ModuleType) -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nobody'"):
+        _ = package.nobody

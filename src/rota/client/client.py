@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -56,6 +57,16 @@ def _wall_clock() -> datetime:
 def connect(urls: Sequence[str], *, token: str = "") -> Client:
     """Make a client of one or several addresses of the same Rota."""
     return Client(Transport(urls, token=token))
+
+
+@asynccontextmanager
+async def source_of(argument: Any) -> AsyncIterator[Client]:  # noqa: ANN401 - JSON
+    """Make a client for a process that is told so in JSON, `{"urls": …, "token": …}`: a worker's companion."""
+    client = connect(argument["urls"], token=argument["token"])
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 class Client:

@@ -97,7 +97,7 @@ class Process:
 
     async def _linked(self) -> Link:
         settings = self._settings
-        if self._role == "worker" and settings.origin("store") == "default":
+        if self._works_over_http:
             return await connect(*settings.api_url, token=settings.token)
         broker = BrokerChoice(settings.broker, settings.redis_stream, settings.redis_group)
         return await connect(settings.store, queue_bound=settings.queue_size or None, broker=broker)
@@ -114,6 +114,10 @@ class Process:
             await self._start_services(link.engine, self._presence, app)
         if self._role in {"standalone", "worker"}:
             await self._start_worker(link, app)
+
+    @property
+    def _works_over_http(self) -> bool:
+        return self._role == "worker" and self._settings.origin("store") == "default"
 
     @property
     def _keeps_time(self) -> bool:
@@ -215,8 +219,11 @@ class Process:
 
     def _companion(self) -> SourceReference:
         settings = self._settings
-        urls = settings.api_url if settings.origin("store") == "default" else (settings.store,)
-        return SourceReference("rota.roles.sources:source_of", {"urls": list(urls), "token": settings.token})
+        if self._works_over_http:
+            # It loads nothing but the client: half of what a process with a store at hand loads.
+            told = {"urls": list(settings.api_url), "token": settings.token}
+            return SourceReference("rota.client.client:source_of", told)
+        return SourceReference("rota.roles.sources:source_of", {"url": settings.store})
 
     def _begin(self, part: Coroutine[Any, Any, None], name: str) -> None:
         self._parts.append(asyncio.create_task(part, name=f"rota-{name}"))

@@ -1,4 +1,4 @@
-"""Where work comes from, for a process that is told so in JSON: a worker's companion."""
+"""Where work comes from when the store is at hand, for a process that is told so in JSON: a worker's companion."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rota.runtime import connect
 
 @asynccontextmanager
 async def source_of(argument: Any) -> AsyncIterator[WorkSource]:  # noqa: ANN401 - JSON
-    """Link up as `{"url": …, "token": …}` says."""
-    link = await connect(*argument["urls"], token=argument.get("token", ""))
+    """Link up with the store that `{"url": …}` names."""
+    link = await connect(argument["url"])
     try:
         yield link.source
     finally:

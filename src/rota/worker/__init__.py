@@ -6,13 +6,18 @@ about a job's fate (the core does) and knows no store: it is given a `WorkSource
 
 from __future__ import annotations
 
-from rota.worker.context import JobContext, current
-from rota.worker.escort import SourceReference
-from rota.worker.handlers import Handler, Handlers, handler_of
-from rota.worker.options import WorkerOptions
-from rota.worker.signals import Cancelled, GiveUp, OutcomeUnknown, RetryLater
-from rota.worker.steps import Happened
-from rota.worker.worker import Worker
+from typing import TYPE_CHECKING
+
+from rota.lazy import names_of
+
+if TYPE_CHECKING:
+    from rota.worker.context import JobContext, current
+    from rota.worker.escort import SourceReference
+    from rota.worker.handlers import Handler, Handlers, handler_of
+    from rota.worker.options import WorkerOptions
+    from rota.worker.signals import Cancelled, GiveUp, OutcomeUnknown, RetryLater
+    from rota.worker.steps import Happened
+    from rota.worker.worker import Worker
 
 __all__ = [
     "Cancelled",
@@ -29,3 +34,16 @@ __all__ = [
     "current",
     "handler_of",
 ]
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "context": ["JobContext", "current"],
+        "escort": ["SourceReference"],
+        "handlers": ["Handler", "Handlers", "handler_of"],
+        "options": ["WorkerOptions"],
+        "signals": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
+        "steps": ["Happened"],
+        "worker": ["Worker"],
+    },
+)

@@ -34,10 +34,9 @@ from rota.core.lease import Renewal
 from rota.core.outcome import Lost
 from rota.core.settlement import JobError
 from rota.ports.faces import Report, WorkSource
-from rota.worker.leases import Messages, Word, leases_message, plain_message, read_kin, read_leases
+from rota.worker.leases import Key, Messages, Word, leases_message, plain_message, read_kin, read_leases
 from rota.worker.pipe import PipeReader, PipeWriter
 from rota.worker.references import resolve
-from rota.worker.run import Key
 from rota.worker.verdict import plain
 
 _log = logging.getLogger("rota.worker.companion")

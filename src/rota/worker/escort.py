@@ -30,6 +30,7 @@ from rota.ports.faces import Report
 from rota.worker.heartbeat import LoopHeart, Renewing
 from rota.worker.holding import Holding
 from rota.worker.leases import (
+    Key,
     Messages,
     Word,
     kin_message,
@@ -41,7 +42,7 @@ from rota.worker.leases import (
 )
 from rota.worker.options import WorkerOptions
 from rota.worker.pipe import PipeReader, PipeWriter
-from rota.worker.run import Key, Run
+from rota.worker.run import Run
 from rota.worker.verdict import Stop
 
 _log = logging.getLogger("rota.worker")

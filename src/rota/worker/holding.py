@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 
 from rota.core.outcome import Outcome
 from rota.ports.faces import Report
-from rota.worker.run import Key, Run
+from rota.worker.leases import Key
+from rota.worker.run import Run
 
 Ring = Callable[[], None]
 

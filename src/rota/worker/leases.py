@@ -15,8 +15,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from rota.worker.run import Key
+from rota.core.identity import JobId
 
+#: A lease, by its job and its fence.
+Key = tuple[JobId, int]
 _HEAD: Final = struct.Struct(">IB")
 _MOMENT: Final = struct.Struct(">d")
 _GROUP: Final = struct.Struct(">q")

@@ -8,18 +8,16 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Protocol
 
-from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.outcome import Outcome, Released, Stopped
 from rota.worker.context import JobContext
 from rota.worker.handlers import Handler
+from rota.worker.leases import Key
 from rota.worker.steps import Steps
 from rota.worker.verdict import Stop, outcome_of_stop
 
 #: A job is begun only within this part of its lease, so that a slow clock or a pause does not begin someone else's.
 START_WITHIN: Final = 0.8
-
-Key = tuple[JobId, int]
 
 
 class Executor(Protocol):

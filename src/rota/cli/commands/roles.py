@@ -7,7 +7,7 @@ import argparse
 from rota.cli.commands.setup import settings_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.core.errors import RotaError
-from rota.roles import run_role
+from rota.roles.process import run_role
 
 
 def run(options: argparse.Namespace) -> int:
