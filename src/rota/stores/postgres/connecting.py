@@ -9,7 +9,8 @@ by its forgetting, what we say when connecting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -50,6 +51,34 @@ _SESSION: Final[Mapping[str, str]] = {
     "tcp_keepalives_count": "3",
     _MARK: "yes",
 }
+
+
+#: Below it, a number stands for the same type in every database of every server.
+_FIRST_OF_OTHERS: Final = 16384
+_learnt: Final[dict[int, Any]] = {}
+#: The driver looks whether asking has taken the place of an unnamed statement.
+_NOTHING_ASKED: Final = SimpleNamespace(name="none")
+
+
+class _Knowing(Connection):
+    """A connection that knows of the types that all servers have what another one has learnt.
+
+    The driver asks for the codec of an array (bigint[], say) once for each connection, by a query that takes the server
+    longer than all statements of a job together. It has no public way to be told; should it come to ask in another way,
+    this is not called, and costs what it did.
+    """
+
+    __slots__ = ()
+
+    async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Sequence[Any], Any]:  # noqa: ASYNC109 - the driver's
+        if max(typeoids) >= _FIRST_OF_OTHERS:
+            return await super()._introspect_types(typeoids, timeout)
+        asked = _NOTHING_ASKED
+        missing = set(typeoids) - _learnt.keys()
+        if missing:
+            rows, asked = await super()._introspect_types(missing, timeout)
+            _learnt.update((row["oid"], row) for row in rows)
+        return list(_learnt.values()), asked
 
 
 class Connector:
@@ -128,5 +157,6 @@ class Connector:
             timeout=CONNECT_SECONDS,
             command_timeout=COMMAND_SECONDS,
             target_session_attrs=self._attributes,
+            connection_class=_Knowing,
             **options,
         )
