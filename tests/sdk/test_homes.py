@@ -55,7 +55,7 @@ async def connections(dsn: str) -> int:
     connection = await asyncpg.connect(dsn)
     try:
         count: int = await connection.fetchval(
-            "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'rota'"
         )
         return count
     finally:
