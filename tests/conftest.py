@@ -1,6 +1,8 @@
 """The order of the tests, and the sockets they leave open.
 
-Those that take long come first, so that all test processes come to an end together.
+Those that take long come first, so that all test processes come to an end together: whoever has done its share takes
+over what others have left, and only small ones are left then. Half of the processes begin with long tests that compute,
+the others with those that mostly wait, for processes and leases: so the cores are busy all the while.
 
 A test that ends while a connection is just being made can leave its socket to the collector of garbage, which warns of
 it much later, in a test that has nothing to do with it. So each loop is asked for such sockets when it closes: they are
@@ -12,13 +14,37 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 _TESTS: Final = Path(__file__).parent
-_LONG: Final = ("crash", "simulation", "journeys", "conformance/model")
+#: Folders and files of long tests, the longest first.
+_COMPUTING: Final = (
+    "simulation",
+    "crash/test_power_cut.py",
+    "conformance/model",
+    "core/test_value.py",
+    "sdk/test_typing.py",
+    "crash/test_failing_disk.py",
+    "crash/test_neighbours.py",
+    "scheduler/test_loop.py",
+    "core/test_cron_oracles.py",
+)
+_WAITING: Final = (
+    "crash/test_kill.py",
+    "crash/test_postgres_kill.py",
+    "crash/test_server_kill.py",
+    "journeys",
+    "bench",
+    "coordination/test_etcd.py",
+    "brokers/test_faults.py",
+    "worker/test_processes.py",
+    "worker/test_companion.py",
+)
 _left_open: list[str] = []
 _close: Final = asyncio.SelectorEventLoop.close
 
@@ -40,8 +66,28 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the long ones to the front, and leave everything else as it was."""
-    items.sort(key=_rank)
+    """Have each test process begin with its share of the long ones, and leave everything else as it was."""
+    computing = sorted((item for item in items if _is_of(item, _COMPUTING)), key=lambda item: _rank(item, _COMPUTING))
+    waiting = sorted((item for item in items if _is_of(item, _WAITING)), key=lambda item: _rank(item, _WAITING))
+    rest = [item for item in items if not _is_of(item, (*_COMPUTING, *_WAITING))]
+    items[:] = _dealt(waiting, computing, rest, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _dealt(
+    waiting: list[pytest.Item], computing: list[pytest.Item], rest: list[pytest.Item], hands: int
+) -> list[pytest.Item]:
+    """Put the tests into the order in which as many test processes are handed equal shares, one after the other."""
+    half = hands // 2
+    long = [waiting[hand::half] for hand in range(half)]
+    long += [computing[hand :: hands - half] for hand in range(hands - half)]
+    if not half:
+        long[0] += waiting
+    left, dealt = iter(rest), list[pytest.Item]()
+    count = len(waiting) + len(computing) + len(rest)
+    for hand, share in enumerate(long):
+        size = (count - len(dealt)) // (hands - hand)
+        dealt += [*share, *islice(left, max(size - len(share), 0))]
+    return [*dealt, *left]
 
 
 def pytest_collection_finish() -> None:
@@ -71,6 +117,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(line)
 
 
-def _rank(item: pytest.Item) -> int:
-    folder = item.path.relative_to(_TESTS).parent.as_posix()
-    return next((rank for rank, name in enumerate(_LONG) if folder.startswith(name)), len(_LONG))
+def _rank(item: pytest.Item, places: Sequence[str]) -> int:
+    path = item.path.relative_to(_TESTS).as_posix()
+    return next((rank for rank, place in enumerate(places) if path.startswith(place)), len(places))
+
+
+def _is_of(item: pytest.Item, places: Sequence[str]) -> bool:
+    return _rank(item, places) < len(places)
