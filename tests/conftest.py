@@ -27,7 +27,6 @@ _COMPUTING: Final = (
     "simulation",
     "crash/test_power_cut.py",
     "conformance/model",
-    "core/test_value.py",
     "sdk/test_typing.py",
     "crash/test_failing_disk.py",
     "crash/test_neighbours.py",

@@ -44,7 +44,7 @@ class Night:
         """Say how many seconds passed until a job was pending."""
         begun = asyncio.get_running_loop().time()
         while (await self.store.get([job.id]))[0].state is not State.PENDING:  # noqa: ASYNC110 - time is virtual
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.005)
         return asyncio.get_running_loop().time() - begun
 
 

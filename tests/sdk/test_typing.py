@@ -1,4 +1,7 @@
-"""Wrong uses of a task fail in mypy, right ones do not: the types of the function are the types of the task."""
+"""Wrong uses of a task fail in mypy, right ones do not: the types of the function are the types of the task.
+
+And a value cannot be changed: it is the type checker alone that sees to it. All in one run, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from mypy import api
 
 RIGHT = """
 from rota import Handle, Retry, Rota, Task, AsyncTask
+from rota.core.identity import JobId
+from rota.core.submission import NewJob
 
 app = Rota("types.db")
 
@@ -19,6 +24,7 @@ def add(a: int, b: int = 2) -> int:
 async def send(to: str) -> bool:
     return bool(to)
 
+job = NewJob(JobId(1), "mail")
 plain: Task[[int, int], int]
 handle: Handle[int] = add.submit(1, b=2)
 total: int = handle.result(timeout="5s")
@@ -45,6 +51,7 @@ WRONG = [
     '@app.task(retry="often")\ndef wrong() -> None: ...',
     "app.task(retries=5)",
     "numbers: list[int] = send.submit('a').result()",
+    "job.type = 'other'",
 ]
 
 
