@@ -78,6 +78,8 @@ class PostgresServer:
             "max_connections": "200",
             "shared_buffers": "64MB",
             "log_min_messages": "fatal",
+            # In its folder: a server that was killed would leave its own in the machine's memory.
+            "dynamic_shared_memory_type": "mmap",
             **self.settings,
         }
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

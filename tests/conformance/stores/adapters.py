@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from conformance.model.reference import Reference
+from crash.scratch import DATABASE, memory_folder
 from rota.ports.store import Store
 from rota.stores.mysql import MysqlStore
 from rota.stores.postgres import PostgresStore
@@ -67,10 +68,23 @@ class SqliteFile:
     is_shared: bool = True
 
     async def place(self, folder: Path) -> AsyncIterator[str]:
-        yield str(folder / "rota.db")
+        # In memory and a copy: most of a test's time was spent on making tables and on waiting for the disk. That it
+        # makes them, and what it entrusts to the disk, is tested elsewhere.
+        del folder
+        with memory_folder() as memory:
+            path = memory / DATABASE
+            if not _made:
+                await (await SqliteStore.open(path)).close()
+                _made.append(path.read_bytes())
+            path.write_bytes(_made[0])
+            yield str(path)
 
     async def open(self, place: str, clock: ReadClock) -> Store:
         return await SqliteStore.open(place, clock=clock)
+
+
+#: A file as it is when it has just been made and closed.
+_made: Final[list[bytes]] = []
 
 
 class HastyPostgresStore(PostgresStore):
