@@ -60,7 +60,7 @@ _learnt: Final[dict[int, Any]] = {}
 _NOTHING_ASKED: Final = SimpleNamespace(name="none")
 
 
-class _Knowing(Connection):
+class _Knowing(Connection):  # type: ignore[misc] # the driver has no types
     """A connection that knows of the types that all servers have what another one has learnt.
 
     The driver asks for the codec of an array (bigint[], say) once for each connection, by a query that takes the server
@@ -72,8 +72,9 @@ class _Knowing(Connection):
 
     async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Sequence[Any], Any]:  # noqa: ASYNC109 - the driver's
         if max(typeoids) >= _FIRST_OF_OTHERS:
-            return await super()._introspect_types(typeoids, timeout)
-        asked = _NOTHING_ASKED
+            told: tuple[Sequence[Any], Any] = await super()._introspect_types(typeoids, timeout)
+            return told
+        asked: Any = _NOTHING_ASKED
         missing = set(typeoids) - _learnt.keys()
         if missing:
             rows, asked = await super()._introspect_types(missing, timeout)
