@@ -53,7 +53,7 @@ async def test_a_type_of_this_database_alone_is_asked_for_each_time(dsn: str, mo
         second = await connector()
         assert await second.fetchval("SELECT $1::shade[]", ["light"]) == ["light"]
         await second.close()
-        assert all(number < 16384 for number in connecting._learnt)
+        assert all(number < 10_000 for number in connecting._learnt)
     finally:
         await first.execute("DROP TYPE shade")
         await first.close()

@@ -53,8 +53,8 @@ _SESSION: Final[Mapping[str, str]] = {
 }
 
 
-#: Below it, a number stands for the same type in every database of every server.
-_FIRST_OF_OTHERS: Final = 16384
+#: Below it, a number was given by hand, and stands for the same type in every database of every release.
+_FIRST_OF_OTHERS: Final = 10_000
 _learnt: Final[dict[int, Any]] = {}
 #: The driver looks whether asking has taken the place of an unnamed statement.
 _NOTHING_ASKED: Final = SimpleNamespace(name="none")
@@ -70,14 +70,14 @@ class _Knowing(Connection):  # type: ignore[misc] # the driver has no types
 
     __slots__ = ()
 
-    async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Sequence[Any], Any]:  # noqa: ASYNC109 - the driver's
+    async def _introspect_types(self, typeoids: Collection[int], *more: Any) -> tuple[Sequence[Any], Any]:  # noqa: ANN401 - the driver's
         if max(typeoids) >= _FIRST_OF_OTHERS:
-            told: tuple[Sequence[Any], Any] = await super()._introspect_types(typeoids, timeout)
+            told: tuple[Sequence[Any], Any] = await super()._introspect_types(typeoids, *more)
             return told
         asked: Any = _NOTHING_ASKED
         missing = set(typeoids) - _learnt.keys()
         if missing:
-            rows, asked = await super()._introspect_types(missing, timeout)
+            rows, asked = await super()._introspect_types(missing, *more)
             _learnt.update((row["oid"], row) for row in rows)
         return list(_learnt.values()), asked
 
