@@ -14,7 +14,6 @@ from bench.ceilings import mysql, postgres, sqlite
 from bench.ground import Ground
 from bench.systems.catalogue import Store
 from rota.stores.mysql import MysqlStore
-from rota.stores.mysql.driver import connect
 from rota.stores.mysql.location import location_of
 
 _SINGLE: Final = 1_000
@@ -75,10 +74,9 @@ async def _of_postgres(dsn: str, single: int, batched: int) -> Ceiling:
 async def _of_mysql(url: str, single: int, batched: int) -> Ceiling:
     # Its bare table has the columns of ours, so ours must be there.
     await (await MysqlStore.open(url)).close()
-    connection = await connect(location_of(url), "bench", autocommit=True)
+    bare = await mysql.Bare.open(location_of(url))
     try:
-        bare = mysql.Bare(connection, 1)
         await bare.create()
         return Ceiling(await bare.single_commits(single), await bare.batched_rows(batched))
     finally:
-        await connection.close()
+        await bare.close()
