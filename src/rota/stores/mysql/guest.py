@@ -136,6 +136,9 @@ class MysqlGuest:
 class _GuestRunner:
     """Runs our statements on the caller's connection. What the driver raises stays as it is, but for a clash."""
 
+    #: The session is the caller's.
+    can_share = False
+
     def __init__(self, cursor: Any) -> None:  # noqa: ANN401 - of either driver
         self._cursor = cursor
         self.has_made_work = False

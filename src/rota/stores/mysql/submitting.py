@@ -16,9 +16,11 @@ from rota.stores.mysql.driver import Again, Clash, Runner, lists
 from rota.stores.mysql.places import Standing, enter, shift
 from rota.stores.mysql.releasing import link
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, are_plain, new_job_row, plain_job_row
+from rota.stores.rows import Row, are_alike, are_plain, new_job_row, plain_job_row
 
 _PENDING: Final = State.PENDING.value
+#: Fewer jobs than this are not worth a statement that says what they have in common.
+FEWEST_TO_SHARE: Final = 8
 _Name = tuple[str, str]
 #: How many more jobs may wait in each queue that has a bound.
 Room = dict[str, int]
@@ -28,11 +30,12 @@ async def insert(
     connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int, *, boldly: bool = False
 ) -> list[Inserted]:
     """Store new jobs and answer each, in order. Boldly, no key is locked that does not seem to be there."""
+    are_shared = _share(connection, jobs, now)
     room = await _room(connection, jobs, bound)
     has_room = all(left >= len(jobs) for left in room.values())
-    if has_room and not any(job.idempotency or job.tags or job.after for job in jobs):
+    if has_room and (are_shared or not any(job.idempotency or job.tags or job.after for job in jobs)):
         try:
-            return await _store_all(connection, jobs, now)
+            return await (_store_alike(connection, jobs) if are_shared else _store_all(connection, jobs, now))
         except Clash:
             # An id is taken. Of several packets some may have been stored, so we begin anew, and with care.
             await connection.rollback()
@@ -173,6 +176,40 @@ async def _store_plain(connection: Runner, jobs: Sequence[NewJob], now: int) -> 
             answers.append(Inserted(job_id, Receipt.CREATED, State.SCHEDULED))
     await enter(connection, {"ready": ready, "scheduled": scheduled})
     return answers
+
+
+def _share(connection: Runner, jobs: Sequence[NewJob], now: int) -> bool:
+    """Say once what jobs have in common that differ in id and payload only; False if there is not enough of that.
+
+    It goes with the next statement, and holds until it is said of others.
+    """
+    if not connection.can_share or len(jobs) < FEWEST_TO_SHARE or not (are_plain(jobs) and are_alike(jobs)):
+        return False
+    _, type_, queue, priority, state, turn, run_at, _, _, max_attempts, delivery, _ = plain_job_row(jobs[0], now)
+    if state != _PENDING:
+        return False
+    shared = {
+        "type": type_,
+        "queue": queue,
+        "priority": priority,
+        "turn": turn,
+        "run_at": run_at,
+        "now": now,
+        "max_attempts": max_attempts,
+        "delivery": delivery,
+    }
+    connection.defer(statement("share"), shared)
+    return True
+
+
+async def _store_alike(connection: Runner, jobs: Sequence[NewJob]) -> list[Inserted]:
+    """Store pending jobs that have in common what was shared."""
+    await connection.many(statement("insert_alike"), [(job.id, job.payload) for job in jobs])
+    await connection.many(statement("enter_ready_alike"), [(job.id,) for job in jobs])
+    connection.has_made_work = True
+    # To look a member up in its enumeration costs as much as a call; for every job that adds up.
+    created, pending = Receipt.CREATED, State.PENDING
+    return [Inserted(job.id, created, pending) for job in jobs]
 
 
 def _name(key: IdempotencyKey | None) -> _Name | None:

@@ -1,0 +1,91 @@
+"""Many jobs at once: what they have in common is said once, and they are stored as if each had said it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from building import BASE, SECOND, claim, ids_of, new_job, new_jobs
+from rota.core.job import Job
+from rota.core.lifecycle import State
+from rota.core.submission import NewJob
+from rota.ports.store import Receipt
+from rota.stores.mysql import MysqlStore, driver, submitting
+from rota.stores.mysql.submitting import FEWEST_TO_SHARE
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[MysqlStore]:
+    store = await MysqlStore.open(url)
+    yield store
+    await store.close()
+
+
+async def stored(store: MysqlStore, jobs: list[NewJob]) -> list[Job]:
+    await store.insert(jobs, now=BASE)
+    found = {job.id: job for job in await store.get(ids_of(jobs))}
+    return [found[job.id] for job in jobs]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"queue": "o'clock", "priority": 9, "max_attempts": 7}, id="with options"),
+        pytest.param({"run_at": BASE - SECOND}, id="overdue"),
+        pytest.param({"run_at": BASE + SECOND}, id="later"),
+        pytest.param({"job_type": "naïve \\ 100 % 'task' %s 😀"}, id="of a difficult name"),
+    ],
+)
+async def test_jobs_that_share_are_as_those_that_came_alone(
+    store: MysqlStore, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    together = await stored(store, new_jobs(FEWEST_TO_SHARE, **fields))
+    monkeypatch.setattr(submitting, "FEWEST_TO_SHARE", FEWEST_TO_SHARE + 1)
+    apart = await stored(store, new_jobs(FEWEST_TO_SHARE, **fields))
+    assert [replace(one, id=apart[0].id) for one in together] == [replace(one, id=apart[0].id) for one in apart]
+    assert await store.check() == []
+
+
+async def test_what_one_batch_shared_is_forgotten_by_the_next(store: MysqlStore) -> None:
+    mails, calls = new_jobs(FEWEST_TO_SHARE, "mail", priority=2), new_jobs(FEWEST_TO_SHARE, "call", queue="phone")
+    for batch in (mails, calls):
+        await store.insert(batch, now=BASE)
+    assert [(job.type, job.queue, job.priority) for job in await store.get(ids_of(mails + calls))] == [
+        (job.type, job.queue, job.priority) for job in mails + calls
+    ]
+    claimed = await store.claim(claim(queues=("default", "phone"), types=("mail", "call")), now=BASE)
+    assert sorted(ids_of(claimed)) == sorted(ids_of(mails + calls))
+
+
+async def test_one_id_that_is_taken_does_not_hinder_those_that_share(store: MysqlStore) -> None:
+    earlier = new_job("other")
+    await store.insert([earlier], now=BASE)
+    jobs = new_jobs(FEWEST_TO_SHARE)
+    jobs[3] = replace(jobs[3], id=earlier.id)
+    answers = await store.insert(jobs, now=BASE)
+    assert [answer.receipt for answer in answers].count(Receipt.CREATED) == FEWEST_TO_SHARE - 1
+    assert answers[3].receipt is Receipt.ID_TAKEN
+    assert (await store.census()).total(State.PENDING) == FEWEST_TO_SHARE
+    assert await store.check() == []
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param(("MOST_ROWS", 3), id="rows"),
+        pytest.param(("LARGEST_PACKET", 300), id="characters"),
+        pytest.param(("LARGEST_PACKET", 1), id="each larger than a packet should be"),
+    ],
+)
+@pytest.mark.parametrize("tags", [(), ("red",)], ids=["alike", "apart"])
+async def test_what_does_not_fit_into_one_packet_goes_in_several(
+    store: MysqlStore, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int], tags: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(driver, *limit)
+    jobs = [new_job(payload=f'"{"x" * number * 10}"', tags=tags) for number in range(20)]
+    assert [job.payload for job in await stored(store, jobs)] == [job.payload for job in jobs]
+    assert len(await store.claim(claim(), now=BASE)) == len(jobs)
