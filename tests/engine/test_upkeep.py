@@ -89,3 +89,11 @@ def test_ids_of_one_millisecond_count_on_from_a_random_start() -> None:
     first, second = make(), make()
     assert second == first + 1
     assert first >> SEQUENCE_BITS == second >> SEQUENCE_BITS
+
+
+def test_several_ids_are_in_a_row_and_no_later_one_is_among_them() -> None:
+    clock = ManualClock()
+    make = IdMaker(clock, lambda: 0.5)
+    before, several, after = make(), make.several(clock(), 3), make()
+    assert list(several) == [before + 1, before + 2, before + 3]
+    assert after == before + 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import cast
 
 from rota.core.identity import EPOCH_MILLISECONDS, SEQUENCE_BITS, JobId, ScheduleId, compose
 from rota.core.instant import to_micros
@@ -25,8 +27,8 @@ class IdMaker:
         """Make an id for a job."""
         return self.at(self._clock())
 
-    def at(self, now: datetime) -> JobId:
-        """Make an id for a job, where the time has just been read. From any thread."""
+    def at(self, now: datetime, count: int = 1) -> JobId:
+        """Make an id for a job, or the first of so many in a row; the time has just been read. From any thread."""
         milliseconds = to_micros(now) // 1000
         if milliseconds - EPOCH_MILLISECONDS > self._last >> SEQUENCE_BITS:
             fresh = compose(milliseconds, int(self._dice() * (1 << SEQUENCE_BITS)))
@@ -34,8 +36,13 @@ class IdMaker:
             # The same millisecond, or a clock that went back: count on.
             fresh = self._last + 1
         # No lock: should two threads ever make the same id, the store refuses the second, as it does between processes.
-        self._last = fresh
+        self._last = fresh + count - 1
         return JobId(fresh)
+
+    def several(self, now: datetime, count: int) -> Sequence[JobId]:
+        """Make so many ids in a row, as `at` does."""
+        first = self.at(now, count)
+        return cast("Sequence[JobId]", range(first, first + count))
 
     def schedule(self) -> ScheduleId:
         """Make an id for a schedule."""

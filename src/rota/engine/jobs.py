@@ -34,7 +34,8 @@ SHORTEST_UNSEEN_SECONDS: Final = 0.02
 UNSEEN_SHARE: Final = 1 / 4
 LONGEST_UNSEEN_SECONDS: Final = 1.0
 
-_ALL_CREATED: Final = {Receipt.CREATED}
+#: Compared by identity: to hash a member of an enumeration costs a call.
+_CREATED: Final = Receipt.CREATED
 
 Decision = Callable[[Job], Settlement | None]
 
@@ -53,7 +54,7 @@ class Jobs:
             check(job)
         begun = time.perf_counter()
         answers, made = await self._insert(jobs), jobs
-        if self._doubted or {answer.receipt for answer in answers} != _ALL_CREATED:
+        if self._doubted or not all(answer.receipt is _CREATED for answer in answers):
             answers = list(answers)
             await self._recognise(jobs, answers)
             await self._take_other_ids(jobs, answers)

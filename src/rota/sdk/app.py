@@ -190,8 +190,8 @@ class Rota:
 
     def _jobs(self, calls: Sequence[Call[Any]], now: datetime | None = None) -> list[NewJob]:
         moment = wall_clock() if now is None else now
-        fresh_id = self._fresh_id.at
-        return [call.job(fresh_id(moment), moment) for call in calls]
+        ids = self._fresh_id.several(moment, len(calls))
+        return [call.job(job_id, moment) for call, job_id in zip(calls, ids, strict=True)]
 
     async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls in the caller's transaction; runs where the caller is."""
