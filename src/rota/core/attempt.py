@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from rota.core.identity import JobId
 from rota.core.lifecycle import Event
 from rota.core.settlement import JobError
+from rota.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attempt:
     """An attempt, named by the fence it ran under. `event` is how it ended; None while it runs."""
 

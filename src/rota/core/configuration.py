@@ -7,16 +7,17 @@ claim looks: a second place to say the same would be a second truth.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from rota.core.errors import InvalidRequest
+from rota.core.value import value
 
 LOG_LEVEL: Final = "log_level"
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Configuration:
     """The shared configuration as it was read. `revision` differs whenever anything does."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+from rota.core.value import value
 
 #: A process that was not heard of for this long is taken for gone.
 ALIVE_FOR: Final = timedelta(seconds=15)
@@ -19,7 +20,7 @@ class Role(StrEnum):
     API = "api"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Member:
     """A process that takes part, as it last described itself. Without `seen_at` it has not been seen yet."""
 
@@ -39,7 +40,7 @@ class Member:
     seen_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Leadership:
     """Who leads, until when as far as can be told. `term` grows with every change of leader."""
 
@@ -49,7 +50,7 @@ class Leadership:
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lock:
     """A named lock that is held. `fence` grows with every change of holder: whoever acts under it passes it on."""
 

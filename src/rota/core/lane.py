@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from rota.core.lifecycle import State
+from rota.core.value import value
 
 #: No queue: under this name the store keeps what all processes are configured to do. No queue's name has a slash.
 CONFIGURATION: Final = "/configuration"
@@ -19,7 +19,7 @@ class Lane(NamedTuple):
     type: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LaneCount:
     """How many jobs of a lane are in a state."""
 
@@ -28,7 +28,7 @@ class LaneCount:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Queue:
     """A queue's settings. A queue nobody has set anything for has none of them and is not stored."""
 

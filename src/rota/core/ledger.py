@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
 from rota.core.instant import to_micros
+from rota.core.value import value
 
 GENESIS: Final = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """One act of an operator. `digest` binds it to all entries before it."""
 
@@ -33,7 +34,7 @@ class Entry:
         return replace(self, number=number, at=at, digest=sha256(json.dumps(told).encode("ascii")).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Token:
     """A key to the API, of which only a hash is kept."""
 

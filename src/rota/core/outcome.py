@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from rota.core.duration import LONGEST
@@ -18,7 +17,7 @@ class Succeeded:
     result: str = "null"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Failed:
     """The handler raised, or ran past its time. A permanent failure is not tried again."""
 
@@ -26,7 +25,7 @@ class Failed:
     permanent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Snoozed:
     """The handler asked to be called again later, without having failed."""
 
@@ -37,26 +36,26 @@ class Snoozed:
             raise InvalidRequest(f"delay: {self.delay} must lie between 0 and {LONGEST.days} days", field="delay")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Released:
     """The worker hands the job back. `started` says whether the handler had begun."""
 
     started: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lost:
     """The lease ran out: the worker died, hung, or was cut off. `error` holds its last words, if any."""
 
     error: JobError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stopped:
     """The handler obeyed a cancel."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unknown:
     """A guarded step was found begun and not finished: whether its effect happened cannot be known."""
 

@@ -7,7 +7,6 @@ late changes nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
@@ -33,7 +32,7 @@ class Reason(StrEnum):
     REPLACED = "replaced"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobError:
     """What went wrong in an attempt, as plain text: nothing here is ever revived into an exception."""
 

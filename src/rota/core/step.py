@@ -6,11 +6,11 @@ nobody can know whether the effect happened; the step's policy decides what to d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from rota.core.identity import JobId
+from rota.core.value import value
 
 
 class Doubt(StrEnum):
@@ -30,7 +30,7 @@ class Advice(StrEnum):
     PARK = "park"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """A side effect of a job, guarded by (job, key). `began_under` is the fence of the attempt that recorded it."""
 
@@ -47,7 +47,7 @@ class Step:
         return self.ended_at is not None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resolution:
     """An operator's word about a step in doubt: with an outcome its effect happened, without one it did not."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from rota.core.identity import JobId
 from rota.core.lane import Lane
+from rota.core.value import value
 from rota.ports.store import Dispatched
 
 
@@ -27,7 +27,7 @@ class Attendance(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Missing:
     """Of queued jobs: those that nobody will be handed, and those of which the broker cannot say."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -61,7 +60,7 @@ class StepKeeper(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Actor:
     """Who asks, and from where: for the ledger."""
 
@@ -80,7 +79,7 @@ class Deed(StrEnum):
     DISCARDED = "discarded"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """What came of a wish about one job: a deed, or the reason why not."""
 

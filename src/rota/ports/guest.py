@@ -7,13 +7,13 @@ ourselves, and never keep the connection. Whatever the caller's driver raises is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from rota.core.identity import JobId
 from rota.core.step import Step
 from rota.core.submission import NewJob
+from rota.core.value import value
 from rota.ports.store import Inserted
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Welcome(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class House:
     """How any process makes guests: what gives a `Welcome`, as ``module:function``, and the store's address for it."""
 

@@ -10,7 +10,6 @@ transaction: all of it is on stable storage when the call returns, or none of it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -56,7 +55,7 @@ class Inserted:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobQuery:
     """A filter over jobs, newest first. What is left out does not filter. `before` continues behind a job."""
 
@@ -73,7 +72,7 @@ class JobQuery:
     limit: int = 100
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Retention:
     """How long finished jobs are kept, by state. What is not named is kept for ever."""
 
@@ -84,7 +83,7 @@ class Retention:
     history: timedelta | None = timedelta(days=90)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Timetable:
     """The store's time, and when upkeep is needed next, of each kind. None where nothing waits."""
 
@@ -104,7 +103,7 @@ class Timetable:
         return min((at for at in (self.job, self.lease, self.expiry, self.schedule) if at is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Census:
     """All jobs there are: the unfinished by lane and state, the finished by state, and those pruned since."""
 
@@ -118,7 +117,7 @@ class Census:
         return living + sum(count for state, count in self.finished.items() if not states or state in states)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeadGroup:
     """Dead jobs of one type that died of one cause."""
 

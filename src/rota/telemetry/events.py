@@ -6,7 +6,6 @@ They carry the values the verb worked with, not copies: a million jobs a minute 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rota.core.fleet import Leadership
 from rota.core.identity import JobId
@@ -16,9 +15,10 @@ from rota.core.ledger import Entry
 from rota.core.schedule import Firing, Schedule
 from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
+from rota.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsSubmitted:
     """`job.submitted`: new jobs are on stable storage."""
 
@@ -26,7 +26,7 @@ class JobsSubmitted:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsClaimed:
     """`job.claimed`: a worker has leased jobs."""
 
@@ -34,7 +34,7 @@ class JobsClaimed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsSettled:
     """`job.settled`: jobs have moved on. `jobs` are they as they were before, in the order of `settlements`."""
 
@@ -43,21 +43,21 @@ class JobsSettled:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SettlementsRefused:
     """`settlement.refused`: a worker came too late; its jobs belong to someone else."""
 
     ids: Sequence[JobId]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeasesExpired:
     """`lease.expired`: workers did not renew; their jobs were taken from them."""
 
     jobs: Sequence[Job]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsPromoted:
     """`job.due`: jobs whose time has come are pending."""
 
@@ -65,14 +65,14 @@ class JobsPromoted:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CancelAsked:
     """`job.cancel_asked`: running jobs have been asked to stop."""
 
     jobs: Sequence[Job]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ScheduleFired:
     """`schedule.fired`: fire times were dealt with, and jobs made."""
 
@@ -82,7 +82,7 @@ class ScheduleFired:
     late_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ScheduleChanged:
     """`schedule.changed`: a schedule was created, edited, paused, resumed or dropped."""
 
@@ -90,14 +90,14 @@ class ScheduleChanged:
     action: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QueueChanged:
     """`queue.changed`: a queue was paused, resumed or given limits."""
 
     queue: Queue
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsPruned:
     """`job.pruned`: finished jobs past their time were deleted."""
 
@@ -105,7 +105,7 @@ class JobsPruned:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsDispatched:
     """`job.dispatched`: due jobs stand in a broker's lines."""
 
@@ -113,7 +113,7 @@ class JobsDispatched:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobsRecalled:
     """`job.recalled`: jobs that a broker has lost, or was not there for, are pending again."""
 
@@ -121,7 +121,7 @@ class JobsRecalled:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokerCalled:
     """`broker.called`: the broker has answered."""
 
@@ -129,14 +129,14 @@ class BrokerCalled:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaderChanged:
     """`leader.changed`: another process leads."""
 
     leadership: Leadership
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Acted:
     """`operator.acted`: someone did something that the ledger records."""
 
