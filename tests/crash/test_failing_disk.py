@@ -49,7 +49,7 @@ FAILED_WRITE = apsw.SQLITE_IOERR_WRITE
 FAILED_SYNC = apsw.SQLITE_IOERR_FSYNC
 FAILED_READ = apsw.SQLITE_IOERR_READ
 #: Every which call fails in turn.
-EVERY = int(os.environ.get("ROTA_CRASH_EVERY", "3"))
+EVERY = int(os.environ.get("ROTA_CRASH_EVERY", "5"))
 
 
 @pytest.fixture
