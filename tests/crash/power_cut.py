@@ -57,7 +57,7 @@ TASKS: Final = 6
 
 #: The ways to open what a cut has left.
 DRIVERS: Final[tuple[Callable[[str], Connection], ...]] = (StandardConnection, ApswConnection)
-_SHARES: Final = {"opening": 2, "working": 3, "checkpoint": 3, "upkeep": 1, "closing": 2, "closed": 1}
+_SHARES: Final = {"opening": 2, "working": 3, "checkpoint": 3, "closing": 2, "closed": 1}
 _NEVER_SUBMITTED: Final = JobId(1)
 
 
@@ -147,7 +147,6 @@ async def record(tape: Tape, rng: random.Random, generation: int, settings: Sett
             tape.mark("working")
             await load.settle_in()
             await load.run(TASKS, partial(_has_enough, tape, len(tape.events)))
-            tape.mark("upkeep")
             await load.prune()
             tape.mark("closing")
             await store.close()

@@ -80,3 +80,19 @@ def test_no_more_places_are_remembered_than_a_worker_has_room_for(monkeypatch: p
     for fail in (while_at_another, together, deep):
         shown(told(fail))
         assert len(frames._texts) <= 3
+
+
+def test_what_newer_pythons_say_of_colours_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 3.13 on a frame is shown with `colorize=`; a stack that does not know the word would show nothing at all."""
+    asked: list[bool] = []
+
+    def newer(stack: traceback.StackSummary, frame: traceback.FrameSummary, *, colorize: bool = False) -> str:
+        asked.append(colorize)
+        return f"{len(stack)} {frame.name}"
+
+    monkeypatch.setattr(traceback.StackSummary, "format_frame_summary", newer)
+    monkeypatch.setattr(frames, "_texts", {})
+    stack = frames._Stack(told(plainly).stack)
+    texts = [stack.format_frame_summary(stack[-1], colorize=colorize) for colorize in (False, False, True)]
+    assert texts == ["2 plainly"] * 3
+    assert asked == [False, True], "remembered without colours only"

@@ -11,21 +11,28 @@ from typing import Any, Final
 
 #: How many places to remember; then all of them are forgotten, which costs little and seldom happens.
 REMEMBERED: Final = 1_000
-#: By all that decides how a frame is shown, the text of its line included: a file may be edited under us.
+#: A longer text is not worth its room.
+LONGEST: Final = 2_000
+#: By where a frame is, the text of its line included: a file may be edited under us.
 _texts: Final[dict[tuple[Any, ...], str]] = {}
 
 
 class _Stack(traceback.StackSummary):
     """Frames that may have been shown before."""
 
-    def format_frame_summary(self, frame: traceback.FrameSummary) -> str:
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **more: Any) -> str:  # noqa: ANN401 - its own
+        frame = frame_summary
+        if any(more.values()):
+            # Colours, from Python 3.13 on. Nobody asks for them here.
+            return super().format_frame_summary(frame, **more)
         place = (frame.filename, frame.name, frame.line, frame.lineno, frame.colno, frame.end_lineno, frame.end_colno)
         text = _texts.get(place)
         if text is None:
-            text = super().format_frame_summary(frame)
+            text = super().format_frame_summary(frame, **more)
             if len(_texts) >= REMEMBERED:
                 _texts.clear()
-            _texts[place] = text
+            if len(text) <= LONGEST:
+                _texts[place] = text
         return text
 
 

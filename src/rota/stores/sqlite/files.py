@@ -16,14 +16,10 @@ IN_MEMORY: Final = ":memory:"
 #: How a connection is made of a path: `StandardConnection`, or `ApswConnection` of `apsw_driver`.
 Connect = Callable[[str], Connection]
 
-#: An acknowledged commit survives a power cut.
-SYNC_ALWAYS: Final = "PRAGMA synchronous = FULL"
-#: For commits that nobody waits for: the file stays whole, but they may be undone by a power cut.
-SYNC_AT_CHECKPOINTS: Final = "PRAGMA synchronous = NORMAL"
+#: synchronous=FULL: an acknowledged commit survives a power cut. The rest only spares work.
 _PRAGMAS: Final = (
     "PRAGMA journal_mode = WAL",
-    SYNC_ALWAYS,
-    # The rest only spares work.
+    "PRAGMA synchronous = FULL",
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA temp_store = MEMORY",
