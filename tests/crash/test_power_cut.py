@@ -21,8 +21,8 @@ async def test_a_power_cut_loses_nothing_that_was_acknowledged(seed: int) -> Non
     assert report.examples == [], report
     assert report.cuts == 100
     # Cuts fell into the making of the file with its migrations, into the work, into checkpoints and into the close.
-    assert {"opening", "working", "checkpoint", "upkeep", "closing"} <= report.phases.keys()
-    assert min(report.phases[phase] for phase in ("opening", "working", "checkpoint", "upkeep", "closing")) >= 3
+    assert {"opening", "working", "checkpoint", "closing"} <= report.phases.keys()
+    assert min(report.phases[phase] for phase in ("opening", "working", "checkpoint", "closing")) >= 3
 
 
 async def test_with_synchronous_normal_the_harness_finds_lost_commits_and_no_damage() -> None:
@@ -42,7 +42,7 @@ async def test_a_recording_holds_all_that_a_cut_can_fall_into() -> None:
     tape = Tape()
     await record(tape, random.Random(SEED), 0, OFTEN_CHECKPOINTED)
     phases = list(phases_of(tape.events))
-    assert set(phases) == {"opening", "working", "checkpoint", "upkeep", "closing", "closed"}
+    assert set(phases) == {"opening", "working", "checkpoint", "closing", "closed"}
     wal = f"{DATABASE}-wal"
     # A checkpoint while opening and two while closing are sure; the others are the load's.
     assert sum(1 for event in tape.events if isinstance(event, Synced) and event.name == DATABASE) > 10
@@ -68,8 +68,8 @@ async def test_without_its_write_ahead_log_a_database_in_use_is_found_to_have_lo
     tape, promises = Tape(), Promises()
     await record(tape, random.Random(SEED), 0, {})
     player = Player(tape)
-    upkeep = list(phases_of(tape.events)).index("upkeep")
-    for line in player.play(upkeep):
+    closing = list(phases_of(tape.events)).index("closing")
+    for line in player.play(closing):
         promises.take(line)
     image = {name: platter.current() for name, platter in player.folder.names.items()}
     assert await examine(image, promises, random.Random(SEED)) == []

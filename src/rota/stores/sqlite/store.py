@@ -1,6 +1,6 @@
 """The store's face: every verb of the port, handed to the desk where it belongs.
 
-Writes go to the one writer, reads to the readers beside it. In memory there is one desk for both.
+Writes go to the one writer, reads to the readers beside it. In memory both use one connection.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnecti
 from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, followed, for_reading, open_file
 from rota.stores.sqlite.forking import Opening
 from rota.stores.sqlite.inline import InlineDesk, InlineReader
-from rota.stores.sqlite.log import Log, leave_it
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
 from rota.stores.sqlite.operations import MERGED, Manner, Verb
@@ -67,18 +66,9 @@ def wall_clock() -> datetime:
 class SqliteStore:
     """All verbs of `rota.ports.store.Store` on SQLite."""
 
-    def __init__(
-        self,
-        writer: Desk,
-        readers: Sequence[Desk],
-        clock: Clock,
-        *,
-        lookout: Lookout | None = None,
-        log: Log | None = None,
-    ) -> None:
+    def __init__(self, writer: Desk, readers: Sequence[Desk], clock: Clock, *, lookout: Lookout | None = None) -> None:
         self._writer = writer
         self._lookout = lookout
-        self._log = log
         self._readers = readers
         self._turns = cycle(readers)
         self._clock = clock
@@ -128,7 +118,7 @@ class SqliteStore:
                 opened.push_async_callback(readers[-1].close)
             writer = WriterDesk("rota-sqlite-writer", opener, witness=witness, knock=Knocker(witness.path).knock)
             opened.push_async_callback(writer.close)
-            store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path), log=Log(witness.path))
+            store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path))
             opened.pop_all()
             return store
 
@@ -252,12 +242,8 @@ class SqliteStore:
         return found
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        """Delete finished jobs past their time, and see to it that the log is long."""
+        """Delete finished jobs past their time."""
         count: int = await self._write(upkeep.prune, retention, limit, now=now)
-        # Whoever prunes keeps the store in order, and will be here for a while.
-        while self._log is not None and not self._log.is_long:
-            if not await self._writer.run(leave_it, manner=self._log.manner):
-                break
         return count
 
     async def discard(
