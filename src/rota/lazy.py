@@ -16,6 +16,8 @@ def names_of(package: str, rooms: Mapping[str, Sequence[str]]) -> Callable[[str]
     """Give a package its `__getattr__`: it finds a name in the room below it, and keeps it for the next time."""
     room_of = {name: f"{package}.{room}" for room, names in rooms.items() for name in names}
 
+    sys.modules[package].__dir__ = lambda: sorted({*vars(sys.modules[package]), *room_of})  # type: ignore[method-assign]
+
     def find(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
         if name not in room_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

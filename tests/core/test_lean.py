@@ -41,5 +41,6 @@ def test_a_companion_loads_neither_what_runs_jobs_nor_what_keeps_time() -> None:
 def test_a_package_that_loads_late_has_all_its_names_and_no_others(package: ModuleType) -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
+    assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match="has no attribute 'nobody'"):
         _ = package.nobody

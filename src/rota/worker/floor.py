@@ -122,7 +122,8 @@ class OwnFloor:
         for task in tasks:
             task.cancel()
             # That a handler is left behind has been told; asyncio would tell it again when the task is collected.
-            task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way
+            with suppress(AttributeError):  # of a task that somebody else's factory made
+                task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way
         # One round for the cancellations to arrive; a handler that still clings to its task loses it.
         self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
