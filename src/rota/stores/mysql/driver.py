@@ -131,8 +131,8 @@ class Connection:
         self._raw = raw
         self._cursor = raw.cursor(_QuietCursor)
         self.is_mariadb = "mariadb" in str(raw.get_server_info()).lower()
-        # MySQL takes many rows as text only, which the driver makes of marks alone.
-        self.can_share = self.is_mariadb
+        # As text, which is how MySQL and some proxies take many rows, the driver makes them of marks alone.
+        self.can_share = self.is_mariadb and bool(getattr(raw, "_bulk_supported", False))
         #: Under which name this writer rings the bell.
         self.origin = origin
         #: Whether the transaction has made work that others should hear of.

@@ -183,7 +183,7 @@ def _share(connection: Runner, jobs: Sequence[NewJob], now: int) -> bool:
 
     It goes with the next statement, and holds until it is said of others.
     """
-    if not connection.can_share or len(jobs) < FEWEST_TO_SHARE or not (are_plain(jobs) and are_alike(jobs)):
+    if not connection.can_share or len(jobs) < FEWEST_TO_SHARE or not (are_alike(jobs) and are_plain(jobs)):
         return False
     _, type_, queue, priority, state, turn, run_at, _, _, max_attempts, delivery, _ = plain_job_row(jobs[0], now)
     if state != _PENDING:
