@@ -28,29 +28,31 @@ def disk_beside(folder: Path) -> Iterator[list[float]]:
     took: list[float] = []
     is_over = threading.Event()
 
-    def sync() -> None:
-        with (folder / "beside").open("wb", buffering=0) as file:
-            # Laid out before: what is measured is a sync of data, not of a file's length.
-            file.write(_BLOCK * _BLOCKS)
-            os.fsync(file.fileno())
-            while not is_over.wait(_GAP_SECONDS):
-                os.pwrite(file.fileno(), _BLOCK, len(took) % _BLOCKS * len(_BLOCK))
-                begun = time.perf_counter()
-                os.fdatasync(file.fileno())
-                took.append((time.perf_counter() - begun) * 1000)
+    def sync(file: int) -> None:
+        while True:
+            is_last = is_over.wait(_GAP_SECONDS)
+            os.pwrite(file, _BLOCK, len(took) % _BLOCKS * len(_BLOCK))
+            begun = time.perf_counter()
+            os.fdatasync(file)
+            took.append((time.perf_counter() - begun) * 1000)
+            if is_last:
+                return
 
-    thread = threading.Thread(target=sync, name="disk-beside")
-    thread.start()
-    try:
-        yield took
-    finally:
-        is_over.set()
-        thread.join()
+    with (folder / "beside").open("wb", buffering=0) as file:
+        # Laid out before: what is measured is a sync of data, not of a file's length.
+        file.write(_BLOCK * _BLOCKS)
+        os.fsync(file.fileno())
+        thread = threading.Thread(target=sync, args=(file.fileno(),), name="disk-beside")
+        thread.start()
+        try:
+            yield took
+        finally:
+            is_over.set()
+            thread.join()
 
 
 def beside(delays: list[float], syncs: list[float]) -> Iterator[Reading]:
     """Tell how long syncs took meanwhile, and how many of them the median delay would have been."""
-    if syncs:
-        for what, share in (("p50", 0.5), ("p99", 0.99)):
-            yield Reading(f"a bare sync meanwhile, {what}", percentile(syncs, share), "ms")
-        yield Reading("p50 in such syncs", percentile(delays, 0.5) / percentile(syncs, 0.5), "x")
+    for what, share in (("p50", 0.5), ("p99", 0.99)):
+        yield Reading(f"a bare sync meanwhile, {what}", percentile(syncs, share), "ms")
+    yield Reading("p50 in such syncs", percentile(delays, 0.5) / percentile(syncs, 0.5), "x")
