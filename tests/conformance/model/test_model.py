@@ -15,7 +15,7 @@ from conformance.model.machine import StoreMachine
 from conformance.stores.adapters import STORES, Adapter
 
 #: How many lives are led per store and how long they are; at night more, longer, and with another seed.
-EXAMPLES: Final = int(os.environ.get("ROTA_MODEL_EXAMPLES", "180"))
+EXAMPLES: Final = int(os.environ.get("ROTA_MODEL_EXAMPLES", "120"))
 STEPS: Final = int(os.environ.get("ROTA_MODEL_STEPS", "40"))
 SEED: Final = int(os.environ.get("ROTA_MODEL_SEED", "0"))
 SHARES: Final = 3
