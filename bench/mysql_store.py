@@ -34,7 +34,7 @@ from servers.mariadb import MariadbServer, require_binary
 
 WORKER = WorkerId("bench", "boot")
 LEASE = timedelta(minutes=5)
-TARGETS = {"drain, 4 workers, batches of 100": "drain >= 8 x C1", "bulk inserts of 1000": "bulk >= 0.6 x C2"}
+TARGETS = {"drain, 4 workers, batches of 100": "drain >= 8 x C1", "bulk inserts of 500": "bulk >= 0.6 x C2"}
 
 
 async def fill(store: MysqlStore, first: int, count: int, batch: int, **options: object) -> None:
@@ -105,7 +105,7 @@ async def throughput(url: str, repeats: int, count: int) -> None:
             life, drain = await whole_life(store, next(numbers), count, batch, workers)
             note(f"whole life, {workers} workers, batches of {batch}", life)
             note(f"drain, {workers} workers, batches of {batch}", drain)
-        note("bulk inserts of 1000", await bulk_inserts(store, next(numbers), count))
+        note("bulk inserts of 500", await bulk_inserts(store, next(numbers), count))
         note("single inserts, 256 callers", await single_inserts(store, next(numbers), 256, 40))
         note("single inserts, 1 caller", await single_inserts(store, next(numbers), 1, 500))
         note("C1", await bare.single_commits(1000))
