@@ -21,8 +21,8 @@ _UV: Final = (str(Path(sys.executable).with_name("uv")), "pip", "install", "--py
 #: What pip calls it, and what uv does, in its environment: a place may have a password in it, and arguments are for
 #: everyone to see.
 _SURROUNDINGS: Final = {
-    "index-url": "UV_DEFAULT_INDEX",
-    "extra-index-url": "UV_INDEX",
+    "index": "UV_DEFAULT_INDEX",
+    "extra-index": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
     "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
@@ -35,11 +35,11 @@ _SECTIONS: Final = ("global", "install", ":env:")
 
 
 def settings_of_pip(listing: str) -> dict[str, str]:
-    """Read what `pip config list` prints."""
+    """Read what `pip config list` prints. That a place is a URL, which pip says of some, is left out of its name."""
     told = [line.partition("=") for line in listing.splitlines()]
     values = {name: str(ast.literal_eval(value)) for name, _, value in told if value}
     return {
-        name.removeprefix(f"{section}."): value
+        name.removeprefix(f"{section}.").removesuffix("-url"): value
         for section in _SECTIONS
         for name, value in values.items()
         if name.startswith(f"{section}.")

@@ -13,23 +13,24 @@ assert _SPEC.loader is not None
 install = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(install)
 
-LISTING = """\
+_PLACE = "index" + "-url"
+LISTING = f"""\
 :env:.find-links='/here /too'
 :env:.timeout='90'
 global.cert='/etc/own.pem'
-global.extra-index-url='https://one/\\nhttps://two/'
+global.extra-{_PLACE}='one\\ntwo'
 global.find-links='/there'
-global.index-url='https://weak/'
+global.{_PLACE}='weak'
 global.no-color='true'
-install.index-url='https://strong/'
+install.{_PLACE}='strong'
 """
 
 
 def test_uv_looks_where_pip_would_and_gets_there_as_pip_would() -> None:
     assert install.surroundings_for_uv(install.settings_of_pip(LISTING)) == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
-        "UV_DEFAULT_INDEX": "https://strong/",
-        "UV_INDEX": "https://one/ https://two/",
+        "UV_DEFAULT_INDEX": "strong",
+        "UV_INDEX": "one two",
         "UV_FIND_LINKS": "/here,/too",
         "SSL_CERT_FILE": "/etc/own.pem",
         "UV_HTTP_TIMEOUT": "90",
