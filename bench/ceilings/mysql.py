@@ -29,19 +29,7 @@ class Bare:
     @classmethod
     async def open(cls, location: Location, number: int = 1) -> Bare:
         """Connect as bare as can be, every statement its own durable commit."""
-        connection = await asyncmy.connect(
-            host=location.host,
-            port=location.port,
-            unix_socket=location.socket,
-            user=location.user,
-            password=location.password.encode(),
-            database=location.database,
-            charset="utf8mb4",
-            autocommit=True,
-            ssl=location.security(),
-            stmt_cache_size=128,
-        )
-        return cls(connection, number)
+        return cls(await asyncmy.connect(**location.words(), autocommit=True, stmt_cache_size=128), number)
 
     async def close(self) -> None:
         await self.connection.ensure_closed()

@@ -21,10 +21,10 @@ class _Stack(traceback.StackSummary):
     """Frames that may have been shown before."""
 
     def format_frame_summary(self, frame_summary: traceback.FrameSummary, **more: Any) -> str:  # noqa: ANN401 - its own
-        frame = frame_summary
         if any(more.values()):
             # Colours, from Python 3.13 on. Nobody asks for them here.
-            return super().format_frame_summary(frame, **more)
+            return super().format_frame_summary(frame_summary, **more)
+        frame = frame_summary
         place = (frame.filename, frame.name, frame.line, frame.lineno, frame.colno, frame.end_lineno, frame.end_colno)
         text = _texts.get(place)
         if text is None:

@@ -221,20 +221,13 @@ async def connect(location: Location, origin: str, *, autocommit: bool) -> Conne
     """Open a connection and set it up."""
     try:
         raw = await asyncmy.connect(
-            host=location.host,
-            port=location.port,
-            unix_socket=location.socket,
-            user=location.user,
-            password=location.password.encode(),
-            database=location.database,
-            charset="utf8mb4",
+            **location.words(),
             autocommit=autocommit,
             binary_prefix=True,
             # Rows found, not rows changed: a compare-and-set that sets what was there holds.
             client_flag=CLIENT.FOUND_ROWS,
             connect_timeout=CONNECT_SECONDS,
             read_timeout=SILENCE_SECONDS,
-            ssl=location.security(),
             stmt_cache_size=_STATEMENTS_KEPT,
         )
     except (errors.MySQLError, OSError, EOFError) as error:

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rota.core.errors import InvalidRequest
@@ -47,6 +47,19 @@ class Location:
     def name(self) -> str:
         """How messages call it."""
         return f"mysql://{self.user}@{self.socket or f'{self.host}:{self.port}'}/{self.database}"
+
+    def words(self) -> dict[str, Any]:
+        """Say in the driver's words where the database is, and as whom and how to come there."""
+        return {
+            "host": self.host,
+            "port": self.port,
+            "unix_socket": self.socket,
+            "user": self.user,
+            "password": self.password.encode(),
+            "database": self.database,
+            "charset": "utf8mb4",
+            "ssl": self.security(),
+        }
 
     def security(self) -> ssl.SSLContext | None:
         """Say how to secure the connection; None for not at all."""
