@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokers.stage import TYPES, staged
+from servers.certificates import sign_itself
 from servers.valkey import ValkeyServer, shared_valkey
 
 
@@ -19,15 +19,7 @@ from servers.valkey import ValkeyServer, shared_valkey
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for the loopback that has signed itself, and its key, in one file."""
     folder = tmp_path_factory.mktemp("tls")
-    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names),
-            *("-keyout", folder / "key.pem", "-out", folder / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    sign_itself(folder)
     return folder
 
 

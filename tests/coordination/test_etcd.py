@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,8 +18,8 @@ from rota.coordination.etcd.gateway import EtcdRefused
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable
 from rota.core.fleet import Leadership, Member, Role
+from servers.certificates import sign_itself
 from servers.etcd import EtcdCluster, require_binary, shared_cluster
-from servers.housing import required
 
 LONG = timedelta(seconds=120)
 _numbers = count(1)
@@ -118,13 +116,7 @@ async def test_a_user_comes_with_a_password_and_a_token_that_etcd_forgot_is_rene
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    required(shutil.which("openssl"), "no openssl to make a certificate with: install openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    files = (folder / "cert.pem", folder / "key.pem")
-    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-    words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names)
-    subprocess.run([*words, "-keyout", files[1], "-out", files[0]], check=True, capture_output=True)
-    return files
+    return sign_itself(tmp_path_factory.mktemp("tls"))
 
 
 async def test_over_tls_only_a_node_that_shows_who_it_is_is_spoken_to(certificate: tuple[Path, Path]) -> None:

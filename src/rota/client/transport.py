@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from rota.client.wire import Wire
 from rota.core.errors import InvalidRequest, JobNotFound, RotaError, StoreUnavailable, Unavailable
 from rota.lean import httpx
 from rota.ports.clock import Dice
@@ -51,8 +52,7 @@ class Transport:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "rota"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        limits = httpx.Limits(max_connections=20, max_keepalive_connections=20, keepalive_expiry=50)
-        self._http = httpx.AsyncClient(headers=headers, limits=limits, trust_env=False, transport=wire)
+        self._http = httpx.AsyncClient(headers=headers, trust_env=False, transport=wire or Wire())
         self._dice = dice
 
     async def close(self) -> None:

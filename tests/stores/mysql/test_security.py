@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,8 @@ from rota.core.errors import StoreUnavailable
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.driver import connect
 from rota.stores.mysql.location import location_of
+from servers.certificates import sign_itself
 from servers.mariadb import MariadbServer, require_binary
-
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is needed to make a certificate")
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +23,8 @@ def folder() -> Iterator[Path]:
     """A certificate, where whoever the server is lent to can read it; pytest's own folders are for us alone."""
     folder = Path(tempfile.mkdtemp(prefix="rota-tls-"))
     folder.chmod(0o755)
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"),
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    (folder / "key.pem").chmod(0o644)
+    _, key = sign_itself(folder)
+    key.chmod(0o644)
     yield folder
     shutil.rmtree(folder)
 

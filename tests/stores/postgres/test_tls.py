@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import ssl
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from building import new_job
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore
+from servers.certificates import sign_itself
 from servers.postgres import HASTY, PostgresServer
 
 MISSING = "no PostgreSQL with TLS: install Debian's postgresql and openssl"
@@ -35,16 +35,7 @@ def certificates() -> Iterator[Path]:
     """A folder with the server's certificate, which it has signed itself, and a key that only it may read."""
     folder = Path(tempfile.mkdtemp(prefix="rota-tls-"))
     folder.chmod(0o755)
-    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-    key = folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names),
-            *("-keyout", key, "-out", folder / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    _, key = sign_itself(folder)
     key.chmod(0o600)
     if os.geteuid() == 0:
         owner = pwd.getpwnam("nobody")

@@ -1,0 +1,304 @@
+"""The client's wire against servers that answer to the letter, in pieces, too late, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rota.client import wire as wire_module
+from rota.client.wire import Wire
+from servers.certificates import sign_itself
+
+Part = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Server:
+    """A server that plays one part for each connection, in order, and the last one for all that follow."""
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = list(parts)
+        self.connections = 0
+        self.url = ""
+        self.opened = asyncio.Event()
+        self.closed = asyncio.Event()
+
+    async def play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        part = self.parts[min(self.connections, len(self.parts) - 1)]
+        self.connections += 1
+        self.opened.set()
+        try:
+            await part(reader, writer)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            # The client is gone, or the test.
+            pass
+        finally:
+            writer.close()
+            self.closed.set()
+
+
+@asynccontextmanager
+async def serving(*parts: Part, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    server = Server(*parts)
+    listening = await asyncio.start_server(server.play, "127.0.0.1", 0, ssl=context)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/path?a=b"
+    try:
+        yield server
+    finally:
+        listening.close()
+
+
+@asynccontextmanager
+async def client(wire: Wire | None = None, **limits: float) -> AsyncIterator[httpx.AsyncClient]:
+    timeout = httpx.Timeout(20.0, **limits)
+    async with httpx.AsyncClient(transport=wire or Wire(), trust_env=False, timeout=timeout) as http:
+        yield http
+
+
+async def heard(reader: asyncio.StreamReader) -> bytes:
+    """Read one request whole."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    return head + await reader.readexactly(int(lengths[0]) if lengths else 0)
+
+
+def saying(*pieces: bytes, requests: int = 1000, apart: bool = False) -> Part:
+    """Answer requests with the same pieces each, then hang up."""
+
+    async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(requests):
+            await heard(reader)
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                if apart:
+                    await asyncio.sleep(0.01)
+
+    return part
+
+
+async def hanging_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await heard(reader)
+
+
+async def never_answering(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def test_a_request_arrives_whole_and_as_it_was_meant() -> None:
+    requests = list[bytes]()
+
+    async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await heard(reader))
+        writer.write(OK)
+
+    async with serving(part) as server, client() as http:
+        answer = await http.post(server.url, content=b"x" * 100_000, headers={"X-One": "1"})
+    assert (answer.status_code, answer.content) == (200, b"ok")
+    head, _, body = requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /path?a=b HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"\r\nX-One: 1" in head
+    assert body == b"x" * 100_000
+
+
+async def test_connections_are_used_again() -> None:
+    async with serving(saying(OK)) as server, client() as http:
+        for _ in range(5):
+            assert (await http.get(server.url)).content == b"ok"
+        assert server.connections == 1
+        await asyncio.gather(*(http.get(server.url) for _ in range(5)))
+        # As many as were needed at once, and no more: those that asked later may have found one free.
+        assert 1 < server.connections <= 5
+
+
+async def test_no_more_connections_than_allowed() -> None:
+    async with serving(saying(OK)) as server, client(Wire(2)) as http:
+        answers = await asyncio.gather(*(http.get(server.url) for _ in range(20)))
+        assert len(answers) == 20
+        assert server.connections <= 2
+
+
+async def test_who_gets_no_connection_in_time_is_told() -> None:
+    async with serving(never_answering) as server, client(Wire(1), pool=0.05) as http:
+        first = asyncio.create_task(http.get(server.url))
+        await asyncio.sleep(0)
+        with pytest.raises(httpx.PoolTimeout):
+            await http.get(server.url)
+        first.cancel()
+
+
+async def test_an_answer_may_come_in_pieces_of_any_kind() -> None:
+    head = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nX-Two: 2\r\n\r\n"
+    pieces = (head[:7], head[7:], b"5\r\nhel", b"lo\r\n", b"0\r\n\r\n")
+    async with serving(saying(*pieces, apart=True)) as server, client() as http:
+        for _ in range(2):
+            answer = await http.get(server.url)
+            assert (answer.status_code, answer.content, answer.headers["x-two"]) == (201, b"hello", "2")
+        assert server.connections == 1
+
+
+async def test_an_answer_of_unknown_length_ends_with_its_connection() -> None:
+    async with serving(saying(b"HTTP/1.1 200 OK\r\n\r\nall of", b" it", requests=1)) as server, client() as http:
+        assert (await http.get(server.url)).content == b"all of it"
+        assert (await http.get(server.url)).content == b"all of it"
+        assert server.connections == 2
+
+
+async def test_what_is_packed_is_unpacked() -> None:
+    packed = gzip.compress(b"a" * 1000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    async with serving(saying(head + packed)) as server, client() as http:
+        assert (await http.get(server.url)).content == b"a" * 1000
+
+
+async def test_news_before_the_answer_is_passed_over() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    async with serving(saying(early, OK)) as server, client() as http:
+        answer = await http.get(server.url)
+        assert (answer.status_code, answer.content, "link" in answer.headers) == (200, b"ok", False)
+
+
+async def test_a_server_that_wants_to_close_is_obeyed() -> None:
+    last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    async with serving(saying(last)) as server, client() as http:
+        await http.get(server.url)
+        await http.get(server.url)
+        assert server.connections == 2
+
+
+async def test_a_kept_connection_that_was_closed_is_not_used() -> None:
+    async with serving(saying(OK, requests=1)) as server, client() as http:
+        await http.get(server.url)
+        await server.closed.wait()
+        assert (await http.get(server.url)).content == b"ok"
+        assert server.connections == 2
+
+
+async def test_a_kept_connection_that_closes_as_it_is_used_costs_nobody_an_answer() -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(OK)
+        # And then takes a second request, and hangs up.
+        await heard(reader)
+
+    async with serving(once, saying(OK)) as server, client() as http:
+        await http.get(server.url)
+        assert (await http.post(server.url, content=b"again")).content == b"ok"
+        assert server.connections == 2
+
+
+async def test_an_old_connection_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(saying(OK)) as server, client() as http:
+        await http.get(server.url)
+        monkeypatch.setattr(wire_module, "KEPT_SECONDS", 0.0)
+        await http.get(server.url)
+        assert server.connections == 2
+
+
+async def test_what_broke_off_is_not_taken_for_an_answer() -> None:
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"
+    async with serving(saying(half, requests=1)) as server, client() as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="broke off"):
+            await http.get(server.url)
+        assert server.connections == 1
+
+
+async def test_half_a_head_is_no_answer() -> None:
+    async with serving(saying(b"HTTP/1.1 200 OK\r\nContent-", requests=1)) as server, client() as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="broke off"):
+            await http.get(server.url)
+
+
+async def test_a_new_connection_without_an_answer_is_an_error() -> None:
+    async with serving(hanging_up) as server, client() as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="without an answer"):
+            await http.get(server.url)
+        assert server.connections == 1
+
+
+async def test_what_is_not_http_is_told() -> None:
+    async with serving(saying(b"220 mail.example ESMTP\r\n")) as server, client() as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="no HTTP"):
+            await http.get(server.url)
+
+
+async def test_who_says_more_than_asked_is_not_listened_to() -> None:
+    other = b"HTTP/1.1 500 No\r\nX-Other: 1\r\nContent-Length: 5\r\n\r\nother"
+    async with serving(saying(OK + other), saying(OK)) as server, client() as http:
+        for _ in range(2):
+            answer = await http.get(server.url)
+            assert (answer.status_code, answer.content, "x-other" in answer.headers) == (200, b"ok", False)
+        assert server.connections == 2
+
+
+async def test_a_server_that_keeps_silent_is_left() -> None:
+    async with serving(never_answering) as server, client(read=0.05) as http:
+        with pytest.raises(httpx.ReadTimeout, match=r"0\.05 s"):
+            await http.get(server.url)
+        await asyncio.wait_for(server.closed.wait(), 20)
+
+
+async def test_patience_begins_anew_with_every_piece() -> None:
+    pieces = (b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n", *[b"x"] * 60)
+    async with serving(saying(*pieces, apart=True)) as server, client(read=0.5) as http:
+        # All of it takes at least 0.6 s, and no pause in it half a second.
+        assert (await http.get(server.url)).content == b"x" * 60
+
+
+async def test_nobody_there_is_told() -> None:
+    async with serving(hanging_up) as server:
+        url = server.url
+    async with client() as http:
+        with pytest.raises(httpx.ConnectError):
+            await http.get(url)
+
+
+async def test_who_stops_waiting_hangs_up() -> None:
+    async with serving(never_answering) as server, client() as http:
+        asking = asyncio.create_task(http.get(server.url))
+        await server.opened.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.wait_for(server.closed.wait(), 20)
+
+
+async def test_a_header_cannot_bring_another_one_along() -> None:
+    async with serving(saying(OK)) as server, client() as http:
+        with pytest.raises(httpx.LocalProtocolError, match="token"):
+            await http.get(server.url, headers={"Authorization": "Bearer x\r\nX-Admin: 1"})
+        assert server.connections == 0
+
+
+async def test_an_address_of_another_kind_is_refused() -> None:
+    async with client() as http:
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await http.get("ftp://127.0.0.1/")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return sign_itself(tmp_path_factory.mktemp("tls"))
+
+
+async def test_over_tls_only_a_server_that_shows_who_it_is_is_spoken_to(certificate: tuple[Path, Path]) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    async with serving(saying(OK), context=context) as server:
+        url = server.url.replace("http://", "https://")
+        async with client(Wire(context=ssl.create_default_context(cafile=certificate[0]))) as trusting:
+            for _ in range(2):
+                assert (await trusting.get(url)).content == b"ok"
+        assert server.connections == 1
+        async with client() as careful:
+            with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
+                await careful.get(url)
+        assert server.connections == 1
