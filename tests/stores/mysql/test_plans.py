@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from rota.core.identity import JobId, ScheduleId
+from rota.ports.store import JobQuery
 from rota.stores.mysql.driver import Connection, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import migrate
+from rota.stores.mysql.reading import search
 from rota.stores.mysql.settling import _COMMON
 from rota.stores.mysql.statements import statement
 from servers.databases import fresh_database
@@ -41,6 +44,7 @@ CROWD = (
     "INSERT INTO expiry SELECT expires_at, id FROM job WHERE expires_at IS NOT NULL AND finished_at IS NULL",
     "INSERT INTO dependency (parent, child, need) SELECT id, id + 1, 'success' FROM job",
     "INSERT INTO tag SELECT concat('t', id MOD 9), id FROM job",
+    "INSERT INTO fired SELECT id MOD 10, id FROM job",
     "INSERT INTO claim SELECT concat('c', id), id, '[]' FROM job",
     "INSERT INTO idempotency SELECT 's', concat('k', id), 'r', id, id FROM job",
     "INSERT INTO occurrence SELECT id MOD 10, id, 'made', id, id FROM job",
@@ -76,6 +80,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "forgettable_keys": ("idempotency", "idempotency_expiry", {"before": 10, "limit": 10}),
     "forget_occurrences": ("occurrence", "occurrence_at", {"before": 10, "limit": 10}),
     "drop_tags": ("tag", "tag_job", {"keys": json.dumps(IDS)}),
+    "drop_fired": ("fired", "fired_job", {"keys": json.dumps(IDS)}),
     "drop_keys": ("idempotency", "idempotency_job", {"keys": json.dumps(IDS)}),
     "drop_waits": ("dependency", "dependency_child", {"keys": json.dumps(IDS)}),
     "drop_dependencies": ("dependency", "PRIMARY", {"keys": json.dumps(IDS)}),
@@ -127,8 +132,12 @@ async def filled(rows: int) -> AsyncIterator[Connection]:
 
 
 async def plan(connection: Connection, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    return await plan_of(connection, statement(name), parameters)
+
+
+async def plan_of(connection: Connection, sql: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
     names = ("id", "select", "table", "type", "possible", "key", "length", "ref", "rows", "extra")
-    rows = await connection.rows(f"EXPLAIN {statement(name)}", parameters)
+    rows = await connection.rows(f"EXPLAIN {sql}", parameters)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -154,7 +163,7 @@ async def test_the_order_comes_from_the_key(crowded: Connection, name: str) -> N
 BESIDE_OTHERS = [
     "take_pending", "leave_ready", "own_ready", "lock_jobs", "lock_free_jobs", "lock_leases", "hold_leases",
     "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished", "leave_held", "renew", "complete", "waiters",
-    "meet", "drop_jobs", "drop_tags", "hold_schedules",
+    "meet", "drop_jobs", "drop_tags", "drop_fired", "hold_schedules",
 ]  # fmt: skip
 
 
@@ -179,3 +188,18 @@ async def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: Connec
 async def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: Connection) -> None:
     steps = await plan(crowded, "census_lanes", {})
     assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"], steps
+
+
+@pytest.mark.parametrize("before", [None, JobId(ROWS // 2)])
+async def test_the_jobs_of_a_schedule_are_found_without_reading_others(
+    crowded: Connection, before: JobId | None
+) -> None:
+    query = JobQuery(schedule_id=ScheduleId(3), before=before, limit=10)
+    steps = await plan_of(crowded, *search(query))
+    keys = [(step["table"], step["key"], step["type"]) for step in steps]
+    assert keys == [
+        ("fired", "PRIMARY", "range"),
+        ("job", "PRIMARY", "eq_ref"),
+        ("lease", "PRIMARY", "eq_ref"),
+    ], steps
+    assert not any("filesort" in str(step["extra"]) or "temporary" in str(step["extra"]) for step in steps), steps

@@ -7,8 +7,8 @@ from typing import Final
 from rota.stores.mysql.driver import Connection
 
 _TABLES: Final = (
-    "migration, job, ready, lease, scheduled, held, finished, expiry, tag, attempt, dependency, idempotency, claim,"
-    " step, schedule, occurrence, queue, `member`, leader, ledger, token, pruned, bell, gate"
+    "migration, job, ready, lease, scheduled, held, finished, expiry, tag, fired, attempt, dependency, idempotency,"
+    " claim, step, schedule, occurrence, queue, `member`, leader, ledger, token, pruned, bell, gate"
 )
 
 #: Each gives jobs that stand where they should not, and says what is wrong with them.
@@ -35,6 +35,9 @@ _BOOKS: Final = {
     "is among the finished, but has not ended so": """
         SELECT finished.id FROM finished LEFT JOIN job USING (state, finished_at, id)
         WHERE job.id IS NULL LIMIT 10""",
+    "was made by a schedule, but is not among that schedule's jobs": """
+        SELECT job.id FROM job LEFT JOIN fired ON fired.schedule_id = job.schedule_id AND fired.job_id = job.id
+        WHERE job.schedule_id IS NOT NULL AND fired.job_id IS NULL LIMIT 10""",
 }
 
 

@@ -28,14 +28,20 @@ async def get(connection: Connection, ids: Sequence[JobId]) -> list[Job]:
 
 async def find(connection: Connection, query: JobQuery) -> list[Job]:
     """Give the jobs that a query asks for, newest first."""
-    conditions = ["job.id <= %(last)s" if query.before is None else "job.id < %(last)s"]
+    return [job_of(row) for row in await connection.rows(*search(query))]
+
+
+def search(query: JobQuery) -> tuple[str, dict[str, Any]]:
+    """Write a query as a statement and its parameters."""
+    beginning, job_id = ("find", "job.id") if query.schedule_id is None else ("find_fired", "fired.job_id")
+    conditions = [f"{job_id} <= %(last)s" if query.before is None else f"{job_id} < %(last)s"]
     parameters: dict[str, Any] = {"last": LARGEST if query.before is None else query.before, "limit": query.limit}
     for condition, name, parameter in _conditions(query):
         conditions.append(condition)
         parameters[name] = parameter
     # Conditions are constants of this module; what the caller brings is bound.
-    sql = f"{statement('find')} WHERE {' AND '.join(conditions)} ORDER BY job.id DESC LIMIT %(limit)s"
-    return [job_of(row) for row in await connection.rows(sql, parameters)]
+    sql = f"{statement(beginning)} WHERE {' AND '.join(conditions)} ORDER BY {job_id} DESC LIMIT %(limit)s"
+    return sql, parameters
 
 
 def _conditions(query: JobQuery) -> Iterator[tuple[str, str, Any]]:
@@ -51,7 +57,7 @@ def _conditions(query: JobQuery) -> Iterator[tuple[str, str, Any]]:
     if query.worker is not None:
         yield "coalesce(lease.worker, job.worker) = %(worker)s", "worker", query.worker
     if query.schedule_id is not None:
-        yield "job.schedule_id = %(schedule_id)s", "schedule_id", query.schedule_id
+        yield "fired.schedule_id = %(schedule_id)s", "schedule_id", query.schedule_id
     if query.fingerprint is not None:
         condition = "job.id IN (SELECT id FROM finished WHERE state = 'dead' AND fingerprint = %(fingerprint)s)"
         yield condition, "fingerprint", query.fingerprint

@@ -14,10 +14,10 @@
 --
 -- A settlement leaves a row of `attempt` unless the attempt was a plain success. `claim` remembers named claims,
 -- `dependency` who waits for whom, `idempotency` the submitters' keys, `tag` the words jobs are found by, `step` the
--- guarded effects. A `schedule` makes jobs, one for each fire time, recorded in `occurrence`. `queue` has the settings
--- of queues, `member` the processes that take part, `leader` which of them leads, `ledger` what operators did, `token`
--- who may. `pruned` counts what retention has deleted: nothing disappears. `bell` lets other processes hear of new
--- work, `gate` keeps bounded queues within bounds.
+-- guarded effects. A `schedule` makes jobs, one for each fire time, recorded in `occurrence`; by `fired` the jobs that it
+-- made are found. `queue` has the settings of queues, `member` the processes that take part, `leader` which of them
+-- leads, `ledger` what operators did, `token` who may. `pruned` counts what retention has deleted: nothing disappears.
+-- `bell` lets other processes hear of new work, `gate` keeps bounded queues within bounds.
 --
 -- Times and spans are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
 -- collation compares characters by their number and takes trailing spaces seriously; its name depends on the server.
@@ -73,7 +73,6 @@ CREATE TABLE job (
     -- Kept free for what the end of the job will write: a row that grows splits its page, at three times the cost.
     room                VARCHAR(96) DEFAULT (repeat(' ', 96)),
     PRIMARY KEY (id),
-    KEY job_schedule (schedule_id, id),
     CONSTRAINT job_state CHECK (
         state IN ('blocked', 'scheduled', 'pending', 'queued', 'retrying', 'completed', 'dead', 'cancelled')
     ),
@@ -151,6 +150,14 @@ CREATE TABLE tag (
     job_id BIGINT       NOT NULL,
     PRIMARY KEY (tag, job_id),
     KEY tag_job (job_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Jobs that a schedule has made, for those who ask for them.
+CREATE TABLE fired (
+    schedule_id BIGINT NOT NULL,
+    job_id      BIGINT NOT NULL,
+    PRIMARY KEY (schedule_id, job_id),
+    KEY fired_job (job_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- One run of a job under one fence, if it was anything but a plain success.

@@ -138,7 +138,7 @@ def _state_of(job: NewJob, now: int) -> State:
 
 
 async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
-    """Store jobs under ids that are free, all at once, each with its tags and in its place."""
+    """Store jobs under ids that are free, all at once, each where it is found and in its place."""
     if are_plain(jobs):
         return await _store_plain(connection, jobs, now)
     moment = from_micros(now)
@@ -157,6 +157,7 @@ async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> li
     tags = [(tag, job.id) for job in jobs for tag in dict.fromkeys(job.tags)]
     if tags:
         await connection.many(statement("put_tag"), tags)
+    await enter(connection, {"fired": [(job.schedule_id, job.id) for job in jobs if job.schedule_id is not None]})
     return answers
 
 

@@ -26,6 +26,7 @@ _BELONGINGS: Final = (
     "drop_attempts",
     "drop_steps",
     "drop_tags",
+    "drop_fired",
     "drop_keys",
     "drop_waits",
     "drop_dependencies",
