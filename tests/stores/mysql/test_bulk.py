@@ -13,7 +13,7 @@ from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
-from rota.stores.mysql import MysqlStore, driver, submitting
+from rota.stores.mysql import MysqlStore, packets, submitting
 from rota.stores.mysql.submitting import FEWEST_TO_SHARE
 
 
@@ -85,7 +85,7 @@ async def test_one_id_that_is_taken_does_not_hinder_those_that_share(store: Mysq
 async def test_what_does_not_fit_into_one_packet_goes_in_several(
     store: MysqlStore, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int], tags: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(driver, *limit)
+    monkeypatch.setattr(packets, *limit)
     jobs = [new_job(payload=f'"{"x" * number * 10}"', tags=tags) for number in range(20)]
     assert [job.payload for job in await stored(store, jobs)] == [job.payload for job in jobs]
     assert len(await store.claim(claim(), now=BASE)) == len(jobs)

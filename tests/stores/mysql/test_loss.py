@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.ports.store import Receipt
-from rota.stores.mysql import MysqlStore
+from rota.stores.mysql import MysqlStore, driver
 from rota.stores.mysql.driver import Again, Connection, Lost, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pool import Pool
@@ -259,6 +260,34 @@ async def test_a_server_that_is_away_is_unavailable_and_used_again_when_it_is_ba
         await store.close()
     finally:
         server.remove()
+
+
+async def test_a_server_that_falls_silent_is_given_up(
+    url: str, store: MysqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del store
+    connections = [await connect(location_of(url), "test", autocommit=True) for _ in range(3)]
+    monkeypatch.setattr(driver, "SILENCE_SECONDS", 0.1)
+    asked, deferred, many = connections
+    with pytest.raises(Lost, match="no answer"):
+        await asked.rows("SELECT sleep(30)")
+    deferred.defer("DO sleep(30)", {})
+    with pytest.raises(Lost, match="no answer"):
+        await deferred.rows("SELECT 1")
+    with pytest.raises(Lost, match="no answer"):
+        await many.many("INSERT INTO gate (queue) VALUES (concat(%s, sleep(30)))", [("a",), ("b",)])
+    for connection in connections:
+        with pytest.raises(Lost):
+            await connection.rows("SELECT 1")
+        connection.abandon()
+
+
+async def test_whoever_listens_and_does_not_greet_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "SILENCE_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(Lost, match="no answer"):
+            await connect(location_of(f"mysql://root@127.0.0.1:{port}/rota"), "test", autocommit=True)
 
 
 async def test_a_server_that_is_not_there_is_named_without_the_password() -> None:

@@ -6,8 +6,8 @@ MariaDB takes any number of rows in one round trip, for inserts and updates alik
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
 import asyncmy
@@ -17,23 +17,20 @@ from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
 from rota.stores.mysql.location import Location
+from rota.stores.mysql.packets import packets, without_nulls
 from rota.stores.rows import Row
 
 #: Compares characters by their number, and a trailing space is a character. The same thing has two names.
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
 MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
 CONNECT_SECONDS: Final = 5
-#: A server that says nothing for so long is gone, whatever the network says.
+#: A server that says nothing for so long is gone, whatever the network says. We count it ourselves, once for each thing
+#: that we ask: the driver would start a task for each piece of an answer, a sixth of the client's work in a bulk.
 SILENCE_SECONDS: Final = 60
 LOCK_WAIT_SECONDS: Final = 5
 #: Lists longer than this are cut: for very long ones the planner stops looking at keys.
 LONGEST_LIST: Final = 500
-#: Rows of this many characters go in one packet; well below the 16 MiB that servers take unless told otherwise.
-LARGEST_PACKET: Final = 2_000_000
-#: And no more rows than this, for numbers take room too.
-MOST_ROWS: Final = 1_000
 _STATEMENTS_KEPT: Final = 128
-_TEXTS: Final = frozenset({str, bytes})
 
 #: Without backslash escapes our quoting would not hold; without strictness values would be bent to fit.
 _SESSION: Final = (
@@ -73,6 +70,8 @@ _LOST: Final = frozenset(
 
 def translated(error: Exception) -> Exception:
     """Say in our words what the driver or the server reported."""
+    if isinstance(error, TimeoutError):
+        return Lost(f"no answer within {SILENCE_SECONDS} s")
     if not isinstance(error, errors.MySQLError):
         return Lost(f"{type(error).__name__}: {error}")
     code, message = (*error.args, 0, "")[:2] if error.args else (0, str(error))
@@ -167,13 +166,14 @@ class Connection:
         """Run a statement for each row of parameters."""
         try:
             await self._run_deferred()
-            for batch in _packets(rows):
-                if len(batch) == 1:
-                    await self._cursor.execute(sql, batch[0])
-                elif self.is_mariadb:
-                    await self._cursor.executemany(*_without_nulls(sql, batch))
-                else:
-                    await self._cursor.executemany(sql, batch)
+            for batch in packets(rows):
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    if len(batch) == 1:
+                        await self._cursor.execute(sql, batch[0])
+                    elif self.is_mariadb:
+                        await self._cursor.executemany(*without_nulls(sql, batch))
+                    else:
+                        await self._cursor.executemany(sql, batch)
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
 
@@ -203,7 +203,8 @@ class Connection:
                 self.defer(sql, parameters or {})
                 await self._run_deferred()
             else:
-                await self._cursor.execute(sql, parameters)
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    await self._cursor.execute(sql, parameters)
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
 
@@ -212,24 +213,25 @@ class Connection:
         if self._deferred:
             script = ";\n".join(self._deferred)
             self._deferred.clear()
-            await self._cursor.execute(script)
-            while await self._cursor.nextset():
-                pass
+            async with asyncio.timeout(SILENCE_SECONDS):
+                await self._cursor.execute(script)
+                while await self._cursor.nextset():
+                    pass
 
 
 async def connect(location: Location, origin: str, *, autocommit: bool) -> Connection:
     """Open a connection and set it up."""
     try:
-        raw = await asyncmy.connect(
-            **location.words(),
-            autocommit=autocommit,
-            binary_prefix=True,
-            # Rows found, not rows changed: a compare-and-set that sets what was there holds.
-            client_flag=CLIENT.FOUND_ROWS,
-            connect_timeout=CONNECT_SECONDS,
-            read_timeout=SILENCE_SECONDS,
-            stmt_cache_size=_STATEMENTS_KEPT,
-        )
+        async with asyncio.timeout(SILENCE_SECONDS):
+            raw = await asyncmy.connect(
+                **location.words(),
+                autocommit=autocommit,
+                binary_prefix=True,
+                # Rows found, not rows changed: a compare-and-set that sets what was there holds.
+                client_flag=CLIENT.FOUND_ROWS,
+                connect_timeout=CONNECT_SECONDS,
+                stmt_cache_size=_STATEMENTS_KEPT,
+            )
     except (errors.MySQLError, OSError, EOFError) as error:
         raise translated(error) from error
     connection = Connection(raw, origin)
@@ -251,50 +253,3 @@ def lists(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Cut a list into such as a statement may name."""
     for start in range(0, len(items), LONGEST_LIST):
         yield tuple(items[start : start + LONGEST_LIST])
-
-
-def _packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Cut rows into such as fit into one packet."""
-    for start in range(0, len(rows), MOST_ROWS):
-        some = rows[start : start + MOST_ROWS] if len(rows) > MOST_ROWS else rows
-        # Column by column is a tenth of the work of value by value, and nearly always all fits.
-        if sum(map(_characters, zip(*some, strict=True))) <= LARGEST_PACKET:
-            yield some
-        else:
-            yield from _small_packets(some)
-
-
-def _small_packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    start = size = 0
-    for position, row in enumerate(rows):
-        length = _characters(row)
-        if position > start and size + length > LARGEST_PACKET:
-            yield rows[start:position]
-            start, size = position, 0
-        size += length
-    yield rows[start:]
-
-
-def _characters(values: Row) -> int:
-    """Count the characters of all texts among some values."""
-    kinds = set(map(type, values))
-    if kinds <= _TEXTS:
-        return sum(map(len, values))
-    return 0 if kinds.isdisjoint(_TEXTS) else sum(len(value) for value in values if type(value) in _TEXTS)
-
-
-def _without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
-    """Write NULL into the statement for what is NULL in every row: the server must be told a type for the rest."""
-    columns = list(zip(*rows, strict=True))
-    nulls = tuple(place for place, column in enumerate(columns) if column.count(None) == len(rows))
-    if not nulls:
-        return sql, rows
-    kept = [column for place, column in enumerate(columns) if place not in nulls]
-    return _with_nulls(sql, nulls), list(zip(*kept, strict=True))
-
-
-@lru_cache(maxsize=1024)
-def _with_nulls(sql: str, places: tuple[int, ...]) -> str:
-    parts = sql.split("%s")
-    marks = ("NULL" if place in places else "%s" for place in range(len(parts) - 1))
-    return "".join(part + mark for part, mark in zip(parts, (*marks, ""), strict=True))

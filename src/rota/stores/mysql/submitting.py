@@ -205,12 +205,13 @@ def _share(connection: Runner, jobs: Sequence[NewJob], now: int) -> bool:
 
 async def _store_alike(connection: Runner, jobs: Sequence[NewJob]) -> list[Inserted]:
     """Store pending jobs that have in common what was shared."""
-    await connection.many(statement("insert_alike"), [(job.id, job.payload) for job in jobs])
-    await connection.many(statement("enter_ready_alike"), [(job.id,) for job in jobs])
+    ids = [job.id for job in jobs]
+    await connection.many(statement("insert_alike"), list(zip(ids, [job.payload for job in jobs], strict=True)))
+    await connection.many(statement("enter_ready_alike"), list(zip(ids)))
     connection.has_made_work = True
     # To look a member up in its enumeration costs as much as a call; for every job that adds up.
     created, pending = Receipt.CREATED, State.PENDING
-    return [Inserted(job.id, created, pending) for job in jobs]
+    return [Inserted(job_id, created, pending) for job_id in ids]
 
 
 def _name(key: IdempotencyKey | None) -> _Name | None:
