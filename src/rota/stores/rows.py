@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from operator import attrgetter
 from types import MappingProxyType
@@ -106,6 +107,15 @@ _IN_COMMON = attrgetter("type", "queue", "priority", "run_at", "max_attempts", "
 def are_alike(jobs: Sequence[NewJob]) -> bool:
     """Whether plain jobs differ in nothing but id and payload: what goes together is mostly one task's."""
     return all(map(_IN_COMMON(jobs[0]).__eq__, map(_IN_COMMON, jobs)))
+
+
+#: All that a submission is besides its id and its payload.
+_BESIDES = attrgetter(*(one.name for one in fields(NewJob) if one.name not in {"id", "payload"}))
+
+
+def are_one_task(jobs: Sequence[NewJob]) -> bool:
+    """Whether jobs, plain or not, differ in nothing but id and payload. Quicker than to ask for both of the above."""
+    return list(map(_BESIDES, jobs)).count(_BESIDES(jobs[0])) == len(jobs)
 
 
 def plain_job_row(job: NewJob, now: int) -> Row:

@@ -50,6 +50,23 @@ async def test_jobs_that_share_are_as_those_that_came_alone(
     assert await store.check() == []
 
 
+@pytest.mark.parametrize("place", [0, FEWEST_TO_SHARE - 1])
+@pytest.mark.parametrize(
+    "fields",
+    [{"job_type": "call"}, {"priority": 9}, {"tags": ("red",)}, {"run_at": BASE + SECOND}, {"meta": {"a": "b"}}],
+    ids=", ".join,
+)
+async def test_one_job_that_differs_is_stored_as_it_is(store: MysqlStore, place: int, fields: dict[str, Any]) -> None:
+    jobs = new_jobs(FEWEST_TO_SHARE)
+    jobs[place] = replace(new_job(**fields), id=jobs[place].id)
+    found = await stored(store, jobs)
+    assert [(job.type, job.priority, job.tags, job.meta) for job in found] == [
+        (job.type, job.priority, job.tags, job.meta) for job in jobs
+    ]
+    assert [job.run_at for job in found] == [job.run_at or BASE for job in jobs]
+    assert await store.check() == []
+
+
 async def test_what_one_batch_shared_is_forgotten_by_the_next(store: MysqlStore) -> None:
     mails, calls = new_jobs(FEWEST_TO_SHARE, "mail", priority=2), new_jobs(FEWEST_TO_SHARE, "call", queue="phone")
     for batch in (mails, calls):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from rota.core.identity import LARGEST, JobId
@@ -13,12 +14,15 @@ from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.mysql.driver import Again, Clash, Runner, lists
+from rota.stores.mysql.meanwhile import Meanwhile
 from rota.stores.mysql.places import Standing, enter, shift
 from rota.stores.mysql.releasing import link
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, are_alike, are_plain, new_job_row, plain_job_row
+from rota.stores.rows import Row, are_one_task, are_plain, is_plain, new_job_row, plain_job_row
 
 _PENDING: Final = State.PENDING.value
+#: To look a member up in its enumeration costs as much as a call; for every job that adds up.
+_CREATED, _WAITING = Receipt.CREATED, State.PENDING
 #: Fewer jobs than this are not worth a statement that says what they have in common.
 FEWEST_TO_SHARE: Final = 8
 _Name = tuple[str, str]
@@ -30,8 +34,10 @@ async def insert(
     connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int, *, boldly: bool = False
 ) -> list[Inserted]:
     """Store new jobs and answer each, in order. Boldly, no key is locked that does not seem to be there."""
-    are_shared = _share(connection, jobs, now)
+    may_share = _share(connection, jobs, now)
+    alike = Meanwhile(partial(are_one_task, jobs)) if may_share else None
     room = await _room(connection, jobs, bound)
+    are_shared = alike is not None and alike.result()
     has_room = all(left >= len(jobs) for left in room.values())
     if has_room and (are_shared or not any(job.idempotency or job.tags or job.after for job in jobs)):
         try:
@@ -180,11 +186,12 @@ async def _store_plain(connection: Runner, jobs: Sequence[NewJob], now: int) -> 
 
 
 def _share(connection: Runner, jobs: Sequence[NewJob], now: int) -> bool:
-    """Say once what jobs have in common that differ in id and payload only; False if there is not enough of that.
+    """Say once what the first job is, but for id and payload; False if that is nothing for others to share.
 
-    It goes with the next statement, and holds until it is said of others.
+    It goes with the next statement, and holds until it is said of others. Whether all are like the first is looked at
+    meanwhile, and nearly always they are.
     """
-    if not connection.can_share or len(jobs) < FEWEST_TO_SHARE or not (are_alike(jobs) and are_plain(jobs)):
+    if not connection.can_share or len(jobs) < FEWEST_TO_SHARE or not is_plain(jobs[0]):
         return False
     _, type_, queue, priority, state, turn, run_at, _, _, max_attempts, delivery, _ = plain_job_row(jobs[0], now)
     if state != _PENDING:
@@ -206,12 +213,11 @@ def _share(connection: Runner, jobs: Sequence[NewJob], now: int) -> bool:
 async def _store_alike(connection: Runner, jobs: Sequence[NewJob]) -> list[Inserted]:
     """Store pending jobs that have in common what was shared."""
     ids = [job.id for job in jobs]
+    created = Meanwhile(lambda: [Inserted(job_id, _CREATED, _WAITING) for job_id in ids])
     await connection.many(statement("insert_alike"), list(zip(ids, [job.payload for job in jobs], strict=True)))
     await connection.many(statement("enter_ready_alike"), list(zip(ids)))
     connection.has_made_work = True
-    # To look a member up in its enumeration costs as much as a call; for every job that adds up.
-    created, pending = Receipt.CREATED, State.PENDING
-    return [Inserted(job_id, created, pending) for job_id in ids]
+    return created.result()
 
 
 def _name(key: IdempotencyKey | None) -> _Name | None:
