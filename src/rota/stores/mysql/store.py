@@ -76,7 +76,7 @@ class MysqlStore:
         self._changes = 0
         self._told_at = float("-inf")
         self._is_open = True
-        self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert))
+        self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert), prompt=True)
         self._claiming = MergingDesk[Claim, Sequence[Job]](self._serve(leasing.claim))
         self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
         self._renewing = MergingDesk[Renewal, Renewed | None](self._serve(leasing.renew))
