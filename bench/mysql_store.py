@@ -15,12 +15,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count as count_from
 from pathlib import Path
 
 from bench.ceilings.mysql import Bare
 from bench.ceilings.rows import jobs
-from bench.measure import Sample, describe_machine, print_table
+from bench.measure import Sample, by_turns, describe_machine, print_table
 from bench.places import MariadbPlace
 from bench.servers import MARIADB
 from bench.workloads.lines import show
@@ -80,9 +81,9 @@ async def single_inserts(store: MysqlStore, first: int, clients: int, each: int)
     return clients * each / (time.perf_counter() - begun)
 
 
-async def bulk_inserts(store: MysqlStore, first: int, count: int) -> float:
+async def bulk_inserts(store: MysqlStore, starts: Iterator[int], count: int) -> float:
     """Have one caller submit much, as `submit_many` does, in batches as large as those of the ceiling."""
-    batches = [jobs(start, 500) for start in range(first, first + count, 500)]
+    batches = [jobs(next(starts), 500) for _ in range(count // 500)]
     begun = time.perf_counter()
     for batch in batches:
         await store.insert(batch)
@@ -100,15 +101,19 @@ async def throughput(url: str, repeats: int, count: int) -> None:
     for repeat in range(repeats):
         bare = await Bare.open(location_of(url), repeat)
         await bare.create()
-        note("C2", await bare.batched_rows(count))
         for workers, batch in ((1, 100), (4, 100), (4, 500)):
             life, drain = await whole_life(store, next(numbers), count, batch, workers)
             note(f"whole life, {workers} workers, batches of {batch}", life)
             note(f"drain, {workers} workers, batches of {batch}", drain)
-        note("bulk inserts of 500", await bulk_inserts(store, next(numbers), count))
+            # Often, and in between: the disk changes by the second.
+            note("C1", await bare.single_commits(300))
+        bulk = partial(bulk_inserts, store, count_from(next(numbers), 500))
+        rows, stored = await by_turns(count, 10, bare.batched_rows, bulk)
+        note("C2", rows)
+        note("bulk inserts of 500", stored)
         note("single inserts, 256 callers", await single_inserts(store, next(numbers), 256, 40))
         note("single inserts, 1 caller", await single_inserts(store, next(numbers), 1, 500))
-        note("C1", await bare.single_commits(1000))
+        note("C1", await bare.single_commits(300))
         await bare.close()
         await work(store, 500)
     await store.close()

@@ -10,13 +10,14 @@ import argparse
 import asyncio
 import time
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 
 import asyncpg
 
 from bench.ceilings.postgres import Bare
 from bench.ceilings.rows import PAYLOAD
-from bench.measure import Sample, describe_machine, print_table
+from bench.measure import Sample, by_turns, describe_machine, print_table
 from bench.places import PostgresPlace
 from bench.workloads.lines import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
@@ -88,16 +89,6 @@ async def bulk_inserts(store: PostgresStore, number: int, batch: int) -> float:
     return number / (time.perf_counter() - begun)
 
 
-async def by_turns(bare: Bare, store: PostgresStore, number: int, rounds: int = 10) -> tuple[float, float]:
-    """Have one caller submit, a few jobs at a time, and commit bare rows in between: the disk changes by the second."""
-    each = number // rounds
-    seconds = [0.0, 0.0]
-    for _ in range(rounds):
-        seconds[0] += each / await bare.single_commits(each)
-        seconds[1] += each / await single_inserts(store, 1, each)
-    return each * rounds / seconds[0], each * rounds / seconds[1]
-
-
 async def throughput(server: PostgresServer, repeats: int) -> None:
     names = ("ones", "rows", "lives", "drains", "pairs", "crowds", "hundreds", "alone", "bulk")
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -114,7 +105,7 @@ async def throughput(server: PostgresServer, repeats: int) -> None:
         found["crowds"].append(await single_inserts(store, 64, 100))
         found["hundreds"].append(await single_inserts(store, 256, 60))
         await empty(server)
-        one, alone = await by_turns(bare, store, 1_000)
+        one, alone = await by_turns(1_000, 10, bare.single_commits, partial(single_inserts, store, 1))
         found["ones"].append(one)
         found["alone"].append(alone)
         await empty(server)
