@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -12,6 +13,7 @@ import pytest
 
 from building import new_job, new_jobs
 from rota.ports.places import EVERY_QUEUE, TIMETABLE
+from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore, hearing
 
 SOON = timedelta(seconds=20)
@@ -61,8 +63,7 @@ async def test_many_writes_share_few_notices(store: PostgresStore, stranger: asy
 async def test_a_lone_job_takes_its_notice_along_and_the_next_one_is_told_of_too(
     store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hearing, "QUIET_SECONDS", 3600.0)
-    store._bell._sent_at = -7200.0
+    monkeypatch.setattr(hearing, "PAUSE_SECONDS", 3600.0)
     heard: list[str] = []
     await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
     await store.insert([new_job(priority=3)])
@@ -72,6 +73,41 @@ async def test_a_lone_job_takes_its_notice_along_and_the_next_one_is_told_of_too
     await store.close()
     await stranger.fetchval("SELECT 1")
     assert [json.loads(text)[1:] for text in heard] == [[["default", "mail", 3]], [["default", "mail", 4]]]
+
+
+async def test_a_lone_job_takes_along_what_others_wanted_told(
+    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "PAUSE_SECONDS", 3600.0)
+    heard: list[str] = []
+    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
+    await store.insert([new_job(priority=3)])
+    await store.insert(new_jobs(2, priority=4))
+    assert store._bell._sending is not None, "the crowd's notice waits for somebody"
+    store._bell._sent_at = float("-inf")
+    await store.insert([new_job(priority=5)])
+    await stranger.fetchval("SELECT 1")
+    told = [json.loads(text)[1:] for text in heard]
+    assert told == [[["default", "mail", 3]], [["default", "mail", 4], ["default", "mail", 5]]]
+
+
+async def test_what_a_lone_job_could_not_tell_is_told_without_it(
+    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "PAUSE_SECONDS", 3600.0)
+    heard: list[str] = []
+    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
+    job = new_job(priority=3)
+    await store.insert([job])
+    await store.insert(new_jobs(2, priority=4))
+    store._bell._sent_at = float("-inf")
+    # Its id is taken, so nothing is written, and nothing is told by that.
+    (answer,) = await store.insert([replace(job, payload="{}")])
+    assert answer.receipt is not Receipt.CREATED
+    await store.close()
+    await stranger.fetchval("SELECT 1")
+    assert ["default", "mail", 4] in json.loads(heard[-1])
+    assert len(heard) == 2
 
 
 async def test_a_notice_tells_where_to_look(store: PostgresStore, other: PostgresStore) -> None:
@@ -105,11 +141,11 @@ async def test_promoting_takes_its_notice_along_and_wakes_nobody_who_keeps_the_t
     monkeypatch.setattr(store._bell, "ring", lambda _places=(): None)
     await store.insert(new_jobs(3, run_at=datetime.now(UTC) + timedelta(milliseconds=50)))
     await all_ears(other)
-    store._bell._sent_at = -7200.0
+    store._bell._sent_at = float("-inf")
     watching = asyncio.ensure_future(other.watch(SOON))
     while not await store.promote(10):
         await asyncio.sleep(0.01)
-        store._bell._sent_at = -7200.0
+        store._bell._sent_at = float("-inf")
     assert await watching == {EVERY_QUEUE}
     assert not await other.watch(SHORT)
 

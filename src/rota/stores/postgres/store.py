@@ -51,7 +51,7 @@ from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database, Session
 from rota.stores.postgres.edges import Edge
 from rota.stores.postgres.floors import Floors
-from rota.stores.postgres.hearing import PAUSE_SECONDS, SAYS_TIMES, TIMES, Bell, Ear, somewhere
+from rota.stores.postgres.hearing import SAYS_TIMES, TIMES, Bell, Ear, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
 from rota.stores.rows import Row, are_alike, are_plain, is_plain, timetable_of
@@ -166,11 +166,14 @@ class PostgresStore:
         place = _place(job)
         told = (place,) if job.run_at is None else (place, TIMES)
         notice = self._bell.notice(told)
-        answer = await self._database.alone(submitting.insert_one, job, now, notice)
+        answer: Inserted | None = None
+        try:
+            words = None if notice is None else notice.text
+            answer = await self._database.alone(submitting.insert_one, job, now, words)
+        finally:
+            self._bell.follow(notice, told, has_changed=answer is not None)
         if answer is not None:
             self._floors.stored((place,))
-            if notice is None:
-                self._bell.ring(told)
         return answer
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
@@ -257,10 +260,13 @@ class PostgresStore:
         """Make jobs whose time has come pending."""
         given = self._given(now)
         # Which queues they are in is known afterwards only; the timetable, at any rate, is for nobody else to look at.
-        notice = self._bell.notice([somewhere(EVERY_QUEUE)], quiet=PAUSE_SECONDS)
-        queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given, notice)
-        if queues and notice is None:
-            self._bell.ring(map(somewhere, queues))
+        notice = self._bell.notice([somewhere(EVERY_QUEUE)])
+        queues: Mapping[str, int] = {}
+        try:
+            words = None if notice is None else notice.text
+            queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given, words)
+        finally:
+            self._bell.follow(notice, map(somewhere, queues), has_changed=bool(queues))
         return queues
 
     async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
