@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -89,30 +89,31 @@ class Database:
 
     async def write(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb in a transaction."""
-        return await self._insistently(partial(self._transact, lambda session: verb(session, *arguments, **options)))
+        return await self._insistently(self._transact, verb, *arguments, **options)
 
-    async def alone(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    def alone(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         """Run a verb that consists of one statement, which is a transaction of its own."""
-        if self.connector.is_pooled:
-            return await self.write(verb, *arguments, **options)
-        return await self._insistently(partial(self._run_alone, lambda session: verb(session, *arguments, **options)))
+        act = self._transact if self.connector.is_pooled else self._run_alone
+        return self._insistently(act, verb, *arguments, **options)
 
     async def read(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb that changes nothing."""
         look = partial(self._look, self.connector.preamble if self.connector.is_pooled else None)
-        return await self._insistently(partial(look, lambda session: verb(session, *arguments, **options)))
+        return await self._insistently(look, verb, *arguments, **options)
 
     async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run statements that look at much and change nothing, so that they see one moment."""
         look = partial(self._look, self.connector.survey)
-        return await self._insistently(partial(look, lambda session: verb(session, *arguments, **options)))
+        return await self._insistently(look, verb, *arguments, **options)
 
-    async def _insistently(self, act: Callable[[], Awaitable[T]]) -> T:
+    async def _insistently(
+        self, act: Callable[..., Awaitable[T]], verb: Verb[P, T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
         """Try until it is done, as long as trying again can neither harm nor be in vain."""
         clashes = losses = 0
         while True:
             try:
-                return await act()
+                return await act(verb, *arguments, **options)
             except RotaError:
                 raise
             except _UncertainError as error:
@@ -130,11 +131,11 @@ class Database:
                     raise told(error) from error
                 await asyncio.sleep(LOSS_PAUSE_SECONDS * random.random() * losses)  # noqa: S311 - spreads only
 
-    async def _transact(self, verb: Callable[[Session], Awaitable[T]]) -> T:
+    async def _transact(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         async with self.writers.lend() as connection:
             await connection.execute(self.connector.preamble)
             try:
-                answer = await verb(Session(connection))
+                answer = await verb(Session(connection), *arguments, **options)
             except (*PASSING, *REFUSED, RotaError) as error:
                 # The connection is sound; only the transaction is not.
                 await connection.execute("ROLLBACK")
@@ -144,22 +145,22 @@ class Database:
                 return answer
         raise failure
 
-    async def _run_alone(self, verb: Callable[[Session], Awaitable[T]]) -> T:
+    async def _run_alone(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         async with self.writers.lend() as connection:
             try:
-                return await verb(Session(connection))
+                return await verb(Session(connection), *arguments, **options)
             except (*PASSING, *REFUSED) as error:
                 failure: BaseException = error
             except AWAY as error:
                 raise _UncertainError from error
         raise failure
 
-    async def _look(self, begin: str | None, verb: Callable[[Session], Awaitable[T]]) -> T:
+    async def _look(self, begin: str | None, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         async with self.readers.lend() as connection:
             if begin is None:
-                return await verb(Session(connection))
+                return await verb(Session(connection), *arguments, **options)
             await connection.execute(begin)
-            answer = await verb(Session(connection))
+            answer = await verb(Session(connection), *arguments, **options)
             await connection.execute("COMMIT")
             return answer
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
+from asyncpg.exceptions import UniqueViolationError
+
 from rota.core.identity import LARGEST, JobId
 from rota.core.instant import from_micros, span_to_micros, to_micros
 from rota.core.job import AGING_MICROS, first_state
@@ -34,7 +36,11 @@ async def insert_one(session: Runner, job: NewJob, now: int | None, notice: str 
     # Arrays would cost more than the job.
     if notice is None and job.run_at is None:
         more = (job.max_attempts, job.delivery.value, job.payload)
-        count = await session.run("insert_now", now, AGING_MICROS, job.id, job.type, job.queue, job.priority, *more)
+        try:
+            count = await session.run("insert_now", now, AGING_MICROS, job.id, job.type, job.queue, job.priority, *more)
+        except UniqueViolationError:
+            # Its id is taken. In a transaction, that is void now, and there is nothing else in it.
+            return None
         return Inserted(job.id, Receipt.CREATED, State.PENDING) if count else None
     rows = await session.rows("insert_one", now, AGING_MICROS, *_plain_row(job), notice)
     return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
