@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -166,6 +167,13 @@ async def test_news_before_the_answer_is_passed_over() -> None:
         assert (answer.status_code, answer.content, "link" in answer.headers) == (200, b"ok", False)
 
 
+async def test_news_and_then_nothing_is_no_answer() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    async with serving(saying(early, requests=1)) as server, client() as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="broke off"):
+            await http.get(server.url)
+
+
 async def test_a_server_that_wants_to_close_is_obeyed() -> None:
     last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     async with serving(saying(last)) as server, client() as http:
@@ -253,6 +261,57 @@ async def test_patience_begins_anew_with_every_piece() -> None:
         assert (await http.get(server.url)).content == b"x" * 60
 
 
+async def test_a_host_is_reached_at_whichever_of_its_addresses_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(*_: object) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]
+
+    monkeypatch.setattr(wire_module, "_addresses", find)
+    # Nobody is at the first one, and it refuses.
+    async with serving(saying(OK)) as server, client() as http:
+        assert (await http.get(server.url)).content == b"ok"
+    # The first one says nothing at all: nobody takes from its line, which is full.
+    with socket.socket() as deaf, ExitStack() as waiting:
+        async with serving(saying(OK)) as server:
+            port = httpx.URL(server.url).port
+            assert port is not None
+            deaf.bind(("127.0.0.2", port))
+            deaf.listen(0)
+            for _ in range(4):
+                caller = waiting.enter_context(socket.socket())
+                caller.settimeout(0)
+                caller.connect_ex(("127.0.0.2", port))
+            async with client() as http:
+                assert (await http.get(server.url)).content == b"ok"
+
+
+async def test_a_host_that_refuses_at_all_its_addresses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(*_: object) -> list[str]:
+        return ["127.0.0.2", "127.0.0.3"]
+
+    monkeypatch.setattr(wire_module, "_addresses", find)
+    async with serving(saying(OK)) as server, client() as http:
+        with pytest.raises(httpx.ConnectError):
+            await http.get(server.url)
+
+
+async def test_a_name_is_looked_up() -> None:
+    async with serving(saying(OK)) as server, client() as http:
+        assert (await http.get(server.url.replace("127.0.0.1", "localhost"))).content == b"ok"
+        with pytest.raises(httpx.ConnectError):
+            await http.get(f"http://{'long' * 20}.invalid/")
+
+
+async def test_what_is_still_used_at_the_end_is_let_go_of_later() -> None:
+    wire = Wire()
+    async with serving(saying(OK)) as server:
+        async with httpx.AsyncClient(transport=wire, trust_env=False) as http:
+            asking = asyncio.create_task(http.get(server.url))
+            await server.opened.wait()
+            await wire.aclose()
+            assert (await asking).content == b"ok"
+        await asyncio.wait_for(server.closed.wait(), 20)
+
+
 async def test_nobody_there_is_told() -> None:
     async with serving(hanging_up) as server:
         url = server.url
@@ -275,6 +334,17 @@ async def test_a_header_cannot_bring_another_one_along() -> None:
     async with serving(saying(OK)) as server, client() as http:
         with pytest.raises(httpx.LocalProtocolError, match="token"):
             await http.get(server.url, headers={"Authorization": "Bearer x\r\nX-Admin: 1"})
+        assert server.connections == 0
+
+
+async def test_what_this_wire_does_not_carry_is_refused() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    async with serving(saying(OK)) as server, client() as http:
+        for asking in (http.head(server.url), http.post(server.url, content=pieces())):
+            with pytest.raises(httpx.LocalProtocolError):
+                await asking
         assert server.connections == 0
 
 

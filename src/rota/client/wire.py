@@ -11,17 +11,22 @@ Rota's client is safe to repeat, so one that was sent on such a connection and g
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import defaultdict
+from ipaddress import ip_address
 from typing import Final, cast
 
 import httptools
 
 from rota.lean import httpx
 
-#: How many connections there are at a time, and how long one is kept that nobody uses. Servers keep theirs longer.
-MOST_CONNECTIONS: Final = 20
+#: How many requests are under way at a time, and how long a connection is kept that nobody uses. Servers keep theirs
+#: longer.
+MOST_REQUESTS: Final = 20
 KEPT_SECONDS: Final = 50.0
+#: How long the first address of a host is tried before the next one is tried beside it.
+HEAD_START_SECONDS: Final = 0.25
 
 Origin = tuple[str, str, int]
 _PORTS: Final = {"http": 80, "https": 443}
@@ -31,10 +36,11 @@ _INFORMATIONAL: Final = range(100, 200)
 class Wire(httpx.AsyncBaseTransport):
     """Carries requests over connections that are kept and used again."""
 
-    def __init__(self, most: int = MOST_CONNECTIONS, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, most: int = MOST_REQUESTS, context: ssl.SSLContext | None = None) -> None:
         self._idle: defaultdict[Origin, list[_Line]] = defaultdict(list)
         self._places = asyncio.Semaphore(most)
         self._context = context
+        self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and give the whole answer."""
@@ -73,7 +79,7 @@ class Wire(httpx.AsyncBaseTransport):
             # Also if nobody waits any more: nobody knows what is still to come on it.
             line.abort()
             raise
-        if line.may_be_kept:
+        if line.may_be_kept and not self._is_closed:
             line.used_at = asyncio.get_running_loop().time()
             self._idle[origin].append(line)
         else:
@@ -82,10 +88,14 @@ class Wire(httpx.AsyncBaseTransport):
 
     def _kept(self, origin: Origin) -> _Line | None:
         """Give the connection that was used last: the others may rest, and grow old."""
-        lines, oldest = self._idle[origin], asyncio.get_running_loop().time() - KEPT_SECONDS
+        oldest = asyncio.get_running_loop().time() - KEPT_SECONDS
+        for lines in self._idle.values():
+            while lines and lines[0].used_at <= oldest:
+                lines.pop(0).abort()
+        lines = self._idle[origin]
         while lines:
             line = lines.pop()
-            if line.may_be_kept and line.used_at > oldest:
+            if line.may_be_kept:
                 return line
             line.abort()
         return None
@@ -94,13 +104,13 @@ class Wire(httpx.AsyncBaseTransport):
         scheme, host, port = origin
         context = self._tls() if scheme == "https" else None
         try:
-            async with asyncio.timeout(patience):
-                _, line = await asyncio.get_running_loop().create_connection(_Line, host, port, ssl=context)
-        except TimeoutError:
-            raise httpx.ConnectTimeout(f"no connection to {host}:{port} within {patience:g} s") from None
-        except OSError as error:
+            async with asyncio.timeout(patience) as limit:
+                return await connected(host, port, context)
+        except TimeoutError as error:
+            told = f"within {patience} s" if limit.expired() else f": {error}"
+            raise httpx.ConnectTimeout(f"no connection to {host}:{port} {told}") from None
+        except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(str(error) or type(error).__name__) from error
-        return line
 
     def _tls(self) -> ssl.SSLContext:
         # When it is first needed: to read all authorities that one may trust takes longer than a hundred requests.
@@ -109,7 +119,8 @@ class Wire(httpx.AsyncBaseTransport):
         return self._context
 
     async def aclose(self) -> None:
-        """Let go of the connections that nobody uses."""
+        """Let go of the connections that nobody uses; of the others, when they have been used."""
+        self._is_closed = True
         for lines in self._idle.values():
             while lines:
                 lines.pop().abort()
@@ -225,12 +236,70 @@ class _Line(asyncio.Protocol):
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         if status in _INFORMATIONAL:
-            self._headers.clear()
+            self._headers, self._has_head, self._has_end = [], False, False
             return
         self.may_be_kept = self.may_be_kept and self._parser.should_keep_alive()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result((status, self._headers, b"".join(self._body)))
         self._headers, self._body, self._is_answered = [], [], True
+
+
+async def connected(host: str, port: int, context: ssl.SSLContext | None) -> _Line:
+    """Connect to a host, at whichever of its addresses answers first; each next one is tried a little later."""
+    addresses = await _addresses(host, port)
+    tries: list[asyncio.Task[_Line]] = []
+    failures: list[BaseException] = []
+    try:
+        for address in addresses:
+            tries.append(asyncio.ensure_future(_connect(address, host, port, context)))
+            line = await _first(tries, failures, None if address == addresses[-1] else HEAD_START_SECONDS)
+            if line is not None:
+                return line
+        raise failures[0]
+    finally:
+        for one in tries:
+            one.add_done_callback(_hang_up)
+            one.cancel()
+
+
+async def _first(
+    tries: list[asyncio.Task[_Line]], failures: list[BaseException], seconds: float | None
+) -> _Line | None:
+    """Wait until one of some tries has made it, for so many seconds, or until the last one has failed."""
+    until = None if seconds is None else asyncio.get_running_loop().time() + seconds
+    while tries:
+        left = None if until is None else max(until - asyncio.get_running_loop().time(), 0.0)
+        done, _ = await asyncio.wait(tries, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            break
+        for one in done:
+            tries.remove(one)
+            error = one.exception()
+            if error is None:
+                return one.result()
+            failures.append(error)
+    return None
+
+
+async def _connect(address: str, host: str, port: int, context: ssl.SSLContext | None) -> _Line:
+    name = None if context is None else host
+    loop = asyncio.get_running_loop()
+    _, line = await loop.create_connection(_Line, address, port, ssl=context, server_hostname=name)
+    return line
+
+
+def _hang_up(one: asyncio.Task[_Line]) -> None:
+    """Close the connection of one who came second."""
+    if not one.cancelled() and one.exception() is None:
+        one.result().abort()
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _because(error: Exception | None) -> str:
@@ -245,6 +314,8 @@ def _origin(url: httpx.URL) -> Origin:
 
 def _message(request: httpx.Request, content: bytes) -> bytes:
     """Write a request. Its length is in its headers already."""
+    if request.method == "HEAD" or "transfer-encoding" in request.headers:
+        raise httpx.LocalProtocolError("this wire carries whole messages only, and no HEAD")
     lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
     lines += [name + b": " + value for name, value in request.headers.raw]
     if any(b"\r" in line or b"\n" in line for line in lines):

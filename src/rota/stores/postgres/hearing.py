@@ -19,7 +19,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
@@ -74,41 +73,46 @@ async def notify(session: Session, text: str) -> None:
     await session.rows("notify", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A notice that a commit takes along, and what it tells for others."""
-
-    text: str
-    others: frozenset[Place]
-
-
 class Bell:
     """Tells the others that something has changed."""
 
     def __init__(self, database: Database, mark: str) -> None:
         self._database = database
         self._mark = mark
+        #: What is to be told, and what somebody's commit has taken along and not yet brought home.
         self._places: set[Place] = set()
+        self._riding: set[Place] = set()
+        self._riding_since: float | None = None
+        #: Whether somebody came back without having told anything: then nobody else takes it along.
+        self._has_bounced = False
         self._sending: asyncio.Task[None] | None = None
         self._is_on_its_way = False
+        self._is_closing = False
         self._sent_at = float("-inf")
         self._pause = PAUSE_SECONDS
 
-    def notice(self, places: Iterable[Place]) -> Notice | None:
+    def notice(self, places: Iterable[Place]) -> str | None:
         """Give a notice to take along with a commit, if the last one is old enough; `follow` the commit in any case."""
-        if self._is_on_its_way or asyncio.get_running_loop().time() < self._sent_at + self._pause:
+        now = asyncio.get_running_loop().time()
+        is_taken = self._is_on_its_way or self._riding_since is not None or self._has_bounced
+        if is_taken or now < self._sent_at + self._pause:
             return None
-        others = frozenset(self._places)
-        self._places.update(places)
-        return Notice(self._next(), others)
+        self._riding_since = now
+        self._riding, self._places = self._places, set()
+        return _text(self._mark, self._riding.union(places))
 
-    def follow(self, notice: Notice | None, places: Iterable[Place], *, has_changed: bool) -> None:
+    def follow(self, notice: str | None, places: Iterable[Place], *, has_changed: bool) -> None:
         """Ring for what a commit did not tell by itself: if it changed nothing, its notice was not sent."""
         if notice is None:
             if has_changed:
                 self.ring(places)
-        elif notice.others and not has_changed:
-            self.ring(notice.others)
+            return
+        riding, self._riding, self._riding_since = self._riding, set(), None
+        if has_changed:
+            self._note_sent()
+        elif riding:
+            self._has_bounced = True
+            self.ring(riding)
 
     def ring(self, places: Iterable[Place] = _ANYWHERE) -> None:
         """Have a notice sent soon, which tells where jobs were stored; without places, that it may be anywhere."""
@@ -118,44 +122,54 @@ class Bell:
 
     async def close(self) -> None:
         """Send what is to be sent."""
+        self._is_closing = True
         if self._sending is not None:
             if not self._is_on_its_way:
                 self._sending.cancel()
             await asyncio.wait([self._sending])
-        if self._places:
+        if self._places or self._riding:
             await self._deliver()
 
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._places:
-                # The first is sent at once; under load, one for many is enough and spares the server.
-                early = self._sent_at + self._pause + GRACE_SECONDS - loop.time()
+            while (self._places or self._riding) and not self._is_closing:
+                early = self._next_at() - loop.time()
                 if early > 0:
-                    await asyncio.sleep(early)
+                    # No less than a loop's clock can tell.
+                    await asyncio.sleep(max(early, 0.001))
                 else:
                     await self._deliver()
         finally:
             self._sending = None
 
+    def _next_at(self) -> float:
+        """Say when to send: the first at once; under load, one for many is enough and spares the server."""
+        at = self._sent_at + self._pause
+        if self._has_bounced:
+            return at
+        if self._riding_since is not None:
+            # Its commit may wait for something. What others have to tell does not wait for that: it is told twice then.
+            return max(at, self._riding_since + LONGEST_PAUSE_SECONDS)
+        return at + GRACE_SECONDS
+
     async def _deliver(self) -> None:
         self._is_on_its_way = True
+        text = _text(self._mark, self._places | self._riding)
+        self._places, self._riding, self._has_bounced = set(), set(), False
+        self._note_sent()
         try:
             # Nobody relies on it, and whoever listens will notice that we are gone.
             with suppress(RotaError):
-                await self._database.alone(notify, self._next())
+                await self._database.alone(notify, text)
         finally:
             self._is_on_its_way = False
 
-    def _next(self) -> str:
-        """Give the next notice, which tells all that is to be told."""
+    def _note_sent(self) -> None:
         now = asyncio.get_running_loop().time()
         goes_on = now < self._sent_at + 2 * LONGEST_PAUSE_SECONDS
         self._pause = min(self._pause * PAUSE_GROWTH, LONGEST_PAUSE_SECONDS) if goes_on else PAUSE_SECONDS
         self._sent_at = now
-        text = _text(self._mark, self._places)
-        self._places.clear()
-        return text
 
 
 def _text(mark: str, places: Iterable[Place]) -> str:

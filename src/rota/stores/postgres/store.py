@@ -168,8 +168,7 @@ class PostgresStore:
         notice = self._bell.notice(told)
         answer: Inserted | None = None
         try:
-            words = None if notice is None else notice.text
-            answer = await self._database.alone(submitting.insert_one, job, now, words)
+            answer = await self._database.alone(submitting.insert_one, job, now, notice)
         finally:
             self._bell.follow(notice, told, has_changed=answer is not None)
         if answer is not None:
@@ -263,8 +262,7 @@ class PostgresStore:
         notice = self._bell.notice([somewhere(EVERY_QUEUE)])
         queues: Mapping[str, int] = {}
         try:
-            words = None if notice is None else notice.text
-            queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given, words)
+            queues = await self._database.alone(upkeep.promote, limit, _start(self._due_edge, given), given, notice)
         finally:
             self._bell.follow(notice, map(somewhere, queues), has_changed=bool(queues))
         return queues
