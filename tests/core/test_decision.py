@@ -279,3 +279,40 @@ def test_a_job_that_only_fails_and_crashes_dies_within_its_attempts(max_attempts
     assert alive.state is State.DEAD
     assert tried == alive.attempts <= max_attempts
     assert alive.crashes == MAX_CRASHES or tried == max_attempts
+
+
+SOON = NOW + timedelta(milliseconds=50)
+
+
+def held(**fields: Any) -> Job:  # noqa: ANN401 - any field of a job
+    """A job that was claimed ahead of its time, which has not come."""
+    return replace(claimed(job(**fields)), run_at=SOON, started_at=SOON)
+
+
+@pytest.mark.parametrize("outcome", [Released(started=False), Lost(ERROR)])
+def test_a_job_held_for_its_time_waits_for_it_again_and_nothing_is_counted(outcome: Outcome) -> None:
+    settlement = decide(held(max_attempts=1), outcome, MEANS)
+    assert (settlement.event, settlement.target) == (Event.POSTPONE, State.SCHEDULED)
+    assert (settlement.refund, settlement.crash, settlement.run_at) == (True, False, None)
+
+
+def test_once_its_time_has_come_a_held_job_is_like_any_other() -> None:
+    means = replace(MEANS, now=SOON)
+    assert decide(held(), Released(started=False), means).event is Event.RELEASE
+    assert decide(held(), Lost(ERROR), means).event is Event.EXPIRE
+
+
+def test_a_clock_that_was_set_back_does_not_make_a_job_that_began_look_held() -> None:
+    began = replace(held(), started_at=SOON + timedelta(microseconds=1))
+    assert decide(began, Lost(ERROR), MEANS).event is Event.EXPIRE
+
+
+def test_one_that_must_not_start_twice_is_not_given_the_benefit_of_the_doubt() -> None:
+    settlement = decide(held(delivery=Delivery.AT_MOST_ONCE), Lost(ERROR), MEANS)
+    assert settlement.reason is Reason.OUTCOME_UNKNOWN
+    assert decide(held(delivery=Delivery.AT_MOST_ONCE), Released(started=False), MEANS).event is Event.POSTPONE
+
+
+def test_a_held_job_that_was_asked_to_stop_does_not_wait_again() -> None:
+    asked = replace(held(), cancel_requested_at=NOW)
+    assert decide(asked, Released(started=False), MEANS).target is State.CANCELLED

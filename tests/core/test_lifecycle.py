@@ -89,6 +89,9 @@ def test_only_a_claim_starts_a_job() -> None:
     assert {(state, event) for state, event, target in LEGAL if target is State.RUNNING} == {
         (State.PENDING, Event.CLAIM),
         (State.QUEUED, Event.CLAIM),
+        # Ahead of its time, by a worker that holds it until then.
+        (State.SCHEDULED, Event.CLAIM),
+        (State.RETRYING, Event.CLAIM),
     }
 
 

@@ -51,7 +51,7 @@ def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
         case Snoozed(delay):
             return _again(job, Event.SNOOZE, means, run_at=means.now + delay)
         case Released(started):
-            return _again(job, Event.RELEASE, means) if started else job.settled(Event.RELEASE, refund=True)
+            return _again(job, Event.RELEASE, means) if started else _untouched(job, means)
         case Lost(error):
             return _lost(job, error, means)
         case Failed(error, permanent):
@@ -78,9 +78,17 @@ def _again(job: Job, event: Event, means: Means, *, run_at: datetime | None = No
     return job.settled(event, run_at=run_at, refund=True)
 
 
+def _untouched(job: Job, means: Means) -> Settlement:
+    """Send back a job whose handler had not begun: it is due, or waits for its time again."""
+    return job.settled(Event.POSTPONE if job.is_held(means.now) else Event.RELEASE, refund=True)
+
+
 def _lost(job: Job, error: JobError | None, means: Means) -> Settlement:
     if job.delivery is Delivery.AT_MOST_ONCE:
+        # Held or not: whoever must not start twice is not given the benefit of a clock that may have been set back.
         return _die(job, Reason.OUTCOME_UNKNOWN, error, means, crash=True)
+    if job.is_held(means.now):
+        return _untouched(job, means)
     if job.crashes + 1 >= MAX_CRASHES:
         return _die(job, Reason.POISON, error, means, crash=True)
     if job.is_spent:

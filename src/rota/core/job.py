@@ -87,6 +87,15 @@ class Job:
         """Whether a handler may have seen this job: an attempt was made and not handed back."""
         return self.attempts > 0
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it was claimed ahead of its time, as it is when it comes fresh from a claim."""
+        return self.run_at > self.updated_at
+
+    def is_held(self, now: datetime) -> bool:
+        """Whether it was claimed ahead of its time, which has not yet come: no handler has seen it."""
+        return self.started_at == self.run_at and now < self.run_at
+
     def settled(
         self,
         event: Event,

@@ -64,6 +64,8 @@ MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
         State.SCHEDULED: MappingProxyType(
             {
                 Event.DUE: State.PENDING,
+                # Ahead of its time, by a worker that holds it until then.
+                Event.CLAIM: State.RUNNING,
                 Event.RETRY: State.PENDING,
                 Event.CANCEL: State.CANCELLED,
             }
@@ -90,12 +92,15 @@ MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
                 Event.EXPIRE: State.PENDING,
                 Event.SNOOZE: State.SCHEDULED,
                 Event.RELEASE: State.PENDING,
+                # Given back ahead of its time.
+                Event.POSTPONE: State.SCHEDULED,
                 Event.CANCEL: State.CANCELLED,
             }
         ),
         State.RETRYING: MappingProxyType(
             {
                 Event.DUE: State.PENDING,
+                Event.CLAIM: State.RUNNING,
                 Event.RETRY: State.PENDING,
                 Event.CANCEL: State.CANCELLED,
             }

@@ -17,7 +17,7 @@ from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
-from rota.core.outcome import Failed, Lost, Snoozed
+from rota.core.outcome import Failed, Lost, Released, Snoozed
 from rota.core.settlement import Settlement
 from rota.engine.parts import Parts
 from rota.ports.faces import Report
@@ -26,8 +26,8 @@ from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, Settl
 
 #: How many leased jobs to keep at hand for their settlement; what is not at hand is read again.
 REMEMBERED: Final = 50_000
-#: Outcomes after which a job is due again at a time.
-_TIMED: Final = (Failed, Snoozed)
+#: Outcomes after which a job is due again at a time, or may be given back before it.
+_TIMED: Final = (Failed, Snoozed, Released, Lost)
 #: To look a member up in its enumeration costs as much as a call; for every job that adds up.
 _COMPLETED: Final = State.COMPLETED
 _RUNNING: Final = State.RUNNING

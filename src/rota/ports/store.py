@@ -160,10 +160,16 @@ class JobStore(Protocol):
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease up to `wanted.limit` due jobs to a worker, most urgent first, oldest first among equals.
 
-        Never waits for a row that another worker holds. Never gives a job before its `run_at`, after its `expires_at`,
-        from a paused queue, or of a type or queue that was not asked for; such jobs do not hide those behind them.
+        Never waits for a row that another worker holds. Never gives a job before its `run_at` (but see below), after
+        its `expires_at`, from a paused queue, or of a type or queue that was not asked for; such jobs do not hide those
+        behind them.
         Each job returned has a fence greater than any before it and one attempt more. The same `claim_id` again gives
         the jobs of the first time that are still held under it, and no new ones.
+
+        A claim `ahead` that finds nothing due leases jobs that wait for their time instead, those whose time comes
+        within that span, the earliest first; all else holds for them too, and they must not have expired by then. Such
+        a job is stored as starting at its `run_at`, its `updated_at` is the moment of the claim, and whoever claims it
+        begins it no earlier. What was due before is the promoter's to see to.
         """
         ...
 

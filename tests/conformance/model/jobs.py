@@ -102,20 +102,36 @@ class Jobs(Memory):
         moment = self.at(now)
         ready = [job for job in self.jobs.values() if self._suits(job, wanted, moment)]
         ready.sort(key=lambda job: (turn(self.due_since[job.id], job.priority), job.id))
+        if not ready and wanted.ahead and wanted.ids is None:
+            ready = [job for job in self.jobs.values() if self._comes_soon(job, wanted, moment)]
+            ready.sort(key=lambda job: (job.run_at, job.id))
         given = [self._start(job, wanted, moment) for job in ready[: wanted.limit]]
         if wanted.claim_id is not None and given:
             self.claims[wanted.claim_id] = [(job.id, job.fence) for job in given]
         return given
 
     def _suits(self, job: Job, wanted: Claim, now: datetime) -> bool:
-        queue = self.settings.get(job.queue)
         return (
             (job.state is State.PENDING or (job.state is State.QUEUED and job.id in (wanted.ids or ())))
             and (wanted.ids is None or job.id in wanted.ids)
-            and job.queue in wanted.queues
-            and (wanted.types is None or job.type in wanted.types)
+            and self._is_wanted(job, wanted, now)
             and job.run_at <= now
             and (job.expires_at is None or now < job.expires_at)
+        )
+
+    def _comes_soon(self, job: Job, wanted: Claim, now: datetime) -> bool:
+        return (
+            job.state in TIMED
+            and self._is_wanted(job, wanted, now)
+            and now < job.run_at <= now + wanted.ahead
+            and (job.expires_at is None or job.run_at < job.expires_at)
+        )
+
+    def _is_wanted(self, job: Job, wanted: Claim, now: datetime) -> bool:
+        queue = self.settings.get(job.queue)
+        return (
+            job.queue in wanted.queues
+            and (wanted.types is None or job.type in wanted.types)
             and not (queue is not None and _is_paused(queue, now))
         )
 
@@ -128,11 +144,11 @@ class Jobs(Memory):
             worker=wanted.worker.name,
             boot=wanted.worker.boot,
             lease_until=now + wanted.lease,
-            started_at=now,
+            started_at=max(now, job.run_at),
             updated_at=now,
         )
         self.jobs[job.id] = started
-        attempt = Attempt(job.id, started.fence, wanted.worker.name, wanted.worker.boot, now)
+        attempt = Attempt(job.id, started.fence, wanted.worker.name, wanted.worker.boot, max(now, job.run_at))
         self.runs.setdefault(job.id, []).append(attempt)
         return started
 

@@ -249,6 +249,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.claims.append(wanted)
         self.take(wanted)
 
+    @when(State.SCHEDULED, State.RETRYING)
+    @rule(limit=drafts.limits, queues=drafts.queues_asked, types=drafts.types_asked, ahead=drafts.spans_ahead)
+    def claim_ahead(self, limit: int, queues: tuple[str, ...], types: tuple[str, ...] | None, ahead: timedelta) -> None:
+        wanted = Claim(drafts.WORKERS[0], limit, queues, types, claim_id=str(self.ids()), ahead=ahead)
+        self.claims.append(wanted)
+        self.take(wanted)
+
     @when(State.PENDING, State.QUEUED)
     @rule(first=jobs, rest=st.lists(jobs, max_size=3), queues=drafts.queues_asked, types=drafts.types_asked)
     def claim_by_id(

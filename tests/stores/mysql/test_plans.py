@@ -70,6 +70,11 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "recall": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
     "queued": ("held", "PRIMARY", {"after": -1, "before": 1, "limit": 10}),
     "due_jobs": ("scheduled", "PRIMARY", {"now": ROWS, "limit": 10}),
+    "soon": (
+        "scheduled",
+        "PRIMARY",
+        {"now": 500, "until": 600, "queues": ("default",), "takes_all": True, "types": ("",), "limit": 10},
+    ),
     "lost": ("lease", "lease_end", {"now": ROWS, "limit": 10}),
     "expired": ("expiry", "PRIMARY", {"now": ROWS, "limit": 10}),
     "finished_before": ("finished", "PRIMARY", {"state": "completed", "before": ROWS, "limit": 10, "now": 0}),

@@ -65,6 +65,7 @@ SERVED = {
     "claim": {"job_turn"},
     "claim_lanes": {"job_turn"},
     "claim_handed_over": {"job_pkey"},
+    "claim_ahead": {"job_time"},
     "dispatch": {"job_turn"},
     "recall": {"job_pkey"},
     "queued": {"job_queued"},

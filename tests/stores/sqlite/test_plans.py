@@ -36,6 +36,7 @@ SERVED = {
     "next_type": ("job_turn", ("default", "")),
     "pending": ("job_turn", ("default", "t", 0, 0, 10)),
     "promote": ("job_time", {"now": 0, "limit": 10}),
+    "soon": ("job_time", {"now": 0, "until": 9, "queues": "[]", "types": None, "limit": 10}),
     "lost": ("job_lease", (0, 10)),
     "expired": ("job_expiry", (0, 10)),
     "finished_before": ("job_finished", {"state": "completed", "before": 0, "limit": 10, "now": 0}),
@@ -52,6 +53,7 @@ SERVED = {
 
 BY_KEY = [
     "claim",
+    "claim_ahead",
     "claimable",
     "dispatch",
     "recall",
@@ -92,7 +94,7 @@ def test_the_query_is_served_by_its_index(crowded: StandardConnection, name: str
     assert not any(step.startswith("SCAN job") and "INDEX" not in step for step in steps), steps
 
 
-@pytest.mark.parametrize("name", ["next_type", "pending", "promote", "lost", "expired", "due_schedules"])
+@pytest.mark.parametrize("name", ["next_type", "pending", "promote", "soon", "lost", "expired", "due_schedules"])
 def test_the_order_comes_from_the_index(crowded: StandardConnection, name: str) -> None:
     """Sorting would mean that every claim reads the whole backlog."""
     _, parameters = SERVED[name]

@@ -12,7 +12,7 @@ from rota.core.identity import JobId
 from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.core.lifecycle import State
+from rota.core.lifecycle import TIMED, State
 from rota.stores.mysql.driver import Again, Clash, Connection, lists
 from rota.stores.mysql.places import Standing, leave, lock, own
 from rota.stores.mysql.statements import statement
@@ -34,7 +34,7 @@ async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> li
             answers[place] = await _held(connection, repeated[wanted.claim_id])
         elif wanted.claim_id is None or first_of.setdefault(wanted.claim_id, place) == place:
             alone = place if wanted.ids is not None else None
-            together.setdefault((wanted.queues, wanted.types, alone), []).append(place)
+            together.setdefault((wanted.queues, wanted.types, wanted.ahead, alone), []).append(place)
     for places in together.values():
         given = await _lease_together(connection, [claims[place] for place in places], now)
         for place, jobs in zip(places, given, strict=True):
@@ -77,6 +77,8 @@ async def _lease_together(connection: Connection, claims: Sequence[Claim], now: 
         if first.ids is not None
         else await _most_urgent(connection, first, limit, now)
     )
+    if first.ahead and not ids and first.ids is None:
+        ids = await _soon(connection, first, limit, now)
     shares: list[list[JobId]] = []
     start = 0
     for wanted in claims:
@@ -124,6 +126,35 @@ async def _handed_over(connection: Connection, wanted: Claim, ids: Sequence[JobI
     taken = [one for one in chosen if one.state is State.QUEUED or one.id in owned]
     _leave_lines(connection, taken)
     return [one.id for one in taken]
+
+
+async def _soon(connection: Connection, wanted: Claim, limit: int, now: int) -> list[JobId]:
+    """Take jobs whose time comes within the span that a claim looks ahead. Others may be after the same.
+
+    They are written as pending on the way: whatever runs has come from there or from a broker.
+    """
+    paused = await paused_queues(connection, now)
+    queues = tuple(queue for queue in dict.fromkeys(wanted.queues) if queue not in paused)
+    if not queues or wanted.types == ():
+        return []
+    until = now + span_to_micros(wanted.ahead)
+    parameters = {
+        "now": now,
+        "until": until,
+        "queues": queues,
+        "takes_all": wanted.types is None,
+        "types": wanted.types or ("",),
+        "limit": limit,
+    }
+    ids = [job_id for (job_id,) in await connection.rows(statement("soon"), parameters)]
+    if not ids:
+        return []
+    found = (await lock(connection, ids, "lock_free_jobs")).values()
+    taken = [one for one in found if one.state in TIMED and now < one.run_at <= until]
+    for some in lists([one.id for one in taken]):
+        connection.defer(statement("promote"), {"ids": some, "now": now})
+    leave(connection, "scheduled", [(one.run_at, one.id) for one in taken])
+    return [one.id for one in sorted(taken, key=lambda one: (one.run_at, one.id))]
 
 
 def _leave_lines(connection: Connection, taken: Sequence[Standing]) -> None:

@@ -62,14 +62,27 @@ async def claim_handed_over(session: Session, wanted: Claim, now: int | None) ->
     )
 
 
+async def claim_ahead(session: Session, wanted: Claim, now: int | None) -> list[Job]:
+    """Lease jobs whose time comes within the span that a claim looks ahead."""
+    types = None if wanted.types is None else list(wanted.types)
+    rows = await _leased(
+        session, "claim_ahead", wanted, now, span_to_micros(wanted.ahead), list(wanted.queues), types, wanted.limit
+    )
+    return sorted(map(job_of, rows), key=lambda job: (job.run_at, job.id))
+
+
 async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *chosen: object) -> list[Row]:
-    lease = span_to_micros(wanted.lease)
-    try:
-        rows = await session.rows(name, now, *chosen, wanted.worker.name, wanted.worker.boot, lease, wanted.claim_id)
-    except UniqueViolationError as error:
-        raise RepeatedError from error
+    rows = await _leased(session, name, wanted, now, *chosen)
     # An update gives its rows in no order.
     return sorted(rows, key=_BY_TURN) if len(rows) > 1 else list(rows)
+
+
+async def _leased(session: Session, name: str, wanted: Claim, now: int | None, *chosen: object) -> Sequence[Row]:
+    lease = span_to_micros(wanted.lease)
+    try:
+        return await session.rows(name, now, *chosen, wanted.worker.name, wanted.worker.boot, lease, wanted.claim_id)
+    except UniqueViolationError as error:
+        raise RepeatedError from error
 
 
 def places_of(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], int], int]:

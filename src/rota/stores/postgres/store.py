@@ -181,6 +181,10 @@ class PostgresStore:
         rows: Sequence[Row] = ()
         try:
             rows = await self._claim(wanted, self._given(now))
+            if wanted.ahead and not rows and wanted.ids is None:
+                ahead = await self._database.alone(leasing.claim_ahead, wanted, self._given(now))
+                if ahead:
+                    return ahead
         except leasing.RepeatedError:
             may_be_repeated = True
         if rows or wanted.claim_id is None or not may_be_repeated:

@@ -27,10 +27,13 @@ def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
         if wanted.ids is not None
         else _most_urgent(connection, wanted, now)
     )
-    if not ids:
+    if ids:
+        jobs = _lease(connection, wanted, ids, now)
+    elif wanted.ahead:
+        jobs = _lease_ahead(connection, wanted, now)
+    else:
         return []
-    jobs = _lease(connection, wanted, ids, now)
-    if wanted.claim_id is not None:
+    if jobs and wanted.claim_id is not None:
         leases_text = json.dumps([[job.id, job.fence] for job in jobs])
         connection.run(statement("remember_claim"), (wanted.claim_id, now, leases_text))
     return jobs
@@ -43,7 +46,7 @@ def glance(connection: Connection, wanted: Claim, now: int) -> list[Job] | None:
     """
     if not wanted.is_new or wanted.ids is not None or _most_urgent(connection, wanted, now):
         return None
-    return []
+    return None if wanted.ahead and _soon(connection, wanted, now) else []
 
 
 def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
@@ -105,19 +108,45 @@ def _types_with_work(connection: Connection, queue: str, wanted: tuple[str, ...]
         floor = sought[place] if place < len(sought) else None
 
 
-def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
-    parameters = {
+def _lease_parameters(wanted: Claim, ids: Sequence[JobId], now: int) -> dict[str, object]:
+    return {
         "ids": ids_text(ids),
         "worker": wanted.worker.name,
         "boot": wanted.worker.boot,
         "now": now,
         "lease_until": now + span_to_micros(wanted.lease),
     }
-    rows = connection.rows(statement("claim"), parameters)
+
+
+def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
+    rows = connection.rows(statement("claim"), _lease_parameters(wanted, ids, now))
     elaborate = [row[0] for row in rows if row[-1]]
     more = connection.rows(statement("get"), (ids_text(elaborate),)) if elaborate else ()
     elaborated = {job.id: job for job in map(job_of, more)}
     jobs = {job.id: job for job in leased_jobs(rows, wanted, lambda row: elaborated[row[0]])}
+    return [jobs[job_id] for job_id in ids]
+
+
+def _soon(connection: Connection, wanted: Claim, now: int) -> list[JobId]:
+    """Give the jobs whose time comes within the span that a claim looks ahead."""
+    if wanted.ids is not None:
+        return []
+    parameters = {
+        "queues": json.dumps(wanted.queues),
+        "types": None if wanted.types is None else json.dumps(wanted.types),
+        "now": now,
+        "until": now + span_to_micros(wanted.ahead),
+        "limit": wanted.limit,
+    }
+    return [job_id for (job_id,) in connection.rows(statement("soon"), parameters)]
+
+
+def _lease_ahead(connection: Connection, wanted: Claim, now: int) -> list[Job]:
+    ids = _soon(connection, wanted, now)
+    if not ids:
+        return []
+    rows = connection.rows(statement("claim_ahead"), _lease_parameters(wanted, ids, now))
+    jobs = {job.id: job for job in map(job_of, rows)}
     return [jobs[job_id] for job_id in ids]
 
 
