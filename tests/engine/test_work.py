@@ -14,7 +14,7 @@ from rota.core.errors import StoreUnavailable
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal
 from rota.core.lifecycle import State
-from rota.core.outcome import Outcome, Released, Snoozed, Stopped, Succeeded
+from rota.core.outcome import Lost, Outcome, Released, Snoozed, Stopped, Succeeded
 from rota.core.retry import Backoff
 from rota.core.settlement import Reason
 from rota.core.submission import Delivery, Template
@@ -160,6 +160,28 @@ async def test_plain_ends_do_not_ask_for_the_time(bench: Bench) -> None:
 async def test_who_waits_for_a_settled_job_is_rung_for(bench: Bench, outcome: Outcome, place: str) -> None:
     (held,) = await bench.begin(new_job(backoff=LATER))
     assert await bench.rings_at(place, bench.report(held, outcome))
+
+
+@pytest.mark.parametrize("outcome", [Released(), Lost()], ids=["given back", "lost"])
+async def test_a_job_given_back_before_its_time_waits_for_it_by_the_stores_clock(
+    bench: Bench, outcome: Outcome
+) -> None:
+    bench.host_clock.move(HOUR)
+    await bench.submit(new_job(run_at=at(1)))
+    (held,) = await bench.store.claim(claim(ahead=timedelta(seconds=1)))
+    assert await bench.rings_at(TIMETABLE, bench.report(held, outcome))
+    found = await bench.look(held)
+    assert (found.state, found.run_at, found.attempts) == (State.SCHEDULED, at(1), 0)
+
+
+async def test_a_job_that_is_held_for_its_time_says_so(bench: Bench) -> None:
+    await bench.submit(new_job(run_at=at(1)))
+    (held,) = await bench.store.claim(claim(ahead=timedelta(seconds=1)))
+    (reason,) = (await bench.engine.explain(held.id)).reasons
+    assert reason.code == "held_for_its_time"
+    bench.host_clock.move(timedelta(seconds=1))
+    (reason,) = (await bench.engine.explain(held.id)).reasons
+    assert reason.code == "leased"
 
 
 # Reaping

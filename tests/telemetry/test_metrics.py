@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -87,6 +88,17 @@ def test_an_attempt_is_counted_from_its_lease_to_its_end(metrics: Metrics, timer
     assert found["rota_store_seconds_sum operation=settle"] == pytest.approx(0.002)
 
 
+def test_an_attempt_that_was_claimed_ahead_of_its_time_is_counted_from_that(metrics: Metrics, timer: Timer) -> None:
+    soon = NOW + timedelta(milliseconds=80)
+    one = replace(running(type="mail"), run_at=soon, started_at=soon)
+    metrics.heard(JobsClaimed([one], 0.001))
+    timer.now += 0.1
+    metrics.heard(settled(one, Move.SUCCEED))
+    found = seen(metrics)
+    assert found["rota_attempt_duration_seconds_sum type=mail"] == pytest.approx(0.02)
+    assert found["rota_start_latency_seconds_sum queue=default"] == 0
+
+
 def test_a_job_leased_elsewhere_is_timed_by_the_clock(metrics: Metrics) -> None:
     metrics.heard(settled(running(type="mail"), Move.SUCCEED))
     assert seen(metrics)["rota_attempt_duration_seconds_sum type=mail"] == pytest.approx(7)
@@ -107,6 +119,7 @@ def test_a_repeated_claim_is_one_attempt(metrics: Metrics) -> None:
         (Move.EXHAUST, True, "lost", False),
         (Move.EXPIRE, True, "lost", False),
         (Move.RELEASE, False, "released", False),
+        (Move.POSTPONE, False, "released", False),
         (Move.SNOOZE, False, "snoozed", True),
         (Move.CANCEL, False, "cancelled", True),
     ],

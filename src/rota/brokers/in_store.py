@@ -30,17 +30,23 @@ class Bell:
     def __init__(self, queues: Collection[str]) -> None:
         self.queues = frozenset(queues)
         self._rung = asyncio.Event()
+        self._told: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def ring(self) -> None:
+    def ring(self, places: Collection[str]) -> None:
         """End the wait, or the next one. From any thread."""
         if threading.get_ident() == self._thread:
-            self._rung.set()
+            self._hear(places)
             return
         # Closed: nobody listens there any more.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._hear, places)
+
+    def _hear(self, places: Collection[str]) -> None:
+        heard = {place for place in places if place in self.queues or place == EVERY_QUEUE}
+        self._told |= heard or set(places)
+        self._rung.set()
 
     def hears(self, queues: Collection[str]) -> bool:
         """Whether an announcement for some queues is meant for this listener."""
@@ -51,13 +57,15 @@ class Bell:
             EVERY_QUEUE in queues and self.queues != {TIMETABLE}
         )
 
-    async def wait(self, at_most: timedelta) -> None:
-        """Wait for the bell, at most for a while."""
+    async def wait(self, at_most: timedelta) -> Collection[str]:
+        """Wait for the bell, at most for a while, and say what it was rung for."""
         # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with the bell.
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most.total_seconds()):
                 await self._rung.wait()
         self._rung.clear()
+        told, self._told = self._told, set()
+        return told
 
 
 class InStoreBroker:
@@ -98,7 +106,7 @@ class InStoreBroker:
         # A copy: on its own thread somebody may leave meanwhile, and another would be passed over.
         for bell in tuple(self._bells):
             if bell.hears(queues):
-                bell.ring()
+                bell.ring(queues)
 
     async def take(
         self,

@@ -92,9 +92,14 @@ class Job:
         """Whether it was claimed ahead of its time, as it is when it comes fresh from a claim."""
         return self.run_at > self.updated_at
 
+    @property
+    def starts_on_time(self) -> bool:
+        """Whether it starts at the very moment it was to: as good as surely, it was claimed ahead of that."""
+        return self.started_at == self.run_at != self.created_at
+
     def is_held(self, now: datetime) -> bool:
         """Whether it was claimed ahead of its time, which has not yet come: no handler has seen it."""
-        return self.started_at == self.run_at and now < self.run_at
+        return self.starts_on_time and now < self.run_at
 
     def settled(
         self,

@@ -15,10 +15,11 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
-#: How far two clocks drift apart at most in a second, in seconds. Twice what bad crystals do.
-DRIFT: Final = 1e-4
-#: How much longer than the quickest a word may take, in seconds, for us to believe that no clock was set back.
-LEAP_SECONDS: Final = 0.1
+#: How far two clocks drift apart at most in a second, in seconds: as fast as a kernel lets a clock catch up.
+DRIFT: Final = 5e-4
+#: How much longer than the quickest a word may take, in seconds, for us to believe that no clock was set back. Nobody
+#: sets a clock back by less: it is held up instead.
+LEAP_SECONDS: Final = 0.02
 #: A moment of this century as a number of seconds is exact to a quarter of this.
 _GRAIN_SECONDS: Final = 1e-6
 

@@ -121,6 +121,10 @@ def _running(job: Job, now: datetime) -> list[Reason]:
     if job.lease_until is not None and job.lease_until <= now:
         text = f"worker {job.worker!r} has not renewed its lease; it will be taken from it"
         reasons.append(Reason("lease_expired_waiting_reaper", text, "see whether a scheduler runs", evidence))
+    elif job.is_held(now):
+        left = (job.run_at - now).total_seconds()
+        text = f"worker {job.worker!r} has claimed it ahead of its time and begins it in {left:.3f} s"
+        reasons.append(Reason("held_for_its_time", text, "wait a moment", {**evidence, "run_at": job.run_at}))
     else:
         text = f"worker {job.worker!r} runs it (attempt {job.attempts} of {job.max_attempts})"
         reasons.append(Reason("leased", text, "", evidence))

@@ -15,10 +15,11 @@ from rota.core.decision import Means, decide
 from rota.core.errors import Unavailable
 from rota.core.identity import JobId
 from rota.core.job import Job
-from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lease import NOT_AHEAD, Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
 from rota.core.outcome import Failed, Lost, Released, Snoozed
 from rota.core.settlement import Settlement
+from rota.engine.foresight import Foresight
 from rota.engine.parts import Parts
 from rota.ports.faces import Report
 from rota.ports.places import TIMETABLE
@@ -26,8 +27,10 @@ from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, Settl
 
 #: How many leased jobs to keep at hand for their settlement; what is not at hand is read again.
 REMEMBERED: Final = 50_000
-#: Outcomes after which a job is due again at a time, or may be given back before it.
-_TIMED: Final = (Failed, Snoozed, Released, Lost)
+#: Outcomes after which a job is due again at a time.
+_TIMED: Final = (Failed, Snoozed)
+#: These, and outcomes after which it is due at once unless it was claimed ahead of its time.
+_UNDONE: Final = (*_TIMED, Released, Lost)
 #: To look a member up in its enumeration costs as much as a call; for every job that adds up.
 _COMPLETED: Final = State.COMPLETED
 _RUNNING: Final = State.RUNNING
@@ -38,6 +41,7 @@ class Work:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._foresight = Foresight(parts.store.timetable)
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
@@ -47,13 +51,23 @@ class Work:
         refused: set[JobId] = set()
         if looks_again:
             wanted = replace(wanted, is_new=True)
+        plain = wanted
+        if wanted.ahead:
+            plain = replace(wanted, ahead=NOT_AHEAD)
+        # What a broker hands over is due.
+        looks_ahead = plain is not wanted and self._parts.broker.line is None
+        places = (*wanted.queues, TIMETABLE) if looks_ahead else wanted.queues
         # Whoever repeats a question wants its former answer, and only the store knows that.
         may_be_repeated = wanted.claim_id is not None and not looks_again
-        with self._parts.broker.attend(wanted.queues, wanted.types) as attendance:
+        with self._parts.broker.attend(places, wanted.types) as attendance:
             while True:
                 known = len(refused)
-                jobs = await self._claim_once(wanted, refused, asks_store=may_be_repeated)
+                # If it is repeated, it may have looked ahead before; what is still on its way may do so yet.
+                is_near = looks_ahead and (self._foresight.is_near or (may_be_repeated and not wanted.is_new))
+                jobs = await self._claim_once(wanted if is_near else plain, refused, asks_store=may_be_repeated)
                 may_be_repeated = False
+                if is_near:
+                    self._foresight.seen(jobs, wanted.limit)
                 if not jobs and len(refused) > known:
                     # We were handed what cannot be had, and what can be may stand behind it. Never twice for the same
                     # job: one that is dispatched again and again must not keep us busy.
@@ -61,7 +75,10 @@ class Work:
                 left = give_up_at - loop.time()
                 if jobs or left <= 0:
                     return jobs
-                await attendance.wait(timedelta(seconds=left))
+                if looks_ahead:
+                    await self._foresight.wait(attendance, left)
+                else:
+                    await attendance.wait(timedelta(seconds=left))
                 if loop.time() >= give_up_at:
                     # Nobody rang, so nothing came; and whoever asks again is given a fresh look.
                     return ()
@@ -155,7 +172,11 @@ class Work:
 
         What simply ended needs no time, and no round trip for it.
         """
-        is_needed = any(isinstance(one.outcome, _TIMED) or _has_heirs(job) for job, one in held)
+        is_needed = any(
+            (isinstance(one.outcome, _UNDONE) and (isinstance(one.outcome, _TIMED) or job.starts_on_time))
+            or _has_heirs(job)
+            for job, one in held
+        )
         return await self._parts.store.time() if is_needed else self._parts.clock()
 
     def _decided(self, job: Job, report: Report, now: datetime) -> Settlement:

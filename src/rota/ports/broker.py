@@ -19,8 +19,8 @@ from rota.ports.store import Dispatched
 class Attendance(Protocol):
     """Someone who listens for work in some queues."""
 
-    async def wait(self, at_most: timedelta) -> None:
-        """Wait until there may be work, at most for a while.
+    async def wait(self, at_most: timedelta) -> Collection[str]:
+        """Wait until there may be work, at most for a while; say at which places, none when the time has passed.
 
         What was announced since the attendance began, or since the last wait ended, ends the wait at once.
         """

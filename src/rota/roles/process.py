@@ -188,6 +188,7 @@ class Process:
             announce_member=link.announce_member if endpoint is None else endpoint.announce,
             steps=link.steps,
             spans=self._spans,
+            store_time=None if link.engine is None else link.engine.store.time,
             companion=None if self._role == "standalone" else self._companion(),
         )
         if endpoint is not None:

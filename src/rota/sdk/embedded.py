@@ -55,6 +55,7 @@ async def start(link: Link, app: Rota, *, concurrency: int, queues: tuple[str, .
         announce_member=lambda member: engine.store.beat([member]),
         steps=engine.steps,
         spans=spans,
+        store_time=engine.store.time,
     )
     loop = asyncio.get_running_loop()
     return Embedded(

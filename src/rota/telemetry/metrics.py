@@ -43,6 +43,7 @@ ENDS: Final = {
     lifecycle.Event.EXHAUST: "dead",
     lifecycle.Event.SNOOZE: "snoozed",
     lifecycle.Event.RELEASE: "released",
+    lifecycle.Event.POSTPONE: "released",
     lifecycle.Event.CANCEL: "cancelled",
     lifecycle.Event.EXPIRE: "lost",
 }
@@ -136,7 +137,9 @@ class Metrics:
         for job in jobs:
             if self._begun.get(job.id, _NEVER)[0] == job.fence:
                 continue
-            self._begun[job.id] = (job.fence, now)
+            # One that was claimed ahead of its time begins at that.
+            held = (job.run_at - job.updated_at).total_seconds() if job.is_ahead else 0.0
+            self._begun[job.id] = (job.fence, now + held)
             self._attempts.add((self.types.shown(job.type),))
             if job.started_at is not None:
                 waited = job.started_at - max(job.run_at, job.created_at)
@@ -152,7 +155,7 @@ class Metrics:
         if how in UNHANDLED:
             return
         if fence == job.fence:
-            self._durations.add((shown,), self._timer() - at)
+            self._durations.add((shown,), max(self._timer() - at, 0.0))
         elif job.started_at is not None:
             self._durations.add((shown,), (self._clock() - job.started_at).total_seconds())
 

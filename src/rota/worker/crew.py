@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rota.core.identity import to_text
@@ -14,6 +14,7 @@ from rota.core.settlement import JobError
 from rota.ports.faces import Report
 from rota.telemetry.logs import about
 from rota.worker import handlers as known
+from rota.worker.anteroom import Anteroom
 from rota.worker.floor import BLOCKED_SECONDS, Floor
 from rota.worker.handlers import Handlers, isolated
 from rota.worker.holding import Holding
@@ -44,7 +45,9 @@ class Crew:
         unsettled: Callable[[], int],
         left_behind: Callable[[], int],
         hold: Callable[[Iterable[Run]], None],
+        clock: Callable[[], float],
     ) -> None:
+        self._anteroom = Anteroom(self._admit, clock=clock)
         self._handlers = handlers
         self._executors = executors
         self._holding = holding
@@ -78,6 +81,22 @@ class Crew:
         self._holding.hold(runs)
         # The heart first: a handler may take the process down with it as soon as it begins.
         self._hold(runs)
+        # What is due and what comes up never come together.
+        if jobs[0].is_ahead:
+            self._anteroom.hear(jobs[0].updated_at)
+            self._anteroom.seat(runs)
+        else:
+            self._admit(runs)
+
+    def hear_time(self, told: datetime) -> None:
+        """Learn what time it has just been by the store's clock."""
+        self._anteroom.hear(told)
+
+    def leave(self) -> None:
+        """Let nobody begin any more who waits for its moment."""
+        self._anteroom.close()
+
+    def _admit(self, runs: Sequence[Run]) -> None:
         by_executor: dict[Executor, list[Run]] = {}
         for run in runs:
             by_executor.setdefault(run.executor, []).append(run)

@@ -2,7 +2,8 @@
 
 It is woken, never polls: a slot becomes free, and it asks; there is no work, and the question itself waits at the
 source until there is some (`WAIT_OF_LEASE` of a lease at most, since the lease is counted from the moment the
-question was sent). Only one question is open at a time, so what it brings always finds its slots free.
+question was sent). Only one question is open at a time, so what it brings always finds its slots free. Where nothing
+is due, the answer may bring jobs ahead of their time, which wait in their slots for it; see anteroom.py.
 
 Each question has a name. If the answer is lost, the same question is asked again and brings the same jobs; only when
 their leases must have run out anyway does it get a new name. When the worker stops while a question is open, the
@@ -14,23 +15,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Final, Protocol
 
 from rota.core.job import Job
-from rota.core.lease import Claim
+from rota.core.lease import AHEAD, NOT_AHEAD, Claim
 from rota.core.patience import Patience
 from rota.ports.faces import WorkSource
 from rota.worker.options import WorkerOptions
 
 _log = logging.getLogger("rota.worker")
 WAIT_OF_LEASE: Final = 1 / 3
+AHEAD_OF_LEASE: Final = 1 / 10
 SHORT_WAIT: Final = timedelta(milliseconds=500)
 #: How long the last question, asked when the worker stops, may take.
 LAST_WORD_SECONDS: Final = 2.0
+
+
+StoreTime = Callable[[], Awaitable[datetime]]
 
 
 class Crew(Protocol):
@@ -52,6 +57,10 @@ class Crew(Protocol):
         """Run these jobs, whose leases count from the moment `sent`."""
         ...
 
+    def hear_time(self, told: datetime) -> None:
+        """Learn what time it has just been by the store's clock."""
+        ...
+
     def turn_away(self, jobs: Sequence[Job]) -> None:
         """Hand these jobs back untouched."""
         ...
@@ -65,6 +74,7 @@ class Fetcher:
         source: WorkSource,
         crew: Crew,
         options: WorkerOptions,
+        store_time: StoreTime | None = None,
         *,
         clock: Callable[[], float],
         patience: Patience,
@@ -75,6 +85,10 @@ class Fetcher:
         self._clock = clock
         self._patience = patience
         self._wait = min(options.lease * WAIT_OF_LEASE, options.poll_interval)
+        self._store_time = store_time
+        # Of a short lease too much would pass before the job begins.
+        can_hold = store_time is not None and options.lease * AHEAD_OF_LEASE >= AHEAD
+        self._ahead = AHEAD if can_hold else NOT_AHEAD
         self._lease_seconds = options.lease.total_seconds()
         self._numbers = count(1)
         self._question: tuple[Claim, float] | None = None
@@ -116,6 +130,19 @@ class Fetcher:
             self._crew.turn_away(jobs)
         elif jobs:
             self._crew.take_on(jobs, sent)
+            if jobs[0].is_ahead:
+                await self._ask_time()
+
+    async def _ask_time(self) -> None:
+        """Ask for the store's time, once for all jobs that wait for theirs: an answer comes quicker than a claim's."""
+        if self._store_time is None:
+            return
+        try:
+            told = await self._store_time()
+        except Exception as error:  # noqa: BLE001 - a transport may raise anything; we know the time less exactly
+            _log.warning("the store's time could not be asked for: %s", error)
+            return
+        self._crew.hear_time(told)
 
     def _ask(self, free: int, types: tuple[str, ...]) -> tuple[Claim, float]:
         """Give the question whose answer is still awaited, or a new one."""
@@ -128,6 +155,7 @@ class Fetcher:
                 types=types,
                 lease=self._options.lease,
                 claim_id=f"{self._options.boot}-{next(self._numbers)}",
+                ahead=self._ahead,
             )
             self._question = (claim, now)
             # Asked for the first time, it has no former answer. Whenever it is asked again, it may have one.

@@ -17,7 +17,7 @@ from rota.worker.crew import Crew
 from rota.worker.drain import Drain
 from rota.worker.escort import CompanionHeart, SourceReference
 from rota.worker.ferry import Ferry
-from rota.worker.fetcher import Fetcher
+from rota.worker.fetcher import Fetcher, StoreTime
 from rota.worker.floor import Bell, Floor, OwnFloor, SharedFloor
 from rota.worker.gate import Gate
 from rota.worker.handlers import Handlers
@@ -46,6 +46,7 @@ class Shift:
         companion: SourceReference | None,
         steps: StepKeeper | None,
         spans: Spans | None,
+        store_time: StoreTime | None,
         *,
         dice: Dice,
         clock: Callable[[], float],
@@ -80,7 +81,7 @@ class Shift:
             self.holding, self._slots, stopper, alarm, options,
             clock=clock, hurry_heart=self._heart.hurry, unblocked=self.holding.ring,
         )  # fmt: skip
-        crew = Crew(
+        self._crew = crew = Crew(
             handlers,
             {"async": self._slots, "thread": self._threads, "process": self._processes},
             self.holding,
@@ -89,8 +90,9 @@ class Shift:
             unsettled=lambda: self._settler.unsettled,
             left_behind=self._left_behind,
             hold=self._hold,
+            clock=clock,
         )
-        self._fetcher = Fetcher(source, crew, options, clock=clock, patience=Patience(dice))
+        self._fetcher = Fetcher(source, crew, options, store_time, clock=clock, patience=Patience(dice))
         self.drain = Drain(self.holding, self._settler, stopper, options, clock=clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -137,6 +139,7 @@ class Shift:
         telling = asyncio.create_task(announcing)
         await self._end("fetcher")
         await self._fetcher.close()
+        self._crew.leave()
         self.drain.hand_back()
         await self.drain.finish()
         await asyncio.wait([self._tasks["settler"], telling], timeout=self.drain.seconds_to_write())

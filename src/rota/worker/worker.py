@@ -31,6 +31,7 @@ from rota.ports.clock import Dice
 from rota.ports.faces import StepKeeper, WorkSource
 from rota.telemetry.tracing import Spans
 from rota.worker.escort import SourceReference
+from rota.worker.fetcher import StoreTime
 from rota.worker.handlers import Handlers
 from rota.worker.options import WorkerOptions
 from rota.worker.shift import Shift
@@ -40,7 +41,7 @@ Announce = Callable[[Member], Awaitable[None]]
 
 
 class Worker:
-    """Runs handlers for one source of work."""
+    """Runs handlers for one source of work. One that can ask for the store's time claims ahead of time."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Worker:
         companion: SourceReference | None = None,
         steps: StepKeeper | None = None,
         spans: Spans | None = None,
+        store_time: StoreTime | None = None,
         dice: Dice = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,6 +64,7 @@ class Worker:
         self._companion = companion
         self._steps = steps
         self._spans = spans
+        self._store_time = store_time
         self._dice = dice
         self._clock = clock
         self._started_at = datetime.now(UTC)
@@ -77,6 +80,7 @@ class Worker:
             self._companion,
             self._steps,
             self._spans,
+            self._store_time,
             dice=self._dice,
             clock=self._clock,
         )

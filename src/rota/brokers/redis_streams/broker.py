@@ -25,7 +25,7 @@ from rota.core.errors import BrokerUnavailable
 from rota.core.identity import JobId
 from rota.core.patience import Patience
 from rota.ports.broker import Attendance
-from rota.ports.places import EVERY_QUEUE, TIMETABLE
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.ports.store import Store
 
 PACE_SECONDS: Final = 1.0
@@ -168,8 +168,8 @@ class Listener:
         """End the wait, or the next one."""
         self._rung.set()
 
-    async def wait(self, at_most: timedelta) -> None:
-        """Wait for the bell that counts now, at most for a while."""
+    async def wait(self, at_most: timedelta) -> Collection[str]:
+        """Wait for the bell that counts now, at most for a while; it may have rung for anything."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._rung.wait())]
         if not self._is_carrying():
             waits.append(asyncio.ensure_future(self._in_store.wait(at_most)))
@@ -180,3 +180,4 @@ class Listener:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         self._rung.clear()
+        return ANYWHERE
