@@ -49,7 +49,7 @@ MODELS: Final = Cast(
 
 LOOPS: Final = Cast(
     name="loops",
-    worker=lambda stage, habits: work(stage, habits, engine_on(stage)),
+    worker=lambda stage, habits: work(stage, habits, engine_on(stage), store_time=stage.store_time),
     scheduler=keep_time,
     client=lambda stage, share: EngineClient(stage, share, engine_on(stage)).run(),
 )

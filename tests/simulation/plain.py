@@ -160,6 +160,7 @@ def _claim(wanted: Claim, **_options: object) -> Plain:
         "queues": list(wanted.queues),
         "types": None if wanted.types is None else list(wanted.types),
         "claim_id": wanted.claim_id,
+        "ahead": span_to_micros(wanted.ahead),
     }
 
 

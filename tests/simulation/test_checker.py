@@ -63,12 +63,20 @@ class Story:
         if receipt == "created":
             self.jobs[job_id] = asked | {"state": state, "fence": 0, "attempts": 0}
 
-    def claim(self, job_id: int = 1, *, fence: int | None = None, attempts: int | None = None) -> None:
+    def claim(self, job_id: int = 1, *, fence: int | None = None, attempts: int | None = None, ahead: int = 0) -> None:
         job = self.jobs[job_id]
         job["fence"] = job["fence"] + 1 if fence is None else fence
         job["attempts"] = job["attempts"] + 1 if attempts is None else attempts
         job["state"] = "running"
-        ask = {"worker": "w", "boot": "w.1", "limit": 1, "queues": ["q"], "types": None, "claim_id": None}
+        ask: dict[str, Any] = {
+            "worker": "w",
+            "boot": "w.1",
+            "limit": 1,
+            "queues": ["q"],
+            "types": None,
+            "claim_id": None,
+        }
+        ask["ahead"] = ahead
         given = {name: job[name] for name in ("id", "fence", "attempts")}
         given |= {"crashes": 0, "run_at": job["run_at"] or 0, "lease_until": (self.seconds + 15) * SECOND}
         self.apply("claim", ask, [given])
@@ -315,6 +323,50 @@ def test_a_job_before_its_time_breaks_i9(story: Story) -> None:
     story.claim()
     story.settle("succeed", "completed")
     assert story.judge() == ["I9"]
+
+
+def test_a_job_claimed_ahead_of_its_time_and_begun_at_it_is_clean(story: Story) -> None:
+    story.insert(run_at=4 * SECOND)
+    story.claim(ahead=2 * SECOND)
+    story.tell("fault", fault="terminate", phase="begin", target="w", detail="")
+    story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    story.settle("succeed", "completed")
+    assert story.judge() == []
+
+
+def test_a_job_claimed_further_ahead_than_was_asked_for_breaks_i9(story: Story) -> None:
+    story.insert(run_at=4 * SECOND)
+    story.claim(ahead=SECOND)
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I9"]
+
+
+def test_a_job_claimed_ahead_of_its_time_and_begun_before_it_breaks_i9(story: Story) -> None:
+    story.insert(run_at=4 * SECOND)
+    story.claim(ahead=2 * SECOND)
+    story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    story.settle("succeed", "completed")
+    assert story.judge() == ["I9"]
+
+
+def test_a_job_claimed_ahead_of_its_time_while_another_was_due_breaks_i9(story: Story) -> None:
+    story.insert(1, run_at=4 * SECOND, priority=10)
+    story.insert(2)
+    story.claim(1, ahead=2 * SECOND)
+    story.settle("succeed", "completed")
+    story.claim(2)
+    story.settle("succeed", "completed", 2)
+    assert story.judge() == ["I9"]
+
+
+def test_a_job_that_began_and_was_sent_back_to_wait_for_its_time_breaks_i12(story: Story) -> None:
+    story.insert(run_at=4 * SECOND)
+    story.claim(ahead=2 * SECOND)
+    story.tell("fault", fault="terminate", phase="begin", target="w", detail="")
+    story.tell("start", host="w", boot="w.1", job=1, fence=1)
+    story.tell_settlement("postpone", "scheduled", refund=True)
+    story.jobs[1]["attempts"] = 0
+    assert "I12" in story.judge()
 
 
 def test_a_job_left_behind_for_a_later_one_breaks_i9(story: Story) -> None:

@@ -39,6 +39,8 @@ class Twin:
     crashes: int = 0
     lease_until: int = 0
     claimed_at: int = 0
+    #: When it was claimed under which fence.
+    claims: dict[int, int] = field(default_factory=dict)
     holder: str = ""
     #: A cancel is in force, until an operator says otherwise; and when its asker heard that it is.
     is_cancelled: bool = False
@@ -48,6 +50,8 @@ class Twin:
     #: Where it was passed over although it could have been given: a wrong order, if it is ever given.
     passed_over: tuple[Record, str] | None = None
     starts: int = 0
+    #: The fence under which a handler began last.
+    starts_under: int = 0
     last_event: str = ""
     #: The numbers of all records that touched this job.
     trail: list[int] = field(default_factory=list)
@@ -102,6 +106,8 @@ class Court:
         #: The latest moment the store's clock has shown, and when the nemesis last meddled with it.
         self.clock = 0
         self.clock_meddled_at = -1
+        #: How far the store's clock was ahead of the true time when it was last looked at.
+        self.clock_ahead = 0
 
     def blame(self, invariant: str, message: str, record: Record | None, *twins: Twin) -> None:
         """Write a violation down, with everything that happened to the jobs it is about."""

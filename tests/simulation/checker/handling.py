@@ -12,6 +12,7 @@ from simulation.checker.verdict import Record
 _AFTERMATH_MICROS: Final = 20_000_000
 _LONG_AFTERMATH_MICROS: Final = 35_000_000
 _GRACE_ROUNDING_MICROS: Final = 1_000
+_CLOCK_ROUNDING_MICROS: Final = 2
 #: How long the word to stop may take to get to a handler when nothing is in its way.
 _OBEYING_MICROS: Final = 1_000_000
 #: Ends that are not the handler's own.
@@ -65,14 +66,20 @@ def on_start(court: Court, watch: Watch, record: Record) -> None:
         return
     twin.trail.append(record["number"])
     twin.starts += 1
+    twin.starts_under = record["fence"]
     sigterm = watch.sigterms.get(record["boot"])
     if sigterm is not None and record["at"] > sigterm["at"] + _GRACE_ROUNDING_MICROS and watch.is_calm(sigterm["at"]):
         late = (record["at"] - sigterm["at"]) / 1e6
         court.blame("I12", f"begun {late:.3f} s after {record['boot']} was asked to end", record, twin)
     if twin.delivery == "at_most_once" and twin.starts > 1:
         court.blame("I4", f"started {twin.starts} times", record, twin)
+    early = twin.run_at - (record["at"] + court.clock_ahead)
+    is_clock_right = not watch.under_way.get("store_clock") and court.clock_meddled_at < twin.claimed_at
+    if early > _CLOCK_ROUNDING_MICROS and is_clock_right and twin.fence == record["fence"]:
+        court.blame("I9", f"begun {early / 1e6:.6f} s before its time", record, twin)
     # When the store's clock leaps, leases end that nobody could know to be over.
-    if (twin.state == "running" and twin.fence == record["fence"]) or court.clock_meddled_at >= twin.claimed_at:
+    claimed_at = twin.claims.get(record["fence"], twin.claimed_at)
+    if (twin.state == "running" and twin.fence == record["fence"]) or court.clock_meddled_at >= claimed_at:
         return
     if twin.state == "cancelled" and twin.cancel_heard_at is not None:
         court.blame("I7", f"started under fence {record['fence']} after the cancel was acknowledged", record, twin)

@@ -45,6 +45,7 @@ class Hearing:
     def hear_apply(self, record: Record) -> None:
         """Replay what the store did."""
         self.court.clock = max(self.court.clock, record["clock"])
+        self.court.clock_ahead = record["clock"] - record["at"]
         replay = _APPLIED.get(record["verb"])
         if replay is not None:
             replay(self.court, record)

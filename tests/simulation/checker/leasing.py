@@ -40,7 +40,7 @@ def _lease(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> Non
     court.move(twin, "running")
     twin.fence, twin.attempts, twin.run_at = job["fence"], twin.attempts + 1, job["run_at"]
     twin.lease_until, twin.holder, twin.last_event = job["lease_until"], record["ask"]["boot"], "claim"
-    twin.claimed_at = record["at"]
+    twin.claimed_at = twin.claims[twin.fence] = record["at"]
 
 
 def _judge_claim(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:
@@ -58,10 +58,10 @@ def _judge_claim(court: Court, record: Record, twin: Twin, job: dict[str, Any]) 
     if twin.passed_over is not None:
         court.blame("I9", twin.passed_over[1], twin.passed_over[0], twin)
         twin.passed_over = None
-    if max(job["run_at"], twin.run_at) > now:
-        early = (max(job["run_at"], twin.run_at) - now) / 1e6
-        court.blame("I9", f"given out {early:.6f} s before its time", record, twin)
-    if twin.expires_at is not None and twin.expires_at <= now:
+    early = max(job["run_at"], twin.run_at) - now
+    if early > record["ask"].get("ahead", 0):
+        court.blame("I9", f"given out {early / 1e6:.6f} s before its time", record, twin)
+    if twin.expires_at is not None and twin.expires_at <= max(now, twin.run_at):
         court.blame("I9", "given out after it had expired", record, twin)
     _judge_count(court, record, twin, job["attempts"])
 
@@ -72,7 +72,7 @@ def _judge_count(court: Court, record: Record, twin: Twin, attempts: int) -> Non
     if expected > twin.max_attempts:
         court.blame("I5", f"attempt {expected} of {twin.max_attempts}", record, twin)
     elif attempts != expected:
-        invariant = "I12" if twin.last_event in {"release", "snooze"} else "I5"
+        invariant = "I12" if twin.last_event in {"release", "snooze", "postpone"} else "I5"
         court.blame(invariant, f"counted as attempt {attempts}, it is attempt {expected}", record, twin)
 
 
@@ -91,6 +91,8 @@ def _judge_order(court: Court, record: Record, given: list[Twin]) -> None:
             continue
         if len(record["got"]) < ask["limit"]:
             left.passed_over = record, "left behind although there was room for it"
+        elif any(twin.run_at > now for twin in given):
+            left.passed_over = record, "left behind for a job whose time had not come"
         elif left.queue in latest and left.turn < latest[left.queue].turn:
             left.passed_over = record, f"left behind for job {latest[left.queue].id}, whose turn is later"
 

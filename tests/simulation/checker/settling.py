@@ -21,6 +21,7 @@ MOVES: Final = {
     ("running", "expire"): "pending",
     ("running", "snooze"): "scheduled",
     ("running", "release"): "pending",
+    ("running", "postpone"): "scheduled",
     ("running", "cancel"): "cancelled",
     ("retrying", "retry"): "pending",
     ("retrying", "cancel"): "cancelled",
@@ -123,6 +124,8 @@ def _judge(court: Court, record: Record, twin: Twin, told: dict[str, Any]) -> No
         court.blame("I5", f"sent back after attempt {twin.attempts} of {twin.max_attempts}", record, twin)
     if event == "expire" and twin.crashes + 1 >= MOST_CRASHES:
         court.blame("I5", f"sent back after crash {twin.crashes + 1}", record, twin)
+    if event == "postpone" and twin.starts_under == twin.fence and court.clock_meddled_at < twin.claimed_at:
+        court.blame("I12", "sent back to wait for its time, though a handler had begun", record, twin)
     if event == "exhaust" and told.get("reason") == "exhausted":
         _judge_end(court, record, twin)
     if twin.state == "running" and record["ask"]["entry"] is None and not told.get("crash"):
@@ -167,7 +170,7 @@ def _count(twin: Twin, told: dict[str, Any]) -> None:
 
     What was to be handed back and had been cancelled meanwhile ends, and is given back as well.
     """
-    if told["event"] in {"release", "snooze"} or (told["event"] == "cancel" and told.get("refund")):
+    if told["event"] in {"release", "snooze", "postpone"} or (told["event"] == "cancel" and told.get("refund")):
         twin.attempts -= 1
     if told.get("crash"):
         twin.crashes += 1

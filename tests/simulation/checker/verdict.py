@@ -17,7 +17,7 @@ INVARIANTS: Final = {
     "I6": "an end is final, except by an operator's recorded act",
     "I7": "after an acknowledged cancel no attempt starts; a running one is told at the next beat",
     "I8": "exactly one job per schedule and fire time, and none missing",
-    "I9": "never before run_at or after expires_at, and in the order of turns",
+    "I9": "never begun before run_at or given out after expires_at, and in the order of turns",
     "I10": "follow-ups and waiting jobs: made or released with the parent's end, once",
     "I11": "nothing disappears: submitted = waiting + running + finished + pruned",
     "I12": "SIGTERM: out within the grace; what was claimed is finished or handed back, the attempt refunded",

@@ -11,6 +11,7 @@ from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.ports.faces import Report, WorkSource
 from rota.worker import Worker, WorkerOptions
+from rota.worker.fetcher import StoreTime
 from simulation.loops.scripted import handlers_for
 from simulation.models.behaviour import TYPES
 from simulation.models.stage import Stage
@@ -42,7 +43,7 @@ class PointedSource:
         return settled
 
 
-async def work(stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
+async def work(stage: Stage, habits: WorkerHabits, source: WorkSource, *, store_time: StoreTime | None = None) -> None:
     """Run the real worker until it is asked to stop, and see it end."""
     host, dice = stage.host, stage.dice.random
     options = WorkerOptions(
@@ -59,7 +60,7 @@ async def work(stage: Stage, habits: WorkerHabits, source: WorkSource) -> None:
     )
     handlers = handlers_for(stage, habits.types or TYPES)
     clock = asyncio.get_running_loop().time
-    worker = Worker(PointedSource(stage, source), handlers, options, dice=dice, clock=clock)
+    worker = Worker(PointedSource(stage, source), handlers, options, store_time=store_time, dice=dice, clock=clock)
     running = asyncio.create_task(worker.run(), name="worker")
     stopping = asyncio.create_task(host.stopping.wait(), name="stopping")
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)

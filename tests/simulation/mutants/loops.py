@@ -28,6 +28,7 @@ from rota.ports.store import Inserted
 from rota.scheduler import scheduler
 from rota.scheduler.duties import Expirer, Promoter, Reaper
 from rota.worker import run as run_module
+from rota.worker.anteroom import Anteroom
 from rota.worker.crew import Crew
 from rota.worker.drain import Drain
 from rota.worker.fetcher import Fetcher
@@ -42,7 +43,7 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS, first=274)
+@mutant("I3", LOOPS, first=356)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
@@ -78,7 +79,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=1251)
+@mutant("G4", LOOPS, first=1669)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
@@ -181,10 +182,22 @@ def open_question_forgotten() -> Planting:
         yield
 
 
+@mutant("I9", LOOPS)
+def held_job_begun_early() -> Planting:
+    """What was claimed ahead of its time is begun at once."""
+
+    def seat(right: Any, anteroom: Anteroom, runs: Sequence[Run]) -> None:
+        del right
+        anteroom._admit(runs)
+
+    with instead(Anteroom, "seat", seat):
+        yield
+
+
 # The engine
 
 
-@mutant("I3", LOOPS, first=39)
+@mutant("I3", LOOPS, first=58)
 def refused_report_decided_anew_without_its_fence() -> Planting:
     """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
 
@@ -198,7 +211,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=378)
+@mutant("I3", LOOPS, first=397)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -247,7 +260,7 @@ def operators_deeds_not_entered() -> Planting:
 # The scheduler
 
 
-@mutant("I8", LOOPS, first=98)
+@mutant("I8", LOOPS, first=207)
 def fire_times_planned_by_the_hosts_clock() -> Planting:
     """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
 
