@@ -50,12 +50,11 @@ def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, .
             print("  " + "  ".join("-" * width for width in widths))
 
 
-async def by_turns(number: int, rounds: int, *ways: Callable[[int], Awaitable[float]]) -> list[float]:
-    """Do so many of each of some things, a part at a time and in turn, and give the rate of each.
+async def by_turns(rounds: int, each: int, *ways: Callable[[int], Awaitable[float]]) -> list[float]:
+    """Do some things `each` times, one after the other and again for so many rounds, and give the rate of each of them.
 
-    The disk changes by the second: one thing after the other says more about it than about them.
+    The disk changes by the second: all of one and then all of another says more about it than about them.
     """
-    each = number // rounds
     seconds = [0.0] * len(ways)
     for _ in range(rounds):
         for place, way in enumerate(ways):

@@ -105,7 +105,7 @@ async def throughput(server: PostgresServer, repeats: int) -> None:
         found["crowds"].append(await single_inserts(store, 64, 100))
         found["hundreds"].append(await single_inserts(store, 256, 60))
         await empty(server)
-        one, alone = await by_turns(1_000, 10, bare.single_commits, partial(single_inserts, store, 1))
+        one, alone = await by_turns(10, 100, bare.single_commits, partial(single_inserts, store, 1))
         found["ones"].append(one)
         found["alone"].append(alone)
         await empty(server)

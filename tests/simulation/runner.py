@@ -114,9 +114,17 @@ def shrink(seed: int, violated: Collection[str], cast: Cast | None = None) -> tu
 
 def corpus() -> list[Part]:
     """Give the seeds that have failed once, each with its cast; they are always run, and first."""
+    return [(int(seed), cast) for seed, cast, *_ in _stories()]
+
+
+def stand_ins() -> list[tuple[Part, str]]:
+    """Give those of them for whose failure a planted bug stands, with its name."""
+    return [((int(seed), cast), name) for seed, cast, *names in _stories() for name in names]
+
+
+def _stories() -> list[list[str]]:
     lines = CORPUS.read_text(encoding="utf-8").splitlines()
-    told = [line.split("#")[0].split() for line in lines]
-    return [(int(words[0]), words[1]) for words in told if words]
+    return [words for line in lines if (words := line.split("#")[0].split())]
 
 
 @dataclass(frozen=True, slots=True)

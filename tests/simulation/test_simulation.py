@@ -18,11 +18,13 @@ from simulation.runner import (
     BROKEN,
     REPEAT_EVERY,
     Outcome,
+    Part,
     corpus,
     examine,
     examine_soundly,
     hunt,
     shrink,
+    stand_ins,
     without_pauses,
 )
 from simulation.scenario import Run, run
@@ -47,6 +49,13 @@ def test_what_failed_once_does_not_fail_again() -> None:
     outcomes = [examine_soundly(seed, CASTS[name]) for seed, name in corpus()]
     failed = [outcome for outcome in outcomes if not outcome.is_clean]
     assert not failed, _told(failed)
+
+
+@pytest.mark.parametrize(("part", "name"), stand_ins(), ids=str)
+def test_a_seed_that_failed_once_still_finds_what_it_failed_for(part: Part, name: str) -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    with mutant.plant():
+        assert mutant.invariant in examine(part[0], cast=CASTS[part[1]]).violated
 
 
 def _told(failed: list[Outcome]) -> str:

@@ -65,7 +65,7 @@ class World:
 def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: bool = False) -> World:
     """Draw the world of a seed, with only those classes of faults; with hosts for the API, if it has any."""
     dice = Random(f"{seed}:world")
-    lease = timedelta(seconds=dice.choice((3, 4, 5, 5, 8)))
+    lease = timedelta(seconds=dice.choice((3, 4, 5, 5, 8, 15)))
     quiet_at = dice.uniform(25, 70)
     submissions = _submissions(Random(f"{seed}:submissions"), dice.randint(6, 24), quiet_at * COMING, lease)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)

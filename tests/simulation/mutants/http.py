@@ -21,7 +21,7 @@ from simulation.casts import HTTP
 from simulation.mutants.planting import Planting, instead, mutant
 
 
-@mutant("I2", HTTP)
+@mutant("I2", HTTP, first=3)
 def repeated_request_has_no_key() -> Planting:
     """The client sends a submission again, elsewhere, with nothing to recognise it by."""
     with patch.object(client_module, "_keyed", lambda job: job):
@@ -44,7 +44,7 @@ def answered_before_it_is_stored() -> Planting:
         yield
 
 
-@mutant("G4", HTTP)
+@mutant("G4", HTTP, first=4)
 def renewals_not_passed_on() -> Planting:
     """The API says yes to every renewal, and tells nobody."""
 

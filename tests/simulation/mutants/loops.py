@@ -43,7 +43,7 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS, first=356)
+@mutant("I3", LOOPS)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
@@ -55,7 +55,7 @@ def begun_after_the_lease_lapsed() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=490)
+@mutant("I3", LOOPS)
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
@@ -67,7 +67,7 @@ def lease_counted_from_the_answer() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=4)
+@mutant("G4", LOOPS)
 def nothing_renewed() -> Planting:
     """The heart stands still: whatever takes longer than a lease is begun again and again."""
 
@@ -79,7 +79,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=1669)
+@mutant("G4", LOOPS, first=256)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
@@ -92,7 +92,7 @@ def heart_stops_with_the_first_signal() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=17)
+@mutant("I12", LOOPS, first=29)
 def drain_burns_an_attempt() -> Planting:
     """What is interrupted by a deploy has failed."""
 
@@ -118,7 +118,7 @@ def interrupted_taken_for_unbegun() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=226)
+@mutant("I12", LOOPS, first=69)
 def nothing_handed_back() -> Planting:
     """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
 
@@ -171,7 +171,7 @@ def cancel_not_obeyed() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=90)
+@mutant("I12", LOOPS, first=10)
 def open_question_forgotten() -> Planting:
     """What the last claim brought while the worker was told to end is not handed back."""
 
@@ -197,7 +197,7 @@ def held_job_begun_early() -> Planting:
 # The engine
 
 
-@mutant("I3", LOOPS, first=58)
+@mutant("I3", LOOPS)
 def refused_report_decided_anew_without_its_fence() -> Planting:
     """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
 
@@ -211,7 +211,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=397)
+@mutant("I3", LOOPS, first=7)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -234,7 +234,7 @@ def retries_reckoned_by_the_hosts_clock() -> Planting:
         yield
 
 
-@mutant("I2", LOOPS, first=3)
+@mutant("I2", LOOPS)
 def repeated_submission_not_recognised() -> Planting:
     """A submission that is repeated meets its own id, takes it for another's, and makes a second job. (Ours.)"""
 
@@ -260,7 +260,7 @@ def operators_deeds_not_entered() -> Planting:
 # The scheduler
 
 
-@mutant("I8", LOOPS, first=207)
+@mutant("I8", LOOPS, first=48)
 def fire_times_planned_by_the_hosts_clock() -> Planting:
     """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
 
@@ -288,7 +288,7 @@ def outage_sets_a_schedule_aside() -> Planting:
         yield
 
 
-@mutant("I8", LOOPS, first=2)
+@mutant("I8", LOOPS)
 def fired_apart_from_its_plan() -> Planting:
     """The jobs of a fire time are submitted, and then the fire time is written down: two schedulers make two."""
 
@@ -328,7 +328,7 @@ async def _nothing_done(duty: object) -> int:
     return 0
 
 
-@mutant("I8", LOOPS, first=13)
+@mutant("I8", LOOPS)
 def scheduler_loses_heart() -> Planting:
     """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
 

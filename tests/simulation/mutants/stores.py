@@ -50,7 +50,7 @@ async def _rewritten(
 # Fences and ends
 
 
-@mutant("I3", first=3)
+@mutant("I3", first=19)
 def unfenced_settle() -> Planting:
     """Whoever finishes first settles, whosever the job is by now."""
 
@@ -97,7 +97,7 @@ def reaper_revives_completed() -> Planting:
         yield
 
 
-@mutant("I6", first=13)
+@mutant("I6", first=17)
 def cancel_overwrites_any_end() -> Planting:
     """An operator's cancel is written whatever the job has become since it was looked at."""
 
@@ -145,7 +145,7 @@ def stale_renewals_accepted() -> Planting:
         yield
 
 
-@mutant("I3", first=14)
+@mutant("I3", first=222)
 def live_lease_taken() -> Planting:
     """The reaper takes a job although its worker has renewed the lease since the reaper looked."""
 
@@ -167,7 +167,7 @@ def repeated_claim_takes_more() -> Planting:
         yield
 
 
-@mutant("I3", first=3)
+@mutant("I3")
 def claimed_by_two() -> Planting:
     """A claim that finds nothing is given what somebody else runs."""
     shared: set[JobId] = set()
@@ -185,7 +185,7 @@ def claimed_by_two() -> Planting:
         yield
 
 
-@mutant("I3")
+@mutant("I3", first=59)
 def lease_counted_from_the_reply() -> Planting:
     """The worker counts its lease from when the answer came; the job may be somebody else's by then."""
 
@@ -213,7 +213,7 @@ def at_most_once_sent_back() -> Planting:
         yield
 
 
-@mutant("I4")
+@mutant("I4", first=4)
 def at_most_once_retried() -> Planting:
     """An operator may retry what may have run already."""
 
@@ -239,7 +239,7 @@ def lost_attempts_uncounted() -> Planting:
         yield
 
 
-@mutant("I5")
+@mutant("I5", first=15)
 def poison_not_recognised() -> Planting:
     """However often a job takes its worker down, it is tried again."""
     with patch.object(decision, "MAX_CRASHES", 1000):
@@ -258,7 +258,7 @@ def given_up_early() -> Planting:
         yield
 
 
-@mutant("I12", first=3)
+@mutant("I12")
 def attempt_not_refunded() -> Planting:
     """What is handed back has cost an attempt."""
 
@@ -269,7 +269,7 @@ def attempt_not_refunded() -> Planting:
         yield
 
 
-@mutant("I12", first=3)
+@mutant("I12")
 def released_and_gone() -> Planting:
     """To hand back is to delete and to insert again, and the second half does not happen (laravel/ideas#1364)."""
 
@@ -284,7 +284,7 @@ def released_and_gone() -> Planting:
         yield
 
 
-@mutant("I12")
+@mutant("I12", first=10)
 def sigterm_drops_everything() -> Planting:
     """A worker that is asked to end just ends."""
 
@@ -365,7 +365,7 @@ def retrying_never_due() -> Planting:
 # Cancelling
 
 
-@mutant("I7", first=14)
+@mutant("I7", first=23)
 def cancel_forgotten_on_retry() -> Planting:
     """A job that was asked to stop fails, is tried again, and the wish is forgotten."""
 
@@ -386,7 +386,7 @@ def cancel_forgotten_on_retry() -> Planting:
         yield
 
 
-@mutant("I7", first=10)
+@mutant("I7", first=23)
 def cancel_not_passed_on() -> Planting:
     """The worker is never told that its job is to stop."""
 
@@ -397,7 +397,7 @@ def cancel_not_passed_on() -> Planting:
         yield
 
 
-@mutant("I7")
+@mutant("I7", first=3)
 def cancelled_job_comes_back() -> Planting:
     """A cancel is acknowledged and undone by the next promotion."""
 
@@ -413,7 +413,7 @@ def cancelled_job_comes_back() -> Planting:
 # Schedules
 
 
-@mutant("I8")
+@mutant("I8", first=7)
 def fired_twice() -> Planting:
     """Every scheduler fires: what another one has made is made again (dkron#541)."""
 
@@ -460,7 +460,7 @@ def started_early() -> Planting:
         yield
 
 
-@mutant("I9", first=3)
+@mutant("I9", first=6)
 def expired_jobs_given() -> Planting:
     """A job is given out however late it is."""
 
@@ -491,7 +491,7 @@ def latest_first() -> Planting:
 # What follows, and what is left
 
 
-@mutant("I10", first=6)
+@mutant("I10", first=4)
 def follow_up_made_twice() -> Planting:
     """The follow-up is made with the end of its parent, and once more (celery#1700)."""
 
@@ -540,7 +540,7 @@ def waits_ignored() -> Planting:
         yield
 
 
-@mutant("I11", first=3)
+@mutant("I11")
 def living_job_pruned() -> Planting:
     """Retention looks at the age of a job and not at its state."""
 

@@ -262,12 +262,11 @@ async def test_a_server_that_is_away_is_unavailable_and_used_again_when_it_is_ba
         server.remove()
 
 
-async def test_a_server_that_falls_silent_is_given_up(
-    url: str, store: MysqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_falls_silent_is_given_up(url: str, store: MysqlStore) -> None:
     del store
     connections = [await connect(location_of(url), "test", autocommit=True) for _ in range(3)]
-    monkeypatch.setattr(driver, "SILENCE_SECONDS", 0.1)
+    for connection in connections:
+        connection._patience = 0.1
     asked, deferred, many = connections
     with pytest.raises(Lost, match="no answer"):
         await asked.rows("SELECT sleep(30)")
@@ -282,8 +281,22 @@ async def test_a_server_that_falls_silent_is_given_up(
         connection.abandon()
 
 
+async def test_whoever_waits_for_a_whole_table_gives_up_before_all_others_wait_behind_it(url: str) -> None:
+    holding, changing = [await connect(location_of(url), "test", autocommit=True) for _ in range(2)]
+    await holding.run("CREATE TABLE held_table (id BIGINT)")
+    await holding.run("START TRANSACTION")
+    await holding.rows("SELECT * FROM held_table")
+    await changing.run("SET SESSION lock_wait_timeout = least(@@lock_wait_timeout, 1)")
+    assert await holding.rows("SELECT @@lock_wait_timeout") == ((driver.LOCK_WAIT_SECONDS,),)
+    with pytest.raises(Again):
+        await changing.run("ALTER TABLE held_table ADD COLUMN other BIGINT")
+    await holding.run("DROP TABLE held_table")
+    for connection in (holding, changing):
+        await connection.close()
+
+
 async def test_whoever_listens_and_does_not_greet_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(driver, "PATIENCE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(Lost, match="no answer"):

@@ -35,7 +35,8 @@ _BOOKS: Final = {
     "is among the finished, but has not ended so": """
         SELECT finished.id FROM finished LEFT JOIN job USING (state, finished_at, id)
         WHERE job.id IS NULL LIMIT 10""",
-    "was made by a schedule, but is not among that schedule's jobs": """
+    "was made by a schedule, but is not among that schedule's jobs (an older process made it; once those are gone:"
+    " INSERT IGNORE INTO fired SELECT schedule_id, id FROM job WHERE schedule_id IS NOT NULL)": """
         SELECT job.id FROM job LEFT JOIN fired ON fired.schedule_id = job.schedule_id AND fired.job_id = job.id
         WHERE job.schedule_id IS NOT NULL AND fired.job_id IS NULL LIMIT 10""",
 }
@@ -43,8 +44,9 @@ _BOOKS: Final = {
 
 async def check(connection: Connection) -> list[str]:
     """Give one sentence for each finding."""
-    found = await connection.rows(f"CHECK TABLE {_TABLES}")
-    findings = [f"{table}: {text}" for table, _, kind, text in found if kind != "note" and text != "OK"]
-    for complaint, question in _BOOKS.items():
-        findings += [f"job {job_id} {complaint}" for (job_id,) in await connection.rows(question)]
+    with connection.at_leisure():
+        found = await connection.rows(f"CHECK TABLE {_TABLES}")
+        findings = [f"{table}: {text}" for table, _, kind, text in found if kind != "note" and text != "OK"]
+        for complaint, question in _BOOKS.items():
+            findings += [f"job {job_id} {complaint}" for (job_id,) in await connection.rows(question)]
     return findings

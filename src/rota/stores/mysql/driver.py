@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol, cast
 
 import asyncmy
@@ -24,9 +25,11 @@ from rota.stores.rows import Row
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
 MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
 CONNECT_SECONDS: Final = 5
-#: A server that says nothing for so long is gone, whatever the network says. We count it ourselves, once for each thing
-#: that we ask: the driver would start a task for each piece of an answer, a sixth of the client's work in a bulk.
-SILENCE_SECONDS: Final = 60
+#: A server that has not answered after so long is gone, whatever the network says. We count it ourselves, once for each
+#: thing that we ask: the driver would start a task for each piece of an answer, a sixth of the client's work in a bulk.
+PATIENCE_SECONDS: Final = 60.0
+#: For what goes through whole tables: migrations, and a check of all there is.
+LONG_PATIENCE_SECONDS: Final = 6 * 3600.0
 LOCK_WAIT_SECONDS: Final = 5
 #: Lists longer than this are cut: for very long ones the planner stops looking at keys.
 LONGEST_LIST: Final = 500
@@ -35,7 +38,8 @@ _STATEMENTS_KEPT: Final = 128
 #: Without backslash escapes our quoting would not hold; without strictness values would be bent to fit.
 _SESSION: Final = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', time_zone = '+00:00'",
-    f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
+    # The second is for tables as such: whoever waits to change one stops everybody who comes after.
+    f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, lock_wait_timeout = {LOCK_WAIT_SECONDS}",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 
@@ -71,7 +75,7 @@ _LOST: Final = frozenset(
 def translated(error: Exception) -> Exception:
     """Say in our words what the driver or the server reported."""
     if isinstance(error, TimeoutError):
-        return Lost(f"no answer within {SILENCE_SECONDS} s")
+        return Lost("no answer in time")
     if not isinstance(error, errors.MySQLError):
         return Lost(f"{type(error).__name__}: {error}")
     code, message = (*error.args, 0, "")[:2] if error.args else (0, str(error))
@@ -137,6 +141,16 @@ class Connection:
         #: Whether the transaction has made work that others should hear of.
         self.has_made_work = False
         self._deferred: list[str] = []
+        self._patience = PATIENCE_SECONDS
+
+    @contextmanager
+    def at_leisure(self) -> Iterator[None]:
+        """Give the server hours for what goes through whole tables."""
+        self._patience = LONG_PATIENCE_SECONDS
+        try:
+            yield
+        finally:
+            self._patience = PATIENCE_SECONDS
 
     @property
     def collation(self) -> str:
@@ -167,7 +181,7 @@ class Connection:
         try:
             await self._run_deferred()
             for batch in packets(rows):
-                async with asyncio.timeout(SILENCE_SECONDS):
+                async with asyncio.timeout(self._patience):
                     if len(batch) == 1:
                         await self._cursor.execute(sql, batch[0])
                     elif self.is_mariadb:
@@ -203,7 +217,7 @@ class Connection:
                 self.defer(sql, parameters or {})
                 await self._run_deferred()
             else:
-                async with asyncio.timeout(SILENCE_SECONDS):
+                async with asyncio.timeout(self._patience):
                     await self._cursor.execute(sql, parameters)
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
@@ -213,7 +227,7 @@ class Connection:
         if self._deferred:
             script = ";\n".join(self._deferred)
             self._deferred.clear()
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(self._patience):
                 await self._cursor.execute(script)
                 while await self._cursor.nextset():
                     pass
@@ -222,7 +236,7 @@ class Connection:
 async def connect(location: Location, origin: str, *, autocommit: bool) -> Connection:
     """Open a connection and set it up."""
     try:
-        async with asyncio.timeout(SILENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             raw = await asyncmy.connect(
                 **location.words(),
                 autocommit=autocommit,

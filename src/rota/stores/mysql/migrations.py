@@ -6,6 +6,7 @@ statements can be run again, and it is recorded only after the last. A named loc
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import sha256
 
 from rota.core.errors import StoreUnavailable
@@ -49,9 +50,12 @@ async def migrate(connection: Connection, now_micros: int) -> list[str]:
     if await connection.rows("SELECT get_lock(%(name)s, %(patience)s)", lock) != ((1,),):
         raise StoreUnavailable(f"another process has been migrating {database} for {_PATIENCE_SECONDS} s; try again")
     try:
-        return await _migrate(connection, now_micros)
+        with connection.at_leisure():
+            return await _migrate(connection, now_micros)
     finally:
-        await connection.rows("SELECT release_lock(%(name)s)", lock)
+        # With its connection, the lock is gone too; what went wrong before is to be told, and not this.
+        with suppress(Lost):
+            await connection.rows("SELECT release_lock(%(name)s)", lock)
 
 
 async def _migrate(connection: Connection, now_micros: int) -> list[str]:
