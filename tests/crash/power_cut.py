@@ -233,8 +233,10 @@ async def _use(path: Path, connect: Callable[[str], Connection]) -> list[Violati
         return [Violation(Kind.DAMAGED, str(error))]
     try:
         findings = await store.check()
-        await store.census()
-        await store.insert([NewJob(_NEVER_SUBMITTED, "probe")])
+        # What it would do with rows that cannot be is nobody's business.
+        if not findings:
+            await store.census()
+            await store.insert([NewJob(_NEVER_SUBMITTED, "probe")])
         return [Violation(Kind.DAMAGED, finding) for finding in findings]
     except StoreUnavailable as error:
         return [Violation(Kind.DAMAGED, str(error))]
