@@ -305,6 +305,8 @@ def test_once_its_time_has_come_a_held_job_is_like_any_other() -> None:
 def test_a_clock_that_was_set_back_does_not_make_a_job_that_began_look_held() -> None:
     began = replace(held(), started_at=SOON + timedelta(microseconds=1))
     assert decide(began, Lost(ERROR), MEANS).event is Event.EXPIRE
+    claimed_later = replace(held(), updated_at=NOW + timedelta(microseconds=1))
+    assert decide(claimed_later, Lost(ERROR), MEANS).event is Event.EXPIRE
 
 
 def test_one_that_must_not_start_twice_is_not_given_the_benefit_of_the_doubt() -> None:

@@ -49,6 +49,20 @@ def test_a_clock_that_was_set_back_makes_us_forget_what_we_knew() -> None:
     assert 2.002 <= reckoning.here(there(1.0)) < 2.003
 
 
+def test_who_has_asked_sees_the_least_step_back() -> None:
+    reckoning = Reckoning()
+    reckoning.hear(there(0.0), 0.001, 0.0)
+    reckoning.hear(there(1.0) - timedelta(seconds=0.015), 1.001, 1.0)
+    assert 2.015 <= reckoning.here(there(2.0)) < 2.0171
+
+
+def test_an_answer_that_took_long_takes_nothing_from_what_is_known() -> None:
+    reckoning = Reckoning()
+    reckoning.hear(there(0.0), 0.001)
+    reckoning.hear(there(1.0), 1.5, 0.9999)
+    assert 2.001 <= reckoning.here(there(2.0)) < 2.003
+
+
 @given(heard=st.lists(st.tuples(st.floats(0.001, 30.0), ways), min_size=1), drift=st.floats(-DRIFT, DRIFT))
 def test_nothing_is_ever_reckoned_too_early(heard: list[tuple[float, float]], drift: float) -> None:
     """Nor later than the last word's way, whatever the ways were, while the clocks drift apart."""

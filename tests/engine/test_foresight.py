@@ -128,8 +128,40 @@ def test_what_comes_up_for_others_keeps_nobody_busy() -> None:
             await place.submit(10 + number / 100, queue="other")
         place.line.calls.clear()
         assert not await place.ask(wait=20 * SECOND)
-        # Ten seconds of jobs that come up one after the other: a look every fiftieth of a second would be too many.
-        assert place.line.calls.count("claim") <= 10 / (AHEAD.total_seconds() / 2) + 5
+        # Ten seconds of jobs that come up one after the other.
+        assert place.line.calls.count("claim") <= 10 + 6
+        assert place.line.calls.count("timetable") <= 2 * 10 + 6
+
+    played(act)
+
+
+def test_a_stream_of_jobs_for_others_costs_a_look_a_second() -> None:
+    async def act(place: Place) -> None:
+        waiting = place.ask(wait=20 * SECOND)
+        for _ in range(2000):
+            await place.submit(place.seconds() + 0.3, queue="other")
+            await asyncio.sleep(0.01)
+            await place.engine.upkeep.promote(10)
+        assert not await waiting
+        assert place.line.calls.count("claim") <= 20 + 6
+        assert place.line.calls.count("timetable") <= 3 * 20
+
+    played(act)
+
+
+def test_what_comes_up_for_us_after_a_stream_for_others_is_foreseen_again() -> None:
+    async def act(place: Place) -> None:
+        job = await place.submit(10)
+        waiting = place.ask()
+        for _ in range(500):
+            await place.submit(place.seconds() + 0.3, queue="other")
+            await asyncio.sleep(0.01)
+            await place.engine.upkeep.promote(10)
+        await asyncio.sleep(1)
+        await place.engine.upkeep.promote(1000)
+        (held,) = await waiting
+        assert held.id == job.id
+        assert held.is_ahead
 
     played(act)
 

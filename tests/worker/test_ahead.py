@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId
 from rota.core.job import Job
+from rota.core.lease import Claim
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
@@ -231,5 +232,59 @@ def test_a_time_that_cannot_be_asked_for_only_makes_jobs_late(caplog: pytest.Log
         await asyncio.sleep(11)
         assert 0 <= scene.lateness(1, 10.0) < MILLISECOND
         assert "the store's time could not be asked for" in caplog.text
+
+    played(act)
+
+
+def test_a_repeated_claim_begins_nobody_early_although_the_first_of_them_was_cancelled() -> None:
+    """The cancel writes a later time into its row, and that must not speak for the others."""
+
+    async def act(scene: Scene, _: Worker) -> None:
+        right = scene.engine.work.claim
+        lost = list[JobId]()
+
+        async def claim(wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
+            jobs = await right(wanted, wait=wait, looks_again=looks_again)
+            if len(jobs) == 2 and not lost:
+                lost.extend(job.id for job in jobs)
+                raise StoreUnavailable("the answer is lost")
+            return jobs
+
+        scene.engine.claim = claim  # type: ignore[method-assign] # the answer is lost on its way
+        # Long enough for the question to end that is under way.
+        await asyncio.sleep(69.94)
+        first, second = await scene.submit(1, 70.0), await scene.submit(2, 70.055)
+        await asyncio.sleep(70.001 - scene.loop.time())
+        await scene.engine.cancel([first], OPERATOR)
+        await asyncio.sleep(20)
+        assert lost == [first, second]
+        assert scene.lateness(2, 70.055) >= 0
+
+    played(act)
+
+
+def test_a_clock_that_does_not_answer_keeps_nobody_waiting() -> None:
+    async def act(scene: Scene, _: Worker) -> None:
+        await asyncio.sleep(0.5)
+        scene.way = 5.0
+        await scene.submit(1, 10.0)
+        await asyncio.sleep(9.45)
+        await scene.engine.submit([NewJob(scene.engine.fresh_id(), "touch", payload='{"number": 2}')])
+        await asyncio.sleep(1)
+        assert scene.lateness(2, 9.95) < 0.06
+        assert 0 <= scene.lateness(1, 10.0) < 0.1
+
+    played(act)
+
+
+@pytest.mark.parametrize("step", [-0.004, -0.015, -0.019])
+def test_a_clock_that_is_set_back_a_little_begins_nothing_early(step: float) -> None:
+    async def act(scene: Scene, _: Worker) -> None:
+        await scene.submit(1, 5.0)
+        await asyncio.sleep(6)
+        scene.skew = step
+        await scene.submit(2, 8.0)
+        await asyncio.sleep(4)
+        assert scene.lateness(2, 8.0) >= 0
 
     played(act)

@@ -87,7 +87,8 @@ def _lost(job: Job, error: JobError | None, means: Means) -> Settlement:
     if job.delivery is Delivery.AT_MOST_ONCE:
         # Held or not: whoever must not start twice is not given the benefit of a clock that may have been set back.
         return _die(job, Reason.OUTCOME_UNKNOWN, error, means, crash=True)
-    if job.is_held(means.now):
+    # A clock that has been set back since it was claimed cannot say that its time had not come.
+    if job.is_held(means.now) and job.updated_at <= means.now:
         return _untouched(job, means)
     if job.crashes + 1 >= MAX_CRASHES:
         return _die(job, Reason.POISON, error, means, crash=True)

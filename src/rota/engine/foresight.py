@@ -6,8 +6,8 @@ then; and only while somebody waits who has nothing else to do, so that a busy w
 
 All of it is a hint. What is not foreseen (it was submitted too shortly before its time, or the store was away) becomes
 due at its time and is claimed then. What the timetable shows may be for others: then a claim ahead finds nothing, and
-the next one comes half of `AHEAD` later at the earliest. What is overdue (nobody promotes it, or not yet) hides what
-comes behind it: then we ask again, after a longer while each time.
+the next look comes later each time, so that a stream of jobs elsewhere costs us about one a second. What is overdue
+(nobody promotes it, or not yet) hides what comes behind it: then we ask again, after a longer while each time.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 1.0
 #: After a claim ahead what comes next is not known: the sooner we know, the longer ahead we are.
 SHORT_PAUSE_SECONDS: Final = AHEAD_SECONDS / 4
+#: How long after a claim ahead the next one comes at the earliest; twice as long each time that one finds nothing.
+GAP_SECONDS: Final = AHEAD_SECONDS / 2
+LONGEST_GAP_SECONDS: Final = 1.0
 #: How often to look although nobody has told us to.
 LONGEST_UNSEEN_SECONDS: Final = 10.0
 
@@ -49,6 +52,7 @@ class Foresight:
         self._read_at = -inf
         self._may_read_at = -inf
         self._pause = PAUSE_SECONDS
+        self._gap = GAP_SECONDS
 
     async def wait(self, attendance: Attendance, seconds: float) -> None:
         """Wait until there may be work or something comes up, at most for a while."""
@@ -72,12 +76,16 @@ class Foresight:
 
     def seen(self, jobs: Sequence[Job], limit: int) -> None:
         """Learn what a claim ahead gave: if that was all there is, nothing is near."""
-        self.is_near = bool(jobs) and (len(jobs) >= limit or not jobs[0].is_ahead)
+        self.is_near = bool(jobs) and (len(jobs) >= limit or not jobs[-1].is_ahead)
+        self._gap = GAP_SECONDS if jobs else min(self._gap * 2, LONGEST_GAP_SECONDS)
+        if not jobs:
+            self._read_at = max(self._read_at, self._claimed_at + self._gap - AHEAD_SECONDS)
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
         # Before we ask: whoever else waits need not ask at the same time.
-        self._may_read_at, self._read_at = loop.time() + PAUSE_SECONDS, loop.time() + LONGEST_UNSEEN_SECONDS
+        self._may_read_at = loop.time() + max(PAUSE_SECONDS, self._gap - AHEAD_SECONDS)
+        self._read_at = loop.time() + LONGEST_UNSEEN_SECONDS
         try:
             timetable = await self._timetable()
         except RotaError:
@@ -92,4 +100,4 @@ class Foresight:
             return
         self._pause = PAUSE_SECONDS
         left = (timetable.job - timetable.now).total_seconds()
-        self._claim_at = max(now + left - AHEAD_SECONDS, self._claimed_at + AHEAD_SECONDS / 2)
+        self._claim_at = max(now + left - AHEAD_SECONDS, self._claimed_at + self._gap)

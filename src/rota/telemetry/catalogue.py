@@ -66,7 +66,7 @@ DURATION: Final = Metric(
 START_LATENCY: Final = Metric(
     "rota_start_latency_seconds",
     Kind.HISTOGRAM,
-    "From when a job was due until a worker leased it.",
+    "From when a job was due until a worker leased it; 0 if that was ahead of its time.",
     ("queue",),
     _WAITS,
 )

@@ -157,7 +157,7 @@ class Metrics:
         if fence == job.fence:
             self._durations.add((shown,), max(self._timer() - at, 0.0))
         elif job.started_at is not None:
-            self._durations.add((shown,), (self._clock() - job.started_at).total_seconds())
+            self._durations.add((shown,), max((self._clock() - job.started_at).total_seconds(), 0.0))
 
     def refused(self, ids: Sequence[JobId]) -> None:
         """Count outcomes that came too late."""

@@ -31,9 +31,9 @@ class Anteroom:
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
 
-    def hear(self, told: datetime) -> None:
+    def hear(self, told: datetime, asked_at: float | None = None) -> None:
         """Learn what time it has just been by the store's clock, and reckon anew when each moment comes."""
-        self._reckoning.hear(told, self._clock())
+        self._reckoning.hear(told, self._clock(), asked_at)
         if self._waiting:
             self._look()
 

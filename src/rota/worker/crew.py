@@ -81,16 +81,16 @@ class Crew:
         self._holding.hold(runs)
         # The heart first: a handler may take the process down with it as soon as it begins.
         self._hold(runs)
-        # What is due and what comes up never come together.
-        if jobs[0].is_ahead:
-            self._anteroom.hear(jobs[0].updated_at)
+        # What is due and what comes up never come together. The last has its time last: if that has come, all have.
+        if jobs[-1].is_ahead:
+            self._anteroom.hear(jobs[-1].updated_at)
             self._anteroom.seat(runs)
         else:
             self._admit(runs)
 
-    def hear_time(self, told: datetime) -> None:
-        """Learn what time it has just been by the store's clock."""
-        self._anteroom.hear(told)
+    def hear_time(self, told: datetime, asked_at: float) -> None:
+        """Learn what time it has just been by the store's clock, and when we had asked for it."""
+        self._anteroom.hear(told, asked_at)
 
     def leave(self) -> None:
         """Let nobody begin any more who waits for its moment."""

@@ -57,7 +57,7 @@ class Crew(Protocol):
         """Run these jobs, whose leases count from the moment `sent`."""
         ...
 
-    def hear_time(self, told: datetime) -> None:
+    def hear_time(self, told: datetime, asked_at: float) -> None:
         """Learn what time it has just been by the store's clock."""
         ...
 
@@ -130,19 +130,22 @@ class Fetcher:
             self._crew.turn_away(jobs)
         elif jobs:
             self._crew.take_on(jobs, sent)
-            if jobs[0].is_ahead:
+            if jobs[-1].is_ahead:
                 await self._ask_time()
 
     async def _ask_time(self) -> None:
         """Ask for the store's time, once for all jobs that wait for theirs: an answer comes quicker than a claim's."""
         if self._store_time is None:
             return
+        asked_at = self._clock()
         try:
-            told = await self._store_time()
+            # Not for long: it is to know the time better, and what is due meanwhile waits for us.
+            async with asyncio.timeout(AHEAD.total_seconds() / 2):
+                told = await self._store_time()
         except Exception as error:  # noqa: BLE001 - a transport may raise anything; we know the time less exactly
             _log.warning("the store's time could not be asked for: %s", error)
             return
-        self._crew.hear_time(told)
+        self._crew.hear_time(told, asked_at)
 
     def _ask(self, free: int, types: tuple[str, ...]) -> tuple[Claim, float]:
         """Give the question whose answer is still awaited, or a new one."""

@@ -135,11 +135,11 @@ class Shift:
     async def close(self, announcing: Coroutine[Any, Any, None]) -> None:
         """Drain, hand back, and end all parts within the time there is."""
         self.drain.begin()
+        self._crew.leave()
         self._fetcher.stop()
         telling = asyncio.create_task(announcing)
         await self._end("fetcher")
         await self._fetcher.close()
-        self._crew.leave()
         self.drain.hand_back()
         await self.drain.finish()
         await asyncio.wait([self._tasks["settler"], telling], timeout=self.drain.seconds_to_write())
