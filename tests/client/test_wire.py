@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rota.client import line
 from rota.client import wire as wire_module
 from rota.client.wire import Wire
 from servers.certificates import sign_itself
@@ -265,7 +266,7 @@ async def test_a_host_is_reached_at_whichever_of_its_addresses_answers(monkeypat
     async def find(*_: object) -> list[str]:
         return ["127.0.0.2", "127.0.0.1"]
 
-    monkeypatch.setattr(wire_module, "_addresses", find)
+    monkeypatch.setattr(line, "_addresses", find)
     # Nobody is at the first one, and it refuses.
     async with serving(saying(OK)) as server, client() as http:
         assert (await http.get(server.url)).content == b"ok"
@@ -288,7 +289,7 @@ async def test_a_host_that_refuses_at_all_its_addresses_is_told(monkeypatch: pyt
     async def find(*_: object) -> list[str]:
         return ["127.0.0.2", "127.0.0.3"]
 
-    monkeypatch.setattr(wire_module, "_addresses", find)
+    monkeypatch.setattr(line, "_addresses", find)
     async with serving(saying(OK)) as server, client() as http:
         with pytest.raises(httpx.ConnectError):
             await http.get(server.url)
