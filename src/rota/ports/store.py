@@ -167,9 +167,11 @@ class JobStore(Protocol):
         the jobs of the first time that are still held under it, and no new ones.
 
         A claim `ahead` that finds nothing due leases jobs that wait for their time instead, those whose time comes
-        within that span, the earliest first; all else holds for them too, and they must not have expired by then. Such
-        a job is stored as starting at its `run_at`, its `updated_at` is the moment of the claim, and whoever claims it
-        begins it no earlier. What was due before is the promoter's to see to.
+        within that span, the earliest first, and of those whose time is the same the most urgent first, then the
+        lowest id; all else holds for them too, and they must not have expired by then. Such a job is stored as starting
+        at its `run_at`, its `updated_at` is the moment of the claim, and whoever claims it begins it no earlier. What
+        was due before is the promoter's to see to. A job that must run at most once is never given ahead: if its worker
+        died while it held it, it would have to end as dead, although it never began.
         """
         ...
 

@@ -16,7 +16,7 @@ from rota.core.lease import Claim, Renewal, Renewed, WorkerId
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.settlement import Reason, Settlement
-from rota.core.submission import NewJob
+from rota.core.submission import Delivery, NewJob
 from rota.core.workflow import Verdict, judge
 from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Receipt, Retention, Timetable
 
@@ -104,7 +104,7 @@ class Jobs(Memory):
         ready.sort(key=lambda job: (turn(self.due_since[job.id], job.priority), job.id))
         if not ready and wanted.ahead and wanted.ids is None:
             ready = [job for job in self.jobs.values() if self._comes_soon(job, wanted, moment)]
-            ready.sort(key=lambda job: (job.run_at, job.id))
+            ready.sort(key=lambda job: (job.run_at, -job.priority, job.id))
         given = [self._start(job, wanted, moment) for job in ready[: wanted.limit]]
         if wanted.claim_id is not None and given:
             self.claims[wanted.claim_id] = [(job.id, job.fence) for job in given]
@@ -122,6 +122,8 @@ class Jobs(Memory):
     def _comes_soon(self, job: Job, wanted: Claim, now: datetime) -> bool:
         return (
             job.state in TIMED
+            # Who dies while it holds it would leave it dead, although it never began.
+            and job.delivery is not Delivery.AT_MOST_ONCE
             and self._is_wanted(job, wanted, now)
             and now < job.run_at <= now + wanted.ahead
             and (job.expires_at is None or job.run_at < job.expires_at)

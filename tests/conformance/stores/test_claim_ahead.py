@@ -15,6 +15,7 @@ from rota.core.lease import Renewal
 from rota.core.lifecycle import Event, State
 from rota.core.outcome import Lost, Outcome, Released, Stopped, Succeeded
 from rota.core.retry import Backoff, Growth
+from rota.core.submission import Delivery
 from rota.ports.store import Store
 
 
@@ -62,6 +63,41 @@ async def test_no_more_than_the_limit_is_claimed_ahead(store: Store) -> None:
     jobs = [new_job(run_at=at(number)) for number in range(1, 6)]
     await store.insert(jobs, now=BASE)
     assert ids_of(await store.claim(claim(limit=2, ahead=9 * SECOND), now=BASE)) == ids_of(jobs[:2])
+
+
+async def test_of_those_whose_time_is_the_same_the_most_urgent_go_first(store: Store) -> None:
+    """A limit once took them as they were submitted, and left the urgent ones to become due behind them."""
+    plain, urgent, second, low = (new_job(run_at=at(2), priority=priority) for priority in (5, 9, 9, 1))
+    early, late = new_job(run_at=at(1), priority=1), new_job(run_at=at(3), priority=10)
+    await store.insert([late, plain, low, second, urgent, early], now=BASE)
+    asked = claim(limit=3, claim_id="c", ahead=9 * SECOND)
+    first = await store.claim(asked, now=BASE)
+    assert ids_of(first) == [early.id, urgent.id, second.id]
+    assert await store.claim(asked, now=BASE) == first
+    assert ids_of(await store.claim(claim(limit=3, ahead=9 * SECOND), now=BASE)) == [plain.id, low.id, late.id]
+
+
+async def test_of_claims_at_the_same_moment_each_gives_the_most_urgent_first(store: Store) -> None:
+    """Claims that come in together may share a look, and what it found is dealt out among them."""
+    jobs = [new_job(run_at=at(1), priority=priority) for priority in (1, 10, 3, 8, 5, 6)]
+    await store.insert(jobs, now=BASE)
+    given = await gather(*(store.claim(claim(limit=2, ahead=SECOND), now=BASE) for _ in range(3)))
+    shares = [[job.priority for job in share] for share in given]
+    assert shares == [sorted(share, reverse=True) for share in shares]
+    assert any(shares)
+
+
+async def test_what_must_run_at_most_once_is_not_claimed_ahead(store: Store) -> None:
+    """Its worker might die while it holds it: then it would have to be dead though it never began."""
+    once = new_job(run_at=at(1), priority=10, delivery=Delivery.AT_MOST_ONCE)
+    other = new_job(run_at=at(2))
+    await store.insert([once, other], now=BASE)
+    assert ids_of(await store.claim(claim(limit=1, ahead=9 * SECOND), now=BASE)) == [other.id]
+    assert await store.claim(claim(ahead=9 * SECOND), now=BASE) == []
+    assert (await store.timetable()).job == at(1)
+    assert await store.promote(10, now=at(1)) == {"default": 1}
+    (held,) = await store.claim(claim(ahead=9 * SECOND), now=at(1))
+    assert (held.id, held.started_at, held.attempts, held.is_ahead) == (once.id, at(1), 1, False)
 
 
 async def test_what_is_overdue_is_left_to_the_promoter(store: Store) -> None:

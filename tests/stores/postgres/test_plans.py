@@ -194,6 +194,14 @@ async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: s
     assert not {step["Node Type"] for step in nodes(locking)} & {"Sort", "Incremental Sort"}
 
 
+async def test_a_claim_ahead_sorts_only_those_of_one_time(planned_dsn: str) -> None:
+    """The index gives the times in order: no more is read than what is given and the rest of its last time."""
+    tree = await plan(planned_dsn, "claim_ahead")
+    (locking,) = [step for step in nodes(tree) if step["Node Type"] == "LockRows"]
+    (sort,) = [step for step in nodes(locking) if "Sort" in step["Node Type"]]
+    assert (sort["Node Type"], sort.get("Presorted Key")) == ("Incremental Sort", ["job.run_at"])
+
+
 @pytest.mark.parametrize(
     "name", ["claim", "claim_lanes", "claim_handed_over", "busy_lanes", "dispatch", "renew", "complete"]
 )

@@ -154,7 +154,7 @@ async def _soon(connection: Connection, wanted: Claim, limit: int, now: int) -> 
     for some in lists([one.id for one in taken]):
         connection.defer(statement("promote"), {"ids": some, "now": now})
     leave(connection, "scheduled", [(one.run_at, one.id) for one in taken])
-    return [one.id for one in sorted(taken, key=lambda one: (one.run_at, one.id))]
+    return [one.id for one in sorted(taken, key=lambda one: (one.run_at, -one.priority, one.id))]
 
 
 def _leave_lines(connection: Connection, taken: Sequence[Standing]) -> None:

@@ -68,7 +68,7 @@ async def claim_ahead(session: Session, wanted: Claim, now: int | None) -> list[
     rows = await _leased(
         session, "claim_ahead", wanted, now, span_to_micros(wanted.ahead), list(wanted.queues), types, wanted.limit
     )
-    return sorted(map(job_of, rows), key=lambda job: (job.run_at, job.id))
+    return sorted(map(job_of, rows), key=lambda job: (job.run_at, -job.priority, job.id))
 
 
 async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *chosen: object) -> list[Row]:

@@ -1,11 +1,15 @@
--- Lease jobs to a worker ahead of their time, at which they start, the earliest first. Served by job_time, then by the
--- rows' places. The time is asked for in a way that makes it a bound of the index. Otherwise as claim.sql.
+-- Lease jobs to a worker ahead of their time, at which they start, the earliest first, the most urgent first among those
+-- of one time. Served by job_time, then by the rows' places; only those of one time are sorted. The time is asked for in a
+-- way that makes it a bound of the index. Otherwise as claim.sql.
+-- What must run at most once is left out: were its worker to die while it holds it, it would have to be dead, although it
+-- never began.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 chosen AS MATERIALIZED (
     SELECT job.ctid AS place
     FROM job
     WHERE job.state IN ('scheduled', 'retrying')
         AND job.run_at > (SELECT now FROM clock) AND job.run_at <= (SELECT now + $2::bigint FROM clock)
+        AND job.delivery <> 'at_most_once'
         AND (job.expires_at IS NULL OR job.expires_at > job.run_at)
         AND job.queue = ANY($3::text[]) AND ($4::text[] IS NULL OR job.type = ANY($4::text[]))
         AND NOT EXISTS (
@@ -13,7 +17,7 @@ chosen AS MATERIALIZED (
             WHERE queue.name = job.queue AND queue.paused_at IS NOT NULL
                 AND (queue.resume_at IS NULL OR queue.resume_at > (SELECT now FROM clock))
         )
-    ORDER BY job.run_at, job.id
+    ORDER BY job.run_at, job.priority DESC, job.id
     LIMIT $5::bigint
     FOR UPDATE OF job SKIP LOCKED
 ),
@@ -27,7 +31,7 @@ leased AS (
 ),
 remembered AS (
     INSERT INTO claim (claim_id, at, leases)
-    SELECT $9::text, min(updated_at), json_agg(json_build_array(id, fence) ORDER BY run_at, id)
+    SELECT $9::text, min(updated_at), json_agg(json_build_array(id, fence) ORDER BY run_at, priority DESC, id)
     FROM leased WHERE $9::text IS NOT NULL HAVING count(*) > 0
 )
 SELECT * FROM leased
