@@ -34,7 +34,7 @@ from rota.core.lease import Renewal
 from rota.core.outcome import Lost
 from rota.core.settlement import JobError
 from rota.ports.faces import Report, WorkSource
-from rota.worker.leases import Key, Messages, Word, leases_message, plain_message, read_kin, read_leases
+from rota.worker.leases import Key, Messages, Word, leases_message, read_kin, read_leases
 from rota.worker.pipe import PipeReader, PipeWriter
 from rota.worker.references import resolve
 from rota.worker.verdict import plain
@@ -86,7 +86,6 @@ class Companion:
         sys.path[:] = setup.path
         opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
         async with opened as source:
-            self._answers.write(plain_message(Word.READY))
             beating = asyncio.create_task(self._beat(source, setup))
             await self._parted.wait()
             beating.cancel()

@@ -2,7 +2,8 @@
 
 The companion (companion.py) is told which leases are held, in one small message for each batch and before any of its
 jobs begins, since a job may take the process down at once. It renews them whatever this process is doing, be it that
-a handler holds the GIL for minutes; and it learns from the end of its pipe that this process died.
+a handler holds the GIL for minutes; and it learns from the end of its pipe that this process died. Nobody waits for it
+to be up: what it was told meanwhile is in its pipe, also if we are gone by the time it looks.
 
 Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there.
 What it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
@@ -48,8 +49,6 @@ from rota.worker.verdict import Stop
 _log = logging.getLogger("rota.worker")
 #: Leases let go of are told together, with the next message or at the latest when there are so many.
 MOST_LET_GO: Final = 256
-#: How long to wait for the first companion before work is begun without one.
-READY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +154,8 @@ class CompanionHeart:
         self._ready = asyncio.Event()
 
     async def ready(self) -> None:
-        """Wait for the companion: a job may take the worker down before it is there."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(READY_SECONDS):
-                await self._ready.wait()
-                return
-        _log.warning("the companion is not ready; work begins without it")
+        """Wait until there is a companion that can be told of jobs, or none can be had."""
+        await self._ready.wait()
 
     @property
     def companion_pid(self) -> int | None:
@@ -175,6 +170,7 @@ class CompanionHeart:
             if self._companion is None:
                 await self._own.beat()
                 self._start()
+                self._ready.set()
             else:
                 self._companion.tell(self._gone() + plain_message(Word.PULSE))
                 await (self._own.beat() if is_haste else self._tell_news())
@@ -255,9 +251,7 @@ class CompanionHeart:
 
     def _heard(self, word: Word, body: bytes) -> None:
         self._patience.reset()
-        if word is Word.READY:
-            self._ready.set()
-        elif word is Word.RENEWED:
+        if word is Word.RENEWED:
             sent, keys = read_renewed(body)
             for key in keys:
                 run = self._holding.runs.get(key)

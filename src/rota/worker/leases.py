@@ -41,8 +41,6 @@ class Word(Enum):
     RENEWED = 8
     CANCEL = 9
     LOST = 10
-    #: The source is open: leases are kept from now on.
-    READY = 11
 
 
 def leases_message(word: Word, keys: Iterable[Key], sent: float | None = None) -> bytes:
