@@ -128,7 +128,10 @@ def test_a_worker_shows_its_health_until_its_last_job_is_done(stage: Stage) -> N
     assert shown.ask("GET", "/health")["instance_id"] == "worker-1"
     (known,) = stage.ask("GET", "/v1/workers")["items"]
     assert known["address"] == f"127.0.0.1:{port}"
-    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 3}})["id"]
+    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 5}})["id"]
+    # What came later has ended, so the first has begun: one that was only taken on would be handed back.
+    later = stage.ask("POST", "/jobs", {"type": "echo", "payload": {}})["id"]
+    stage.until(lambda: stage.job(later)["status"], lambda status: status == "completed")
     stage.until(lambda: shown.ask("GET", "/health")["busy"], lambda busy: busy == 1)
     os.kill(pid, signal.SIGTERM)
     stage.until(shown.is_up, lambda is_up: not is_up)
