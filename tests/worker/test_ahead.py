@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -226,12 +227,14 @@ def test_a_worker_with_a_short_lease_holds_no_job() -> None:
 
 
 def test_a_time_that_cannot_be_asked_for_only_makes_jobs_late(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "rota.worker")
+
     async def act(scene: Scene, _: Worker) -> None:
         scene.is_away = True
         await scene.submit(1, 10.0)
         await asyncio.sleep(11)
         assert 0 <= scene.lateness(1, 10.0) < MILLISECOND
-        assert "the store's time could not be asked for" in caplog.text
+        assert "the store's time could not be asked for: StoreUnavailable" in caplog.text
 
     played(act)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.driver import Connection, connect
 from rota.stores.mysql.location import location_of
 from servers.databases import empty_database, fresh_database
@@ -23,6 +24,13 @@ async def url() -> AsyncIterator[str]:
     """Give a database without rows."""
     async with empty_database() as url:
         yield url
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[MysqlStore]:
+    store = await MysqlStore.open(url)
+    yield store
+    await store.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +14,6 @@ from rota.core.submission import NewJob
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, packets, submitting
 from rota.stores.mysql.submitting import FEWEST_TO_SHARE
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[MysqlStore]:
-    store = await MysqlStore.open(url)
-    yield store
-    await store.close()
 
 
 async def stored(store: MysqlStore, jobs: list[NewJob]) -> list[Job]:

@@ -24,13 +24,6 @@ from rota.stores.rows import new_job_row
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[MysqlStore]:
-    store = await MysqlStore.open(url)
-    yield store
-    await store.close()
-
-
-@pytest.fixture
 async def connection(url: str, store: MysqlStore) -> AsyncIterator[Connection]:  # noqa: ARG001 - makes the tables
     connection = await connect(location_of(url), "test", autocommit=True)
     yield connection

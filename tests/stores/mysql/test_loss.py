@@ -24,13 +24,6 @@ from servers.mariadb import MariadbServer, require_binary, shared_server
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[MysqlStore]:
-    store = await MysqlStore.open(url)
-    yield store
-    await store.close()
-
-
-@pytest.fixture
 async def other(url: str, store: MysqlStore) -> AsyncIterator[Connection]:
     """Somebody else in the same database, once it has its tables."""
     del store

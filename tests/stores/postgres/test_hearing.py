@@ -36,6 +36,14 @@ async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
+@pytest.fixture
+async def heard(stranger: asyncpg.Connection) -> list[str]:
+    """All notices that somebody else hears."""
+    notices: list[str] = []
+    await stranger.add_listener("rota", lambda *words: notices.append(str(words[-1])))
+    return notices
+
+
 async def all_ears(*stores: PostgresStore) -> None:
     """Wait until stores listen and have been told all there was."""
     async with asyncio.timeout(60):
@@ -52,9 +60,9 @@ async def test_our_own_work_wakes_only_others(store: PostgresStore, other: Postg
     assert not await store.watch(SHORT)
 
 
-async def test_many_writes_share_few_notices(store: PostgresStore, stranger: asyncpg.Connection) -> None:
-    heard: list[str] = []
-    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
+async def test_many_writes_share_few_notices(
+    store: PostgresStore, stranger: asyncpg.Connection, heard: list[str]
+) -> None:
     await asyncio.gather(*(store.insert([job]) for job in new_jobs(200, priority=7)))
     await store.close()
     await stranger.fetchval("SELECT 1")
@@ -63,11 +71,9 @@ async def test_many_writes_share_few_notices(store: PostgresStore, stranger: asy
 
 
 async def test_a_lone_job_takes_its_notice_along_and_the_next_one_is_told_of_too(
-    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, stranger: asyncpg.Connection, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hearing, "PAUSE_SECONDS", 3600.0)
-    heard: list[str] = []
-    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
     await store.insert([new_job(priority=3)])
     assert store._bell._sending is None, "nothing is sent beside it"
     await store.insert([new_job(priority=4)])
@@ -78,11 +84,9 @@ async def test_a_lone_job_takes_its_notice_along_and_the_next_one_is_told_of_too
 
 
 async def test_a_lone_job_takes_along_what_others_wanted_told(
-    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, stranger: asyncpg.Connection, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hearing, "PAUSE_SECONDS", 3600.0)
-    heard: list[str] = []
-    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
     await store.insert([new_job(priority=3)])
     await store.insert(new_jobs(2, priority=4))
     assert store._bell._sending is not None, "the crowd's notice waits for somebody"
@@ -94,11 +98,9 @@ async def test_a_lone_job_takes_along_what_others_wanted_told(
 
 
 async def test_what_a_lone_job_could_not_tell_is_told_without_it(
-    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, stranger: asyncpg.Connection, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hearing, "PAUSE_SECONDS", 3600.0)
-    heard: list[str] = []
-    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
     job = new_job(priority=3)
     await store.insert([job])
     await store.insert(new_jobs(2, priority=4))
@@ -213,10 +215,8 @@ async def test_promoting_takes_its_notice_along_and_wakes_nobody_who_keeps_the_t
 
 
 async def test_a_notice_about_very_many_lanes_tells_only_that_something_changed(
-    store: PostgresStore, stranger: asyncpg.Connection
+    store: PostgresStore, stranger: asyncpg.Connection, heard: list[str]
 ) -> None:
-    heard: list[str] = []
-    await stranger.add_listener("rota", lambda *words: heard.append(str(words[-1])))
     await store.insert([new_job(f"type-{number}" * 10) for number in range(500)])
     await store.close()
     await stranger.fetchval("SELECT 1")

@@ -169,15 +169,15 @@ class Listener:
         self._rung.set()
 
     async def wait(self, at_most: timedelta) -> Collection[str]:
-        """Wait for the bell that counts now, at most for a while; it may have rung for anything."""
+        """Wait for the bell that counts now, at most for a while; if it rings, it may be for anything."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._rung.wait())]
         if not self._is_carrying():
             waits.append(asyncio.ensure_future(self._in_store.wait(at_most)))
         try:
-            await asyncio.wait(waits, timeout=at_most.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            rung, _ = await asyncio.wait(waits, timeout=at_most.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         self._rung.clear()
-        return ANYWHERE
+        return ANYWHERE if rung else ()
