@@ -63,9 +63,17 @@ class MergingDesk(Generic[Item, Answer]):
             raise StoreUnavailable("the store is closed")
         if not batch:
             return []
-        if self._is_prompt and self._was_alone and self._work is None and not self._is_serving:
-            return await self._serve_promptly(batch, sharing)
-        return await self.hand_in(batch, *sharing)
+        if not self._is_prompt or not self._was_alone or self._work is not None or self._is_serving:
+            return await self.hand_in(batch, *sharing)
+        self._is_serving = True
+        try:
+            return await self._serve(batch, *sharing)
+        finally:
+            self._is_serving = False
+            if self._waiting and self._work is None:
+                self._begin()
+            if self._free is not None and not self._free.done():
+                self._free.set_result(None)
 
     def hand_in(self, batch: Sequence[Item], *sharing: object) -> asyncio.Future[Sequence[Answer]]:
         """Hand a batch in, and give what will have the answers."""
@@ -98,17 +106,6 @@ class MergingDesk(Generic[Item, Answer]):
 
     def _begin(self) -> None:
         self._work = asyncio.get_running_loop().create_task(self._serve_all())
-
-    async def _serve_promptly(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> Sequence[Answer]:
-        self._is_serving = True
-        try:
-            return await self._serve(batch, *sharing)
-        finally:
-            self._is_serving = False
-            if self._waiting and self._work is None:
-                self._begin()
-            if self._free is not None and not self._free.done():
-                self._free.set_result(None)
 
     async def _serve_all(self) -> None:
         try:

@@ -4,8 +4,8 @@
   which turns as often as it pleases, nor in the tests. They differ between minor versions of Python.
 - `SqliteSteps`: what SQLite's virtual machine does, statement by statement, as apsw tells it; apsw brings its own
   SQLite, so this does not depend on the machine's.
-- `PostgresQueries`: statements and transactions that go to the server, each a round trip, as asyncpg tells it; but
-  not the notices to others, which go by the clock.
+- `PostgresQueries`: statements and transactions that go to the server, each a round trip; but not the notices to
+  others, which go by the clock.
 - `MariadbQuestions`: what the server has been asked, as it tells itself. Several may come in one round trip.
 """
 
@@ -16,19 +16,17 @@ import selectors
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
+from unittest.mock import patch
 
 import apsw
 import asyncmy
-from asyncpg.connection import LoggedQuery
 
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connecting import Connection
-from rota.stores.postgres.database import READERS, WRITERS
-from rota.stores.postgres.statements import statement
+from rota.stores.postgres.session import Session
 from rota.stores.sqlite.apsw_driver import ApswConnection
 
 Act = Callable[[], Awaitable[object]]
@@ -101,60 +99,47 @@ class SqliteSteps:
 
 
 class PostgresQueries:
-    """Counts statements on a store's connections that are open, and the transactions that they make."""
+    """Counts statements of a store, and the transactions that they make; nobody else may use one meanwhile."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._database = store._database
         self._statements = self._transactions = 0
-        self._within: set[int] = set()
+        self._is_within = False
 
     async def counted(self, act: Act) -> Counts:
         self._statements = self._transactions = 0
-        await self._connect_all()
         await self._at_rest()
-        connections = self._connections()
-        for connection in connections:
-            connection.add_query_logger(self._logged)
-        await act()
-        # What an act leaves behind, a notice to others for one, is a part of its cost.
-        await self._at_rest()
-        for connection in connections:
-            connection.remove_query_logger(self._logged)
+        with ExitStack() as patches:
+            for method in ("_ask", "fetch", "say"):
+                patches.enter_context(patch.object(Session, method, self._counting(getattr(Session, method))))
+            await act()
+            # What an act leaves behind is a part of its cost.
+            await self._at_rest()
         return {"statements": self._statements, "transactions": self._transactions}
-
-    async def _connect_all(self) -> None:
-        """Have every connection made that there may be: one that is made while we count is not counted on."""
-        async with AsyncExitStack() as lent:
-            for pool, size in ((self._database.writers, WRITERS), (self._database.readers, READERS)):
-                for _ in range(size):
-                    await lent.enter_async_context(pool.lend())
-
-    def _connections(self) -> list[Connection]:
-        return [*self._database.writers._idle, *self._database.readers._idle]
 
     async def _at_rest(self) -> None:
         while self._database.writers.lent or self._database.readers.lent:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0)
-        # The driver tells of a statement one turn of the loop after it.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
 
-    def _logged(self, query: LoggedQuery) -> None:
-        # A notice is sent when some time has passed since the last: how many there are is the clock's doing. And the
-        # driver looks up the types of a statement once on each connection.
-        words = ("typeinfo_tree", "current_setting('jit')")
-        if query.query == statement("notify") or any(word in query.query for word in words):
+    def _counting(self, run: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def counting(session: Session, what: str, *arguments: object, **options: object) -> object:
+            self._count(what)
+            return await run(session, what, *arguments, **options)
+
+        return counting
+
+    def _count(self, what: str) -> None:
+        # A notice is sent when some time has passed since the last: how many there are is the clock's doing.
+        if what == "notify":
             return
         self._statements += 1
-        command = query.query.lstrip()[:8].upper()
         # One transaction at a time is open here: nothing is done at once.
-        if command.startswith("BEGIN"):
-            self._within.add(0)
+        if what.startswith("BEGIN"):
+            self._is_within = True
         else:
-            if command.startswith(("COMMIT", "ROLLBACK")):
-                self._within.clear()
-            if not self._within:
-                self._transactions += 1
+            if what.startswith(("COMMIT", "ROLLBACK")):
+                self._is_within = False
+            self._transactions += not self._is_within
 
 
 class MariadbQuestions:

@@ -9,8 +9,8 @@ from building import BASE, at, fresh_id, schedule
 from rota.core.instant import to_micros
 from rota.core.schedule import plan
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.database import Session
 from rota.stores.postgres.scheduling import fire
+from rota.stores.postgres.session import Session
 from rota.stores.rows import Row
 
 
@@ -20,16 +20,16 @@ class Counting(Session):
     __slots__ = ("asked",)
 
     def __init__(self, connection: asyncpg.Connection) -> None:
-        super().__init__(connection)
+        super().__init__(connection, take_back=_leave_it, is_pooled=False)
         self.asked = 0
 
     async def rows(self, name: str, *arguments: object, seconds: float | None = None) -> Sequence[Row]:
         self.asked += 1
         return await super().rows(name, *arguments, seconds=seconds)
 
-    async def run(self, name: str, *arguments: object, seconds: float | None = None) -> int:
-        self.asked += 1
-        return await super().run(name, *arguments, seconds=seconds)
+
+def _leave_it(_session: Session, *, is_sound: bool) -> None:
+    assert is_sound
 
 
 @pytest.mark.parametrize("number", [2, 200])

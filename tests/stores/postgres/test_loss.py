@@ -12,9 +12,10 @@ import pytest
 from building import SECOND, claim, new_job, new_jobs
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.ports.store import Receipt
-from rota.stores.postgres import PostgresStore, connecting
+from rota.stores.postgres import PostgresStore, connecting, session
 from rota.stores.postgres.connecting import Connector
-from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.database import Database
+from rota.stores.postgres.session import Session
 from servers.postgres import PostgresServer, require_binaries, shared_server
 
 
@@ -49,7 +50,7 @@ async def test_connections_that_the_server_has_ended_are_made_again_unnoticed(
         idle = [*store._database.writers._idle, *store._database.readers._idle]
         await end_all_connections(other)
         async with asyncio.timeout(10):
-            while not all(connection.is_closed() for connection in idle):
+            while not all(session.connection.is_closed() for session in idle):
                 await other.fetchval("SELECT 1")
     assert (await store.census()).total() == 3
 
@@ -102,7 +103,7 @@ async def test_a_statement_whose_answer_was_lost_is_not_run_again(database: Data
     async def verb(session: Session) -> None:
         nonlocal runs
         runs += 1
-        await session.connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        await session.say("SELECT pg_terminate_backend(pg_backend_pid())")
 
     with pytest.raises(StoreUnavailable):
         await database.alone(verb)
@@ -162,8 +163,8 @@ async def test_a_full_server_is_said_to_be_away_and_used_when_there_is_room(
 
 
 async def _one(session: Session) -> int:
-    value: int = await session.connection.fetchval("SELECT 1")
-    return value
+    ((value,),) = await session.fetch("SELECT 1")
+    return int(value)
 
 
 async def test_of_several_hosts_the_one_that_takes_writes_is_used(dsn: str) -> None:
@@ -215,7 +216,7 @@ async def swallowing_proxy(port: int) -> AsyncIterator[tuple[int, asyncio.Event]
 async def test_a_connection_whose_other_end_vanished_without_a_word_is_given_up(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.3)
     monkeypatch.setattr(connecting, "CONNECT_SECONDS", 0.3)
     port = shared_server().port
     async with swallowing_proxy(port) as (proxy, is_swallowing):

@@ -55,8 +55,8 @@ def server(certificates: Path) -> Iterator[PostgresServer]:
 async def test_a_server_that_proves_who_it_is_is_trusted(server: PostgresServer, certificates: Path) -> None:
     store = await PostgresStore.open(f"{server.dsn()}?sslmode=verify-full&sslrootcert={certificates}/cert.pem")
     (answer,) = await store.insert([new_job()])
-    async with store._database.readers.lend() as connection:
-        is_encrypted = await connection.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+    with await store._database.readers.lend() as session:
+        is_encrypted = await session.connection.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
     assert (answer.receipt, is_encrypted) == (Receipt.CREATED, True)
     await store.close()
 

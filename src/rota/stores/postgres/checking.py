@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 
 #: What each question's rows mean. A question gives one text per finding.
 _QUESTIONS: Final = {

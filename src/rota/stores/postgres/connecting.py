@@ -9,6 +9,7 @@ by its forgetting, what we say when connecting.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,8 +23,6 @@ else:
     Connection = asyncpg.Connection
 
 CONNECT_SECONDS: Final = 5.0
-#: A connection whose other end has vanished without a word is noticed after this long.
-COMMAND_SECONDS: Final = 15.0
 
 _MARK: Final = "rota.direct"
 #: jit off with pinned plans: they do not know the limit, take a claim for a big query, and would compile it each time.
@@ -136,7 +135,7 @@ class Connector:
 
     async def _get_to_know(self, connection: Connection) -> Connection:
         """Learn from the first connection how the server is set up."""
-        async with connection.transaction():
+        async with asyncio.timeout(CONNECT_SECONDS), connection.transaction():
             # Nothing prepared yet: this may be a session that others share.
             values = await connection.fetchrow(
                 "SELECT current_setting($1, true), current_setting('synchronous_commit')", _MARK
@@ -156,7 +155,6 @@ class Connector:
         return await asyncpg.connect(
             self._dsn,
             timeout=CONNECT_SECONDS,
-            command_timeout=COMMAND_SECONDS,
             target_session_attrs=self._attributes,
             connection_class=_Knowing,
             **options,

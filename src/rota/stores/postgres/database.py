@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from rota.core.errors import RotaError, StoreUnavailable
-from rota.stores.postgres.connecting import Connection, Connector
-from rota.stores.postgres.faults import AWAY, PASSING, REFUSED, told
+from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.faults import AWAY, FAULTS, PASSING, REFUSED, told
 from rota.stores.postgres.pool import Pool
-from rota.stores.postgres.statements import statement
-from rota.stores.rows import Row
+from rota.stores.postgres.session import Session
 
 #: Few connections with big batches beat many.
 WRITERS: Final = 4
@@ -38,40 +36,7 @@ LOSS_PAUSE_SECONDS: Final = 0.05
 T = TypeVar("T")
 P = ParamSpec("P")
 
-
-class Session:
-    """A connection as verbs see it: statements go by the names of their files."""
-
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    async def rows(self, name: str, *arguments: object, seconds: float | None = None) -> Sequence[Row]:
-        """Run a statement and give the rows it yields."""
-        rows: Sequence[Any] = await self.connection.fetch(statement(name), *arguments, timeout=seconds)
-        return rows
-
-    async def values(self, name: str, *arguments: object) -> list[Any]:
-        """Run a statement and give the first column of the rows it yields."""
-        return [row[0] for row in await self.rows(name, *arguments)]
-
-    async def run(self, name: str, *arguments: object, seconds: float | None = None) -> int:
-        """Run a statement and say how many rows it changed."""
-        status: str = await self.connection.execute(statement(name), *arguments, timeout=seconds)
-        count = status.rpartition(" ")[2]
-        return int(count) if count.isdecimal() else 0
-
-    async def say(self, command: str) -> None:
-        """Give a command that has no file."""
-        await self.connection.execute(command)
-
-
 Verb = Callable[Concatenate[Session, P], Awaitable[T]]
-
-
-class _UncertainError(Exception):
-    """The answer to a commit was lost."""
 
 
 class Database:
@@ -89,86 +54,95 @@ class Database:
 
     async def write(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb in a transaction."""
-        return await self._insistently(self._transact, verb, *arguments, **options)
+        trials = _Trials()
+        while True:
+            try:
+                return await self._transact(verb, *arguments, **options)
+            except FAULTS as error:
+                await trials.failed(error)
 
-    def alone(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+    async def alone(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb that consists of one statement, which is a transaction of its own."""
-        act = self._transact if self.connector.is_pooled else self._run_alone
-        return self._insistently(act, verb, *arguments, **options)
+        if self.connector.is_pooled:
+            return await self.write(verb, *arguments, **options)
+        trials: _Trials | None = None
+        while True:
+            try:
+                with self.writers.at_hand() or await self.writers.lend() as session:
+                    try:
+                        return await verb(session, *arguments, **options)
+                    except (*PASSING, *REFUSED) as error:
+                        # The connection is sound.
+                        failure: Exception = error
+                    except AWAY as error:
+                        raise told(error) from error
+            except FAULTS as error:
+                failure = error
+            trials = trials or _Trials()
+            await trials.failed(failure)
 
     async def read(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb that changes nothing."""
-        look = partial(self._look, self.connector.preamble if self.connector.is_pooled else None)
-        return await self._insistently(look, verb, *arguments, **options)
+        begin = self.connector.preamble if self.connector.is_pooled else None
+        return await self._look(begin, verb, *arguments, **options)
 
     async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run statements that look at much and change nothing, so that they see one moment."""
-        look = partial(self._look, self.connector.survey)
-        return await self._insistently(look, verb, *arguments, **options)
-
-    async def _insistently(
-        self, act: Callable[..., Awaitable[T]], verb: Verb[P, T], *arguments: P.args, **options: P.kwargs
-    ) -> T:
-        """Try until it is done, as long as trying again can neither harm nor be in vain."""
-        clashes = losses = 0
-        while True:
-            try:
-                return await act(verb, *arguments, **options)
-            except RotaError:
-                raise
-            except _UncertainError as error:
-                cause = error.__cause__
-                assert cause is not None
-                raise told(cause) from cause
-            except PASSING as error:
-                clashes += 1
-                if clashes > CLASHES:
-                    raise StoreUnavailable(f"PostgreSQL: others are in the way: {error}") from error
-                await asyncio.sleep(CLASH_PAUSE_SECONDS * random.random() * clashes)  # noqa: S311 - spreads only
-            except (*REFUSED, *AWAY) as error:
-                losses += 1
-                if losses > LOSSES or isinstance(error, REFUSED):
-                    raise told(error) from error
-                await asyncio.sleep(LOSS_PAUSE_SECONDS * random.random() * losses)  # noqa: S311 - spreads only
+        return await self._look(self.connector.survey, verb, *arguments, **options)
 
     async def _transact(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        async with self.writers.lend() as connection:
-            await connection.execute(self.connector.preamble)
+        with self.writers.at_hand() or await self.writers.lend() as session:
+            await session.say(self.connector.preamble)
             try:
-                answer = await verb(Session(connection), *arguments, **options)
+                answer = await verb(session, *arguments, **options)
             except (*PASSING, *REFUSED, RotaError) as error:
                 # The connection is sound; only the transaction is not.
-                await connection.execute("ROLLBACK")
+                await session.say("ROLLBACK")
                 failure: BaseException = error
             else:
-                await _commit(connection)
+                await _commit(session)
                 return answer
         raise failure
 
-    async def _run_alone(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        async with self.writers.lend() as connection:
-            try:
-                return await verb(Session(connection), *arguments, **options)
-            except (*PASSING, *REFUSED) as error:
-                failure: BaseException = error
-            except AWAY as error:
-                raise _UncertainError from error
-        raise failure
-
     async def _look(self, begin: str | None, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        async with self.readers.lend() as connection:
-            if begin is None:
-                return await verb(Session(connection), *arguments, **options)
-            await connection.execute(begin)
-            answer = await verb(Session(connection), *arguments, **options)
-            await connection.execute("COMMIT")
-            return answer
+        trials = _Trials()
+        while True:
+            try:
+                with self.readers.at_hand() or await self.readers.lend() as session:
+                    if begin is not None:
+                        await session.say(begin)
+                    answer = await verb(session, *arguments, **options)
+                    if begin is not None:
+                        await session.say("COMMIT")
+                    return answer
+            except FAULTS as error:
+                await trials.failed(error)
 
 
-async def _commit(connection: Connection) -> None:
+class _Trials:
+    """What has gone wrong so far with something that is tried until it is done."""
+
+    def __init__(self) -> None:
+        self._clashes = self._losses = 0
+
+    async def failed(self, error: Exception) -> None:
+        """Pause, as long as trying again can neither harm nor be in vain; otherwise raise what the caller is told."""
+        if isinstance(error, PASSING):
+            self._clashes += 1
+            if self._clashes > CLASHES:
+                raise StoreUnavailable(f"PostgreSQL: others are in the way: {error}") from error
+            await asyncio.sleep(CLASH_PAUSE_SECONDS * random.random() * self._clashes)  # noqa: S311 - spreads only
+            return
+        self._losses += 1
+        if self._losses > LOSSES or isinstance(error, REFUSED):
+            raise told(error) from error
+        await asyncio.sleep(LOSS_PAUSE_SECONDS * random.random() * self._losses)  # noqa: S311 - spreads only
+
+
+async def _commit(session: Session) -> None:
     try:
-        await connection.execute("COMMIT")
+        await session.say("COMMIT")
     except PASSING:
         raise
     except AWAY as error:
-        raise _UncertainError from error
+        raise told(error) from error

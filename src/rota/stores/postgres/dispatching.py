@@ -9,9 +9,9 @@ from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lane import Lane
 from rota.ports.store import Dispatched
-from rota.stores.postgres.database import Session
 from rota.stores.postgres.lanes import Lane as Place
 from rota.stores.postgres.numbers import numbers
+from rota.stores.postgres.session import Session
 from rota.stores.rows import Row
 
 

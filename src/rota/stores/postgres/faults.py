@@ -30,6 +30,8 @@ REFUSED: Final = (exceptions.DataError, exceptions.IntegrityConstraintViolationE
 #: writes any longer.
 AWAY: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
+FAULTS: Final = (*PASSING, *REFUSED, *AWAY)
+
 
 def told(error: BaseException) -> RotaError:
     """Say in our words what went wrong."""

@@ -9,7 +9,7 @@ from typing import Final
 from rota.core.fleet import Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import Queue
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
 
 #: The order of beat.sql.

@@ -23,8 +23,9 @@ from typing import Any, Final
 
 from rota.core.errors import RotaError
 from rota.core.job import turn_at
-from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.database import Database
 from rota.stores.postgres.lanes import LOWEST, Lane, Place
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.statements import statement
 
 #: How often to look, at how many lanes at the most, and how much longer than a look the pause after it is at least.
@@ -132,7 +133,7 @@ class Floors:
 
 async def _cost(session: Session, queue: str, type_: str, below: int) -> tuple[int, bool]:
     """Say how many pages it takes to find the first job of a lane below a turn, and whether there is one."""
-    text = await session.connection.fetchval(
+    ((text,),) = await session.fetch(
         f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF, FORMAT JSON) {statement('first_below')}",
         queue,
         type_,

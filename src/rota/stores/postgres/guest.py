@@ -36,10 +36,9 @@ from rota.stores.guests import (
     without_transaction,
 )
 from rota.stores.postgres.connecting import Connection
-from rota.stores.postgres.database import Session
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.migrations import all_migrations
-from rota.stores.postgres.statements import Runner, statement
+from rota.stores.postgres.statements import Runner, changed_by, statement
 from rota.stores.postgres.stepping import look, perform
 from rota.stores.postgres.submitting import insert, insert_plain
 from rota.stores.rows import Row, are_plain
@@ -145,7 +144,7 @@ async def _stored(runner: Runner, jobs: Sequence[NewJob], bound: int | None, now
 def over_asyncpg(connection: Connection) -> PostgresGuest:
     """Use a connection of asyncpg, from a pool or not."""
     return PostgresGuest(
-        Session(connection), connection.is_in_transaction, "open one: `async with connection.transaction():`"
+        _AsyncpgRunner(connection), connection.is_in_transaction, "open one: `async with connection.transaction():`"
     )
 
 
@@ -161,6 +160,30 @@ def over_psycopg(connection: Any, *, is_async: bool) -> PostgresGuest:  # noqa: 
 
     runner = _PsycopgRunner(lambda: cursor_class(connection, row_factory=psycopg.rows.tuple_row))
     return PostgresGuest(runner, is_in_transaction, "open one: `with connection.transaction():`")
+
+
+class _AsyncpgRunner:
+    """Runs our statements on a connection of asyncpg that is not ours: nothing is prepared there but by the driver."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def rows(self, name: str, *arguments: object) -> Sequence[Row]:
+        """Run a statement and give the rows it yields."""
+        rows: Sequence[Any] = await self._connection.fetch(statement(name), *arguments)
+        return rows
+
+    async def values(self, name: str, *arguments: object) -> list[Any]:
+        """Run a statement and give the first column of the rows it yields."""
+        return [row[0] for row in await self.rows(name, *arguments)]
+
+    async def run(self, name: str, *arguments: object) -> int:
+        """Run a statement and say how many rows it changed."""
+        return changed_by(await self._connection.execute(statement(name), *arguments))
+
+    async def say(self, command: str) -> None:
+        """Give a command that has no file."""
+        await self._connection.execute(command)
 
 
 class _PsycopgRunner:

@@ -25,10 +25,11 @@ from typing import Any, Final
 
 from rota.core.errors import RotaError
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
-from rota.stores.postgres.connecting import Connection
-from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
+from rota.stores.postgres.database import Database
 from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.lanes import Place
+from rota.stores.postgres.session import Session
 
 CHANNEL: Final = "rota"
 #: What a notice says when something has a time, and what it says when jobs of any type may be in a queue.
@@ -250,7 +251,8 @@ class Ear:
     async def _listen(self, connection: Connection) -> None:
         if self._database.connector.is_pooled:
             return
-        await connection.add_listener(CHANNEL, self._hear)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.add_listener(CHANNEL, self._hear)
         connection.add_termination_listener(self._break_off)
         while not connection.is_closed() and await self._hears_itself():
             if not self._is_hearing:

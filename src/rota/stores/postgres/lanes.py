@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.core.lease import Claim
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 
 #: Up to this many lanes are looked at without asking first which of them have work.
 FEW_LANES: Final = 64

@@ -20,9 +20,9 @@ from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
-from rota.stores.postgres.database import Session
 from rota.stores.postgres.lanes import Lane
 from rota.stores.postgres.numbers import numbers
+from rota.stores.postgres.session import Session
 from rota.stores.rounds import rounds
 from rota.stores.rows import Row, job_of, leased_jobs
 from rota.stores.texts import writable

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rota.core.instant import from_micros
 from rota.core.ledger import GENESIS, Entry, Token
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.rows import entry_of, token_of, token_row
 from rota.stores.texts import readable, writable
 

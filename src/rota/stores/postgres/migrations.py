@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from rota.stores.migrations import Migration, migrations_in
-from rota.stores.postgres.connecting import Connection, Connector
-from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.database import Database
+from rota.stores.postgres.session import Session
 
 #: Any number will do, as long as every process uses the same.
 _LOCK: Final = 0x726F7461
@@ -34,10 +35,8 @@ def all_migrations() -> list[Migration]:
 
 async def applied(session: Session) -> set[int]:
     """Give the numbers of the migrations a database has seen; none for an empty one."""
-    connection = session.connection
-    if await connection.fetchval("SELECT to_regclass('migration')") is None:
-        return set()
-    return {row[0] for row in await connection.fetch("SELECT number FROM migration")}
+    ((register,),) = await session.fetch("SELECT to_regclass('migration')")
+    return set() if register is None else {row[0] for row in await session.fetch("SELECT number FROM migration")}
 
 
 async def status(dsn: str) -> list[tuple[str, bool]]:
@@ -52,23 +51,22 @@ async def status(dsn: str) -> list[tuple[str, bool]]:
 
 async def migrate(session: Session) -> list[str]:
     """Apply what is missing and give the names of what was applied. Within a transaction."""
-    connection = session.connection
     if {migration.number for migration in all_migrations()} <= await applied(session):
         return []
-    await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", timeout=_SECONDS)
-    await connection.execute(_REGISTER)
+    await session.say(f"SELECT pg_advisory_xact_lock({_LOCK})", seconds=_SECONDS)
+    await session.say(_REGISTER)
     seen = await applied(session)
     done = []
     for migration in all_migrations():
         if migration.number not in seen:
-            await _apply(connection, migration)
+            await _apply(session, migration)
             done.append(migration.name)
     return done
 
 
-async def _apply(connection: Connection, migration: Migration) -> None:
-    await connection.execute(migration.text, timeout=_SECONDS)
-    await connection.execute(
+async def _apply(session: Session, migration: Migration) -> None:
+    await session.say(migration.text, seconds=_SECONDS)
+    await session.say(
         "INSERT INTO migration (number, name, digest, applied_at)"
         " VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
         migration.number,

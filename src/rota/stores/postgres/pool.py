@@ -1,96 +1,137 @@
 """A few connections, lent out one caller at a time.
 
 Connections are made when they are first needed and made anew when they have died. Whoever was interrupted in the middle
-of something does not give its connection back: nobody knows what is still on its way through it.
+of something does not give its connection back: nobody knows what is still on its way through it. Whoever waits for an
+answer for too long is called off.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import deque
+from time import monotonic
+from typing import Final
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.postgres.connecting import Connection
+from rota.stores.postgres import session as sessions
+from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.faults import AWAY
+from rota.stores.postgres.session import Session
 
-
-class Loan:
-    """A connection for as long as a block lasts. Written out: a generator would cost each statement as much again."""
-
-    __slots__ = ("_connection", "_pool")
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    async def __aenter__(self) -> Connection:
-        """Take it."""
-        self._connection = await self._pool.take()
-        return self._connection
-
-    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        """Give it back, unless the block was interrupted."""
-        if raised is None:
-            self._pool.give_back(self._connection)
-        else:
-            self._pool.throw_away(self._connection)
+LEAVE_SECONDS: Final = 1.0
 
 
 class Pool:
-    """Lends connections, at most `size` at a time."""
+    """Lends sessions, at most `size` at a time, in the order in which they are asked for.
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], size: int) -> None:
+    Use it so: `with pool.at_hand() or await pool.lend() as session:`. What is at hand costs no turn of the loop.
+    """
+
+    def __init__(self, connect: Connector, size: int) -> None:
         self._connect = connect
-        self._places = asyncio.Semaphore(size)
-        self._idle: list[Connection] = []
-        #: How many are lent out.
-        self.lent = 0
+        self._idle: list[Session] = []
+        self.lent: set[Session] = set()
+        #: How many more may be lent, and who waits for that.
+        self._places = size
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._patrol: asyncio.TimerHandle | None = None
         self._is_open = True
 
-    def lend(self) -> Loan:
-        """Lend a connection that is alive as far as anyone can know."""
-        return Loan(self)
+    def at_hand(self) -> Session | None:
+        """Lend a session that rests, if there is one and nobody waits."""
+        session = self._rested() if self._places and self._is_open else None
+        if session is not None:
+            self._places -= 1
+            self._note(session)
+        return session
 
-    async def take(self) -> Connection:
-        """Take a connection, which is to be given back or thrown away."""
-        if not self._is_open:
-            raise StoreUnavailable("the store is closed")
-        await self._places.acquire()
-        self.lent += 1
+    async def lend(self) -> Session:
+        """Lend a session, as soon as there is one or one can be made."""
+        if self._places:
+            self._places -= 1
+        else:
+            await self._turn()
         try:
-            return await self._any()
+            if not self._is_open:
+                raise StoreUnavailable("the store is closed")
+            session = self._rested()
+            if session is None:
+                session = Session(await self._connect(), self._take_back, is_pooled=self._connect.is_pooled)
         except BaseException:
             self._free_a_place()
             raise
-
-    def give_back(self, connection: Connection) -> None:
-        """Take a connection back for others."""
-        self._free_a_place()
-        if self._is_open and not connection.is_closed():
-            self._idle.append(connection)
-        else:
-            connection.terminate()
-
-    def throw_away(self, connection: Connection) -> None:
-        """Let nobody have a connection any more."""
-        self._free_a_place()
-        connection.terminate()
-
-    def _free_a_place(self) -> None:
-        self.lent -= 1
-        self._places.release()
+        self._note(session)
+        return session
 
     async def close(self) -> None:
         """Let go of all connections; those lent out, when they come back."""
         self._is_open = False
-        while self._idle:
-            with suppress(*AWAY):
-                await self._idle.pop().close(timeout=1)
+        await asyncio.gather(*map(_leave, self._idle), *self._leaving)
+        self._idle.clear()
 
-    async def _any(self) -> Connection:
+    def _rested(self) -> Session | None:
+        """Take a session that nobody uses, and that is alive as far as anyone can know."""
         while self._idle:
             # The last one back first: the others may rest, and a busy one is the most surely alive.
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
-        return await self._connect()
+            session = self._idle.pop()
+            if not session.connection.is_closed():
+                return session
+        return None
+
+    def _take_back(self, session: Session, *, is_sound: bool) -> None:
+        self.lent.remove(session)
+        if is_sound and self._is_open:
+            self._idle.append(session)
+        elif not session.connection.is_closed():
+            leaving = asyncio.get_running_loop().create_task(_leave(session))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+        self._free_a_place()
+
+    async def _turn(self) -> None:
+        """Wait for a place, which is then ours."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                # It had come, and we are no longer there to take it.
+                self._free_a_place()
+            raise
+
+    def _free_a_place(self) -> None:
+        """Give a place to whoever has waited longest, so that nobody who comes just now takes it."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._places += 1
+
+    def _note(self, session: Session) -> None:
+        """Keep an eye on a session that is lent."""
+        session.task = asyncio.current_task()
+        session.answer_by = monotonic() + sessions.COMMAND_SECONDS
+        self.lent.add(session)
+        if self._patrol is None:
+            self._patrol = asyncio.get_running_loop().call_later(sessions.COMMAND_SECONDS / 4, self._look_around)
+
+    def _look_around(self) -> None:
+        """Call off who has waited for too long, and come again as long as there is anybody."""
+        self._patrol = None
+        if self.lent:
+            now = monotonic()
+            for session in self.lent:
+                if session.answer_by < now:
+                    session.call_off()
+            self._patrol = asyncio.get_running_loop().call_later(sessions.COMMAND_SECONDS / 4, self._look_around)
+
+
+async def _leave(session: Session) -> None:
+    """Let go of a connection. The driver first tells the server to stop what nobody waits for any more."""
+    try:
+        await session.connection.close(timeout=LEAVE_SECONDS)
+    except AWAY:
+        session.connection.terminate()

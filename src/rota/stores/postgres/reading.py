@@ -13,7 +13,7 @@ from rota.core.job import Job
 from rota.core.lane import Lane, LaneCount
 from rota.core.lifecycle import Event, State
 from rota.ports.store import Census, DeadGroup, JobQuery
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.statements import statement
 from rota.stores.rows import attempt_of, job_of, states_of
 from rota.stores.texts import readable
@@ -33,7 +33,7 @@ async def find(session: Session, query: JobQuery) -> list[Job]:
     texts = [text.format(f"${number}") for number, (text, _) in enumerate(conditions, 1)]
     limit = f"${len(conditions) + 1}::bigint"
     sql = f"{statement('find')} WHERE {' AND '.join(texts)} ORDER BY id DESC LIMIT {limit}"
-    rows: Sequence[Any] = await session.connection.fetch(sql, *(value for _, value in conditions), query.limit)
+    rows = await session.fetch(sql, *(value for _, value in conditions), query.limit)
     return [job_of(row) for row in rows]
 
 

@@ -21,7 +21,7 @@ from rota.core.identity import compose
 from rota.core.instant import from_micros, span_to_micros, to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.upkeep import kept_for
 from rota.stores.rows import Row
 
@@ -80,7 +80,7 @@ async def add_days(session: Session, now: int) -> list[str]:
     for day in missing:
         # Jobs of a day that came too late for it stay where they are.
         if day.name not in known and not await session.values("rest_between", day.lowest, day.beyond):
-            await session.connection.execute(
+            await session.say(
                 f"CREATE TABLE {day.name} PARTITION OF job_done FOR VALUES FROM ({day.lowest}) TO ({day.beyond})"
             )
             added.append(day.name)
@@ -108,11 +108,10 @@ def _limits(retention: Retention, now: int) -> dict[State, int]:
 
 async def _drop(session: Session, day: Day, limits: dict[State, int], now: int) -> int:
     await _take_lock(session)
-    connection = session.connection
     # A day is looked at as a whole, so here the planner may think for itself.
-    await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
+    await session.say("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
     # Nobody may send a job of this day back to work while we look.
-    await connection.execute(f"LOCK TABLE {day.name} IN SHARE ROW EXCLUSIVE MODE")
+    await session.say(f"LOCK TABLE {day.name} IN SHARE ROW EXCLUSIVE MODE")
     arguments = (now, day.lowest, day.beyond, [state.value for state in limits], list(limits.values()))
     staying = [row[0] for row in await session.rows("needed_between", *arguments, MOST_MOVED + 1, seconds=_SECONDS)]
     if len(staying) > MOST_MOVED:
@@ -121,9 +120,9 @@ async def _drop(session: Session, day: Day, limits: dict[State, int], now: int) 
         await session.run(f"drop_{belonging}_between", day.lowest, day.beyond, staying, seconds=_SECONDS)
     await session.run("drop_dependency_between", day.lowest, day.beyond, staying, seconds=_SECONDS)
     counts = await session.rows("count_between", day.lowest, day.beyond, staying, seconds=_SECONDS)
-    await connection.execute(f"ALTER TABLE job_done DETACH PARTITION {day.name}")
-    await connection.execute(f"INSERT INTO job_done SELECT * FROM {day.name} WHERE id = ANY($1::bigint[])", staying)  # noqa: S608 - a date
-    await connection.execute(f"DROP TABLE {day.name}")
+    await session.say(f"ALTER TABLE job_done DETACH PARTITION {day.name}")
+    await session.say(f"INSERT INTO job_done SELECT * FROM {day.name} WHERE id = ANY($1::bigint[])", staying)  # noqa: S608 - a date
+    await session.say(f"DROP TABLE {day.name}")
     return await _count(session, counts)
 
 
@@ -138,4 +137,4 @@ async def _take_lock(session: Session) -> None:
 
     While we wait for a table, everybody who comes later waits behind us: behind a dump of the database, for long.
     """
-    await session.connection.execute(f"SET LOCAL lock_timeout = '200ms'; SELECT pg_advisory_xact_lock({_LOCK})")
+    await session.say(f"SET LOCAL lock_timeout = '200ms'; SELECT pg_advisory_xact_lock({_LOCK})")

@@ -9,7 +9,7 @@ from rota.core.identity import JobId, ScheduleId
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
 from rota.stores.postgres import settling
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.submitting import insert_made
 from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
 

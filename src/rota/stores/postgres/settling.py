@@ -11,9 +11,9 @@ from rota.core.identity import JobId
 from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import FINISHED, WAITING, State
 from rota.core.settlement import Reason, Settlement
-from rota.stores.postgres.database import Session
 from rota.stores.postgres.numbers import numbers
 from rota.stores.postgres.releasing import release, withdraw
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.submitting import insert_made
 from rota.stores.rounds import rounds
 from rota.stores.rows import Row, error_text, micros

@@ -11,6 +11,12 @@ from rota.stores.statements import statements_of
 statement: Final = statements_of(__package__)
 
 
+def changed_by(status: str) -> int:
+    """Say how many rows a statement changed, by what the server calls its outcome: "INSERT 0 1"."""
+    count = status.rpartition(" ")[2]
+    return int(count) if count.isdecimal() else 0
+
+
 class Runner(Protocol):
     """Runs statements by the names of their files, in a transaction that is ours or a caller's."""
 
@@ -26,6 +32,6 @@ class Runner(Protocol):
         """Run a statement and say how many rows it changed."""
         ...
 
-    async def say(self, command: str) -> None:
+    async def say(self, command: str) -> object:
         """Give a command that has no file: where the transaction has a point to go back to."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.core.identity import JobId
 from rota.core.step import Resolution, Step
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.statements import Runner
 from rota.stores.rows import Row, step_of
 from rota.stores.texts import readable, writable

@@ -48,12 +48,13 @@ from rota.stores.postgres import (
     upkeep,
 )
 from rota.stores.postgres.connecting import Connector
-from rota.stores.postgres.database import Database, Session
+from rota.stores.postgres.database import Database
 from rota.stores.postgres.edges import Edge
 from rota.stores.postgres.floors import Floors
 from rota.stores.postgres.hearing import SAYS_TIMES, TIMES, Bell, Ear, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
+from rota.stores.postgres.session import Session
 from rota.stores.rows import Row, are_alike, are_plain, is_plain, timetable_of
 
 T = TypeVar("T")
@@ -163,16 +164,18 @@ class PostgresStore:
         return cast("list[Inserted]", answers)
 
     async def _insert_one(self, job: NewJob, now: int | None) -> Inserted | None:
-        place = _place(job)
-        told = (place,) if job.run_at is None else (place, TIMES)
-        notice = self._bell.notice(told)
+        places = (_place(job),) if job.run_at is None else (_place(job), TIMES)
+        notice = self._bell.notice(places)
         answer: Inserted | None = None
         try:
-            answer = await self._database.alone(submitting.insert_one, job, now, notice)
+            if notice is None and job.run_at is None:
+                answer = await self._database.alone(submitting.insert_now, job, now)
+            else:
+                answer = await self._database.alone(submitting.insert_one, job, now, notice)
         finally:
-            self._bell.follow(notice, told, has_changed=answer is not None)
+            self._bell.follow(notice, places, has_changed=answer is not None)
         if answer is not None:
-            self._floors.stored((place,))
+            self._floors.stored(places)
         return answer
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:

@@ -31,17 +31,19 @@ Key = tuple[str, str]
 Room = dict[str, int]
 
 
+async def insert_now(session: Runner, job: NewJob, now: int | None) -> Inserted | None:
+    """Store one plain job that is due at once; None if it needs a closer look. Arrays would cost more than the job."""
+    arguments = (job.id, job.type, job.queue, job.priority, job.max_attempts, job.delivery.value, job.payload)
+    try:
+        count = await session.run("insert_now", now, AGING_MICROS, *arguments)
+    except UniqueViolationError:
+        # Its id is taken. In a transaction, that is void now, and there is nothing else in it.
+        return None
+    return Inserted(job.id, Receipt.CREATED, State.PENDING) if count else None
+
+
 async def insert_one(session: Runner, job: NewJob, now: int | None, notice: str | None) -> Inserted | None:
-    """Store one plain job, with a notice to others if one is given; None if it needs a closer look."""
-    # Arrays would cost more than the job.
-    if notice is None and job.run_at is None:
-        more = (job.max_attempts, job.delivery.value, job.payload)
-        try:
-            count = await session.run("insert_now", now, AGING_MICROS, job.id, job.type, job.queue, job.priority, *more)
-        except UniqueViolationError:
-            # Its id is taken. In a transaction, that is void now, and there is nothing else in it.
-            return None
-        return Inserted(job.id, Receipt.CREATED, State.PENDING) if count else None
+    """Store one plain job, with a notice to others if one is given; otherwise as `insert_now`."""
     rows = await session.rows("insert_one", now, AGING_MICROS, *_plain_row(job), notice)
     return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
 

@@ -11,7 +11,7 @@ from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
-from rota.stores.postgres.database import Session
+from rota.stores.postgres.session import Session
 from rota.stores.rows import Row
 
 #: Nobody repeats a claim after this long: its leases are gone.

@@ -1,0 +1,122 @@
+"""A connection of ours as verbs see it, for as long as it lives.
+
+Statements are prepared once and by us: the driver's own way to find them again takes as long as all that we do for a
+single job. Behind a pooler nothing stays prepared, and they are sent as they are.
+
+Each answer has a time by which it is to come. Whoever lends the connection looks at that now and then, and calls off
+the task whose answer is overdue, as `asyncio.timeout` would. To have the driver count costs a timer for each statement,
+which is as much again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from time import monotonic
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from asyncpg.exceptions import InvalidCachedStatementError
+
+from rota.stores.postgres.connecting import Connection
+from rota.stores.postgres.prepared import Answer, Prepared
+from rota.stores.postgres.statements import changed_by, statement
+from rota.stores.rows import Row
+
+#: A connection whose other end has vanished without a word is noticed after this long, or a little more.
+COMMAND_SECONDS: Final = 15.0
+
+T = TypeVar("T")
+
+
+class TakeBack(Protocol):
+    """Takes a session back; unless it is sound, nobody may have it any more."""
+
+    def __call__(self, session: Session, /, *, is_sound: bool) -> None:
+        """Take it."""
+        ...
+
+
+class Session:
+    """Runs statements, which go by the names of their files."""
+
+    __slots__ = ("_cancels", "_is_pooled", "_prepared", "_take_back", "answer_by", "connection", "task")
+
+    def __init__(self, connection: Connection, take_back: TakeBack, *, is_pooled: bool) -> None:
+        self.connection = connection
+        self._take_back = take_back
+        self._is_pooled = is_pooled
+        self._prepared: dict[str, Prepared] = {}
+        #: Who uses it, when the statement under way is to be answered, and, once we have called that task off, how
+        #: often others had done so before.
+        self.task: asyncio.Task[Any] | None = None
+        self.answer_by = 0.0
+        self._cancels: int | None = None
+
+    def __enter__(self) -> Self:
+        """Be there for a block."""
+        return self
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        """Go back to whoever lent it."""
+        self._take_back(self, is_sound=raised is None)
+
+    async def rows(self, name: str, *arguments: object, seconds: float | None = None) -> Sequence[Row]:
+        """Run a statement and give the rows it yields."""
+        if self._is_pooled:
+            return await self.fetch(statement(name), *arguments, seconds=seconds)
+        return (await self._ask(name, arguments, seconds))[0]
+
+    async def values(self, name: str, *arguments: object) -> list[Any]:
+        """Run a statement and give the first column of the rows it yields."""
+        return [row[0] for row in await self.rows(name, *arguments)]
+
+    async def run(self, name: str, *arguments: object, seconds: float | None = None) -> int:
+        """Run a statement and say how many rows it changed."""
+        if self._is_pooled:
+            return changed_by(await self.say(statement(name), *arguments, seconds=seconds))
+        return changed_by((await self._ask(name, arguments, seconds))[1].decode())
+
+    async def fetch(self, sql: str, *arguments: object, seconds: float | None = None) -> Sequence[Any]:
+        """Run a statement that has no file, and give the rows it yields."""
+        return await self._answered(self.connection.fetch(sql, *arguments), seconds)
+
+    async def say(self, command: str, *arguments: object, seconds: float | None = None) -> str:
+        """Give a command that has no file, and give what the server calls its outcome."""
+        return await self._answered(self.connection.execute(command, *arguments), seconds)
+
+    def call_off(self) -> None:
+        """Have whoever waits for the server wait no longer. The driver then tells the server to stop, too."""
+        if self._cancels is None and self.task is not None:
+            self._cancels = self.task.cancelling()
+            self.task.cancel()
+
+    async def _ask(self, name: str, arguments: tuple[object, ...], seconds: float | None) -> Answer:
+        prepared = self._prepared.get(name) or await self._prepare(name)
+        self.answer_by = monotonic() + (seconds or COMMAND_SECONDS)
+        try:
+            return await prepared.ask(arguments)
+        except asyncio.CancelledError:
+            self._excuse()
+            raise
+        except InvalidCachedStatementError:
+            # Somebody has changed the tables: the next try finds it new.
+            self._prepared.clear()
+            raise
+
+    async def _prepare(self, name: str) -> Prepared:
+        made = await self._answered(self.connection.prepare(statement(name)), None)
+        prepared = self._prepared[name] = Prepared(self.connection, made)
+        return prepared
+
+    async def _answered(self, question: Awaitable[T], seconds: float | None) -> T:
+        self.answer_by = monotonic() + (seconds or COMMAND_SECONDS)
+        try:
+            return await question
+        except asyncio.CancelledError:
+            self._excuse()
+            raise
+
+    def _excuse(self) -> None:
+        """Raise that the server took too long, if that is why the task was called off, and nobody else did."""
+        if self._cancels is not None and self.task is not None and self.task.uncancel() <= self._cancels:
+            raise TimeoutError("no answer in time")

@@ -1,0 +1,157 @@
+"""Connections of ours: who gets one, how long an answer may take, and what stays prepared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from building import SECOND, new_job
+from rota.core.errors import StoreUnavailable
+from rota.stores.postgres import PostgresStore, session
+from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.pool import Pool
+from rota.stores.postgres.prepared import Prepared
+
+
+@pytest.fixture
+async def pool(dsn: str) -> AsyncIterator[Pool]:
+    """A pool with one connection only."""
+    pool = Pool(Connector(dsn), 1)
+    yield pool
+    await pool.close()
+
+
+async def test_who_came_first_goes_first(pool: Pool) -> None:
+    served: list[str] = []
+
+    async def use(name: str) -> None:
+        with pool.at_hand() or await pool.lend() as lent:
+            await lent.values("now")
+            served.append(name)
+
+    with await pool.lend():
+        waiting = [asyncio.create_task(use(name)) for name in "abc"]
+        await asyncio.sleep(0)
+    # The place is promised: whoever comes in this very moment does not get it.
+    assert pool.at_hand() is None
+    await asyncio.gather(*waiting)
+    assert "".join(served) == "abc"
+    assert not pool.lent
+
+
+async def test_a_place_passes_by_who_is_no_longer_there(pool: Pool) -> None:
+    async def use() -> None:
+        with await pool.lend() as lent:
+            await lent.values("now")
+
+    with await pool.lend():
+        gone, late, patient = (asyncio.create_task(use()) for _ in range(3))
+        await asyncio.sleep(0)
+        gone.cancel()
+    # Its turn has come, and it does not know yet.
+    late.cancel()
+    await patient
+    assert gone.cancelled()
+    assert late.cancelled()
+    with await pool.lend() as lent:
+        assert len(await lent.values("now")) == 1
+
+
+async def test_a_place_is_free_again_when_no_connection_can_be_made() -> None:
+    pool = Pool(Connector("postgresql://127.0.0.1:1/none"), 1)
+    for _ in range(2):
+        with pytest.raises(ConnectionRefusedError):
+            await pool.lend()
+
+
+async def test_a_pool_that_was_closed_lends_nothing(pool: Pool) -> None:
+    with await pool.lend():
+        waiting = asyncio.create_task(pool.lend())
+        await asyncio.sleep(0)
+        await pool.close()
+    for one in (waiting, pool.lend()):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await one
+    assert pool.at_hand() is None
+
+
+async def test_an_answer_that_takes_too_long_is_no_longer_waited_for_by_us_nor_worked_on_by_the_server(
+    store: PostgresStore, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.insert([new_job()])
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.2)
+    other = await asyncpg.connect(dsn)
+    async with other.transaction():
+        await other.execute("LOCK TABLE job IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreUnavailable, match="no answer in time"):
+            await store.insert([new_job()])
+        async with asyncio.timeout(10):
+            while await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                pass
+    monkeypatch.undo()
+    await store.insert([new_job()])
+    assert (await store.census()).total() == 2
+    await other.close()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_who_is_called_off_by_others_too_is_called_off(pool: Pool, dsn: str) -> None:
+    other = await asyncpg.connect(dsn)
+
+    async def use() -> None:
+        with await pool.lend() as lent:
+            await lent.say("SELECT pg_advisory_xact_lock(1)")
+
+    async with other.transaction():
+        await other.execute("SELECT pg_advisory_xact_lock(1)")
+        using = asyncio.create_task(use())
+        async with asyncio.timeout(10):
+            while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                pass
+        (lent,) = pool.lent
+        lent.call_off()
+        using.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await using
+    await other.close()
+
+
+async def test_a_statement_may_be_given_longer(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.1)
+    with await pool.lend() as lent:
+        await lent.say("SELECT pg_sleep(0.5)", seconds=60)
+        with pytest.raises(TimeoutError, match="no answer in time"):
+            await lent.say("SELECT pg_sleep(60)")
+
+
+async def test_what_was_prepared_for_tables_as_they_were_is_prepared_anew(store: PostgresStore, dsn: str) -> None:
+    other = await asyncpg.connect(dsn)
+    for type_ in ("varchar", "text"):
+        assert (await store.lead("upkeep", "a", SECOND)).holder == "a"
+        await other.execute(f"ALTER TABLE leader ALTER COLUMN holder TYPE {type_}")
+    assert (await store.lead("upkeep", "a", SECOND)).holder == "a"
+    await other.close()
+
+
+async def test_the_public_way_does_where_the_driver_has_no_other(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("CREATE TEMPORARY TABLE thing (id int)")
+    statement = await connection.prepare("INSERT INTO thing SELECT generate_series(1, $1::int) RETURNING id")
+    usual = Prepared(connection, statement)
+
+    def other_release(_state: Any, _arguments: Any) -> None:  # noqa: ANN401 - the driver's
+        """Take other arguments than we give."""
+
+    changed, gone = Prepared(connection, statement), Prepared(connection, statement)
+    changed._bind = other_release
+    gone._bind = None
+    for way in (usual, changed, changed, gone):
+        rows, status, _ = await way.ask((2,))
+        assert ([row[0] for row in rows], status) == ([1, 2], b"INSERT 0 2")
+    await connection.close()
