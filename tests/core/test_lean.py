@@ -33,6 +33,8 @@ def test_a_companion_loads_neither_what_runs_jobs_nor_what_keeps_time() -> None:
     beside_a_store = loaded_by("import rota.worker.companion, rota.roles.sources")
     assert "rota.engine" in beside_a_store
     assert beside_a_store.isdisjoint({"rota.worker.worker", "rota.sdk", "rota.scheduler", "rota.roles.process"})
+    at_rest = loaded_by("import rota.worker.companion_start")
+    assert at_rest.isdisjoint({"asyncio", "msgspec", "rota.core.lease", "rota.worker.companion"})
     over_http = loaded_by("import rota.worker.companion, rota.client.client")
     assert over_http.isdisjoint({"rota.worker.worker", "rota.engine", "rota.stores", "rota.runtime"})
 

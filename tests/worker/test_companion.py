@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
 from rota.ports.faces import Report
 from rota.worker.companion import is_stopped
+from rota.worker.companion_start import listen
 from rota.worker.leases import Messages, Word, kin_message, leases_message, plain_message, read_kin, read_leases
 from worker.staging import Stage, eventually
 from worker.test_processes import gone, written
@@ -99,6 +101,31 @@ async def test_a_job_that_kills_its_workers_kills_only_itself_in_the_end(stage: 
         assert (job.state, job.reason, job.crashes) == (State.DEAD, Reason.POISON, 3)
         assert process.returncode is None
         assert (await stage.end_of(await stage.submit("quick"))).state is State.COMPLETED
+
+
+def test_a_companion_that_rests_takes_in_more_than_a_pipe_holds_and_wakes_when_the_worker_is_gone() -> None:
+    reading, writing = os.pipe()
+    words = b"x" * 300_000
+
+    def tell() -> None:
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(words)
+
+    telling = threading.Thread(target=tell)
+    telling.start()
+    # For an hour, were it not for the end of the pipe.
+    assert listen(reading, 3600) == words
+    telling.join()
+    os.close(reading)
+
+
+def test_a_companion_rests_no_longer_than_it_is_told() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"hold")
+    assert listen(reading, 0.1) == b"hold"
+    assert listen(reading, 0.0) == b""
+    os.close(reading)
+    os.close(writing)
 
 
 async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ The worker's death is the end of the pipe. Then the process groups of its childr
 is reported as lost, with what it had to say last: a crash in native code leaves a traceback. So its jobs run again in
 about a second instead of a lease. Should the store be away, this is tried until the leases have run out anyway.
 
-If the companion itself dies, the worker beats by itself and starts another.
+If the companion itself dies, the worker beats by itself and starts another. See companion_start.py for how it starts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Setup(msgspec.Struct):
 class Companion:
     """Keeps leases for one worker."""
 
-    def __init__(self, orders: int, answers: int, last_words: int) -> None:
+    def __init__(self, orders: int, answers: int, last_words: int, heard: bytes) -> None:
         self._loop = asyncio.get_running_loop()
         self._held: dict[Key, None] = {}
         self._kin: list[int] = []
@@ -75,6 +75,7 @@ class Companion:
         self._said_goodbye = False
         self._last_words = last_words
         self._answers = PipeWriter(self._loop, answers)
+        self._take(heard)
         self._orders = PipeReader(self._loop, orders, self._take, self._part, pause=BREATH_SECONDS)
 
     async def run(self) -> None:
@@ -194,18 +195,10 @@ def _batches(keys: Sequence[Key]) -> Iterable[Sequence[Key]]:
     return (keys[start : start + LARGEST_BATCH] for start in range(0, len(keys), LARGEST_BATCH))
 
 
-async def _run(orders: int, answers: int, last_words: int) -> None:
-    await Companion(orders, answers, last_words).run()
+def accompany(orders: int, answers: int, last_words: int, heard: bytes) -> None:
+    """Accompany the worker at the other end of these pipes, which has said something already."""
 
+    async def run() -> None:
+        await Companion(orders, answers, last_words, heard).run()
 
-def main() -> None:
-    """Run as ``python -m rota.worker.companion ORDERS ANSWERS LAST_WORDS``."""
-    # Whoever stops the worker stops it, not us: we end when it does.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    orders, answers, last_words = map(int, sys.argv[1:4])
-    asyncio.run(_run(orders, answers, last_words))
-
-
-if __name__ == "__main__":
-    main()
+    asyncio.run(run())

@@ -49,6 +49,9 @@ from rota.worker.verdict import Stop
 _log = logging.getLogger("rota.worker")
 #: Leases let go of are told together, with the next message or at the latest when there are so many.
 MOST_LET_GO: Final = 256
+#: How long a companion leaves the machine to others before it loads what it needs: this much of a beat at the most.
+LONGEST_REST_SECONDS: Final = 1.0
+REST_OF_BEAT: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Companion:
         answers, answers_end = os.pipe()
         last_words_end, self._last_words = os.pipe()
         inherited = (words_end, answers_end, last_words_end)
-        command = [sys.executable, "-m", "rota.worker.companion", *map(str, inherited)]
+        rest = min(LONGEST_REST_SECONDS, setup["beat"] * REST_OF_BEAT)
+        command = [sys.executable, "-m", "rota.worker.companion_start", *map(str, inherited), str(rest)]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 command, stdin=subprocess.DEVNULL, pass_fds=inherited, start_new_session=True

@@ -1,0 +1,50 @@
+"""The first moments of a companion: it lets go first who has work to do.
+
+A worker that starts finds a backlog as often as not, on a machine where others start with it. Until its first beat a
+companion has nothing to do but to take in what it is told, so it waits for a moment before it loads all that it needs,
+which is as much work as hundreds of jobs. Should the worker die meanwhile, it is up as soon as it can be.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from typing import Final
+
+#: As in the companion itself: what comes within such a time is read together.
+BREATH_SECONDS: Final = 0.05
+_CHUNK: Final = 1 << 16
+
+
+def listen(orders: int, seconds: float) -> bytes:
+    """Take in what is said, for a while, or until there is nobody left to say anything."""
+    heard: list[bytes] = []
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if not select.select([orders], [], [], left)[0]:
+            break
+        words = os.read(orders, _CHUNK)
+        if not words:
+            break
+        heard.append(words)
+        time.sleep(min(BREATH_SECONDS, left))
+    return b"".join(heard)
+
+
+def main() -> None:
+    """Run as ``python -m rota.worker.companion_start ORDERS ANSWERS LAST_WORDS SECONDS``."""
+    # Whoever stops the worker stops it, not us: we end when it does.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    orders, answers, last_words = map(int, sys.argv[1:4])
+    heard = listen(orders, float(sys.argv[4]))
+    from rota.worker.companion import accompany  # noqa: PLC0415 - what this is about
+
+    accompany(orders, answers, last_words, heard)
+
+
+if __name__ == "__main__":
+    main()
