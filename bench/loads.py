@@ -1,4 +1,4 @@
-"""The further workloads, W7 to W14: `make bench LOADS=w7,w10 STORES=sqlite,postgres`.
+"""The further workloads, W7 to W15: `make bench LOADS=w7,w10 STORES=sqlite,postgres`.
 
 Each figure stands beside something measured in the same run. The servers are private and sync every commit; they share
 the machine with the processes that are measured.
@@ -25,6 +25,7 @@ from bench.workloads.w11_threads import sync_handlers
 from bench.workloads.w12_processes import busy_handlers
 from bench.workloads.w13_delayed import flat_memory
 from bench.workloads.w14_same_second import same_second
+from bench.workloads.w15_shared_file import shared_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ WORKLOADS: Final = {
         lambda at, size: flat_memory(at, jobs=size.largest, seconds=min(size.seconds, 10)),
     ),
     "w14": Workload("schedules due in the same second", lambda at, size: same_second(at, schedules=size.schedules)),
+    "w15": Workload(
+        "several processes on one file", lambda at, size: shared_file(at, seconds=size.seconds), ("sqlite",)
+    ),
 }
 
 
