@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import asyncmy
 from asyncmy import errors
 from asyncmy.constants import CLIENT
+from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
@@ -260,6 +261,9 @@ async def connect(location: Location, origin: str, *, autocommit: bool) -> Conne
     except BaseException:
         connection.abandon()
         raise
+    # A status in which nothing is set is overlooked by the driver. It would go on to quote as the server has it by
+    # default, and not as we have told it.
+    cast("Any", raw).server_status &= ~SERVER_STATUS_NO_BACKSLASH_ESCAPES
     return connection
 
 
