@@ -12,8 +12,8 @@ from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
-from rota.stores.mysql import MysqlStore, packets, submitting
-from rota.stores.mysql.submitting import FEWEST_TO_SHARE
+from rota.stores.mysql import MysqlStore, packets, venturing
+from rota.stores.mysql.venturing import FEWEST_TO_SHARE
 
 
 async def stored(store: MysqlStore, jobs: list[NewJob]) -> list[Job]:
@@ -36,7 +36,7 @@ async def test_jobs_that_share_are_as_those_that_came_alone(
     store: MysqlStore, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
     together = await stored(store, new_jobs(FEWEST_TO_SHARE, **fields))
-    monkeypatch.setattr(submitting, "FEWEST_TO_SHARE", FEWEST_TO_SHARE + 1)
+    monkeypatch.setattr(venturing, "FEWEST_TO_SHARE", FEWEST_TO_SHARE + 1)
     apart = await stored(store, new_jobs(FEWEST_TO_SHARE, **fields))
     assert [replace(one, id=apart[0].id) for one in together] == [replace(one, id=apart[0].id) for one in apart]
     assert await store.check() == []
@@ -88,6 +88,8 @@ async def test_one_id_that_is_taken_does_not_hinder_those_that_share(store: Mysq
         pytest.param(("MOST_ROWS", 3), id="rows"),
         pytest.param(("LARGEST_PACKET", 300), id="characters"),
         pytest.param(("LARGEST_PACKET", 1), id="each larger than a packet should be"),
+        pytest.param(("LARGEST_IN_FLIGHT", 300), id="characters in flight"),
+        pytest.param(("LARGEST_IN_FLIGHT", 1), id="each larger than one in flight should be"),
     ],
 )
 @pytest.mark.parametrize("tags", [(), ("red",)], ids=["alike", "apart"])

@@ -20,7 +20,7 @@ from rota.stores.mysql import MysqlStore, driver
 from rota.stores.mysql.driver import Again, Connection, Lost, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pool import Pool
-from rota.stores.mysql.submitting import FEWEST_TO_SHARE
+from rota.stores.mysql.venturing import FEWEST_TO_SHARE
 from servers.mariadb import MariadbServer, require_binary, shared_server
 
 

@@ -7,7 +7,7 @@ MariaDB takes any number of rows in one round trip, for inserts and updates alik
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, cast
 
@@ -18,6 +18,7 @@ from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
+from rota.stores.mysql.flight import Carrier, Grounded, Parcel
 from rota.stores.mysql.location import Location
 from rota.stores.mysql.packets import packets, without_nulls
 from rota.stores.rows import Row
@@ -104,8 +105,10 @@ class Runner(Protocol):
 
     #: Whether the transaction has made work that others should hear of.
     has_made_work: bool
-    #: Whether variables of the session are ours to set, and many rows may go with a statement that reads them.
-    can_share: bool
+    #: Whether statements may be sent before the last is answered, and read variables of the session, which is ours.
+    can_fly: bool
+    #: Which queues had a bound when we last looked. None if nothing may be done before we look.
+    bounds: Mapping[str, int] | None
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run a statement and give the rows it yields."""
@@ -123,6 +126,10 @@ class Runner(Protocol):
         """Run a statement for each row of parameters."""
         ...
 
+    async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
+        """Ask a question, if any, and run statements with many rows, all at once; give the rows the question yields."""
+        ...
+
     async def rollback(self) -> None:
         """Undo what was done; in a caller's transaction, only what we did."""
         ...
@@ -135,8 +142,11 @@ class Connection:
         self._raw = raw
         self._cursor = raw.cursor(_QuietCursor)
         self.is_mariadb = "mariadb" in str(raw.get_server_info()).lower()
-        # As text, which is how MySQL and some proxies take many rows, the driver makes them of marks alone.
-        self.can_share = self.is_mariadb and bool(getattr(raw, "_bulk_supported", False))
+        self._carrier = Carrier(raw)
+        #: Whether statements may be sent before the last is answered, and read variables of the session.
+        self.can_fly = self.is_mariadb and self._carrier.is_able
+        #: Which queues had a bound when we last looked.
+        self.bounds: Mapping[str, int] | None = {}
         #: Under which name this writer rings the bell.
         self.origin = origin
         #: Whether the transaction has made work that others should hear of.
@@ -189,6 +199,23 @@ class Connection:
                         await self._cursor.executemany(*without_nulls(sql, batch))
                     else:
                         await self._cursor.executemany(sql, batch)
+        except (errors.MySQLError, OSError, EOFError) as error:
+            raise translated(error) from error
+
+    async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
+        """Ask a question, if any, and run statements with many rows; give the rows that the question yields.
+
+        What was put off goes first. Nothing waits for the answer to what was sent before it, so parcels that are made
+        one by one are made while the server works. If this raises, some of it may have been done: roll back.
+        """
+        script = ";\n".join((*self._deferred, sql) if sql is not None else self._deferred)
+        self._deferred.clear()
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._carrier.fly(script, parcels)
+        except Grounded as error:
+            self.can_fly = False
+            raise Again("the server has no statements prepared for us") from error
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from rota.stores.guests import (
     without_transaction,
 )
 from rota.stores.mysql.driver import CLASHES, Again, Clash
+from rota.stores.mysql.flight import Parcel
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations
 from rota.stores.mysql.statements import statement
@@ -137,11 +138,12 @@ class _GuestRunner:
     """Runs our statements on the caller's connection. What the driver raises stays as it is, but for a clash."""
 
     #: The session is the caller's.
-    can_share = False
+    can_fly = False
 
     def __init__(self, cursor: Any) -> None:  # noqa: ANN401 - of either driver
         self._cursor = cursor
         self.has_made_work = False
+        self.bounds: Mapping[str, int] | None = None
         self._deferred: list[tuple[str, Mapping[str, Any] | Row]] = []
 
     def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
@@ -162,6 +164,10 @@ class _GuestRunner:
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
         await self._ask(self._cursor.executemany, sql, rows)
+
+    async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
+        """Never: the driver may be any."""
+        raise NotImplementedError
 
     async def rollback(self) -> None:
         """Undo what we did, and nothing of what the caller did."""

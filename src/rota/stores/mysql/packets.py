@@ -11,19 +11,23 @@ from rota.stores.rows import Row
 
 #: Rows of this many characters go in one packet; well below the 16 MiB that servers take unless told otherwise.
 LARGEST_PACKET: Final = 2_000_000
+#: In a flight, of this many: even the smallest server takes them. What it finds too large it answers by hanging up, and
+#: the reason is lost among what was sent behind it.
+LARGEST_IN_FLIGHT: Final = 200_000
 #: And no more rows than this, for numbers take room too.
 MOST_ROWS: Final = 1_000
 
 
-def packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+def packets(rows: Sequence[Row], *, in_flight: bool = False) -> Iterator[Sequence[Row]]:
     """Cut rows into such as fit into one packet."""
+    largest = LARGEST_IN_FLIGHT if in_flight else LARGEST_PACKET
     for start in range(0, len(rows), MOST_ROWS):
         some = rows[start : start + MOST_ROWS] if len(rows) > MOST_ROWS else rows
         # Column by column is a tenth of the work of value by value, and nearly always all fits.
-        if sum(_characters_of_column(some, place) for place in range(len(some[0]))) <= LARGEST_PACKET:
+        if sum(_characters_of_column(some, place) for place in range(len(some[0]))) <= largest:
             yield some
         else:
-            yield from _small_packets(some)
+            yield from _small_packets(some, largest)
 
 
 def without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
@@ -38,11 +42,11 @@ def without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
     return _with_nulls(sql, nulls), list(zip(*kept, strict=True))
 
 
-def _small_packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+def _small_packets(rows: Sequence[Row], largest: int) -> Iterator[Sequence[Row]]:
     start = size = 0
     for position, row in enumerate(rows):
         length = _characters(row)
-        if position > start and size + length > LARGEST_PACKET:
+        if position > start and size + length > largest:
             yield rows[start:position]
             start, size = position, 0
         size += length

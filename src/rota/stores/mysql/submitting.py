@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from rota.core.identity import LARGEST, JobId
@@ -13,58 +12,37 @@ from rota.core.job import first_state
 from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
+from rota.stores.mysql.bounds import Room, room_for
 from rota.stores.mysql.driver import Again, Clash, Runner, lists
-from rota.stores.mysql.meanwhile import Meanwhile
 from rota.stores.mysql.places import Standing, enter, shift
 from rota.stores.mysql.releasing import link
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, are_one_task, are_plain, is_plain, new_job_row, plain_job_row
+from rota.stores.mysql.venturing import venture
+from rota.stores.rows import Row, are_plain, new_job_row, plain_job_row
 
 _PENDING: Final = State.PENDING.value
-#: To look a member up in its enumeration costs as much as a call; for every job that adds up.
-_CREATED, _WAITING = Receipt.CREATED, State.PENDING
-#: Fewer jobs than this are not worth a statement that says what they have in common.
-FEWEST_TO_SHARE: Final = 8
 _Name = tuple[str, str]
-#: How many more jobs may wait in each queue that has a bound.
-Room = dict[str, int]
 
 
 async def insert(
     connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int, *, boldly: bool = False
 ) -> list[Inserted]:
     """Store new jobs and answer each, in order. Boldly, no key is locked that does not seem to be there."""
-    may_share = _share(connection, jobs, now)
-    alike = Meanwhile(partial(are_one_task, jobs)) if may_share else None
-    room = await _room(connection, jobs, bound)
-    are_shared = alike is not None and alike.result()
+    stored = await venture(connection, jobs, bound, now)
+    if stored is not None:
+        return stored
+    room = await room_for(connection, jobs, bound)
     has_room = all(left >= len(jobs) for left in room.values())
-    if has_room and (are_shared or not any(job.idempotency or job.tags or job.after for job in jobs)):
+    if has_room and not any(job.idempotency or job.tags or job.after for job in jobs):
         try:
-            return await (_store_alike(connection, jobs) if are_shared else _store_all(connection, jobs, now))
+            return await _store_all(connection, jobs, now)
         except Clash:
             # An id is taken. Of several packets some may have been stored, so we begin anew, and with care.
             await connection.rollback()
             connection.has_made_work = False
-            room = await _room(connection, jobs, bound)
+            room = await room_for(connection, jobs, bound)
     found = await _found_keys(connection, jobs, boldly=boldly)
     return await _insert_with_care(connection, jobs, found, room, now)
-
-
-async def _room(connection: Runner, jobs: Sequence[NewJob], bound: int | None) -> Room:
-    """Say how much room there is in queues with a bound, and let nobody else in until we are done."""
-    bounds: dict[str, int] = dict(await connection.rows(statement("queue_bounds")))
-    if not bounds and bound is None:
-        return {}
-    limits = {queue: bounds.get(queue, bound) for queue in sorted({job.queue for job in jobs})}
-    bounded = {queue: limit for queue, limit in limits.items() if limit is not None}
-    if bounded:
-        await connection.many(statement("pass_gate"), [(queue,) for queue in bounded])
-    room = {}
-    for queue, limit in bounded.items():
-        ((depth,),) = await connection.rows(statement("queue_depth"), {"queue": queue, "limit": limit})
-        room[queue] = max(limit - depth, 0)
-    return room
 
 
 async def insert_made(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[JobId]:
@@ -183,41 +161,6 @@ async def _store_plain(connection: Runner, jobs: Sequence[NewJob], now: int) -> 
             answers.append(Inserted(job_id, Receipt.CREATED, State.SCHEDULED))
     await enter(connection, {"ready": ready, "scheduled": scheduled})
     return answers
-
-
-def _share(connection: Runner, jobs: Sequence[NewJob], now: int) -> bool:
-    """Say once what the first job is, but for id and payload; False if that is nothing for others to share.
-
-    It goes with the next statement, and holds until it is said of others. Whether all are like the first is looked at
-    meanwhile, and nearly always they are.
-    """
-    if not connection.can_share or len(jobs) < FEWEST_TO_SHARE or not is_plain(jobs[0]):
-        return False
-    _, type_, queue, priority, state, turn, run_at, _, _, max_attempts, delivery, _ = plain_job_row(jobs[0], now)
-    if state != _PENDING:
-        return False
-    shared = {
-        "type": type_,
-        "queue": queue,
-        "priority": priority,
-        "turn": turn,
-        "run_at": run_at,
-        "now": now,
-        "max_attempts": max_attempts,
-        "delivery": delivery,
-    }
-    connection.defer(statement("share"), shared)
-    return True
-
-
-async def _store_alike(connection: Runner, jobs: Sequence[NewJob]) -> list[Inserted]:
-    """Store pending jobs that have in common what was shared."""
-    ids = [job.id for job in jobs]
-    created = Meanwhile(lambda: [Inserted(job_id, _CREATED, _WAITING) for job_id in ids])
-    await connection.many(statement("insert_alike"), list(zip(ids, [job.payload for job in jobs], strict=True)))
-    await connection.many(statement("enter_ready_alike"), list(zip(ids)))
-    connection.has_made_work = True
-    return created.result()
 
 
 def _name(key: IdempotencyKey | None) -> _Name | None:

@@ -1,0 +1,317 @@
+"""Statements that are sent before the last was answered: what if one of them is refused, or never answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from building import BASE, ids_of, new_job, new_jobs
+from rota.core.lane import Queue
+from rota.core.lifecycle import State
+from rota.core.submission import NewJob
+from rota.ports.store import Receipt
+from rota.stores.mysql import MysqlStore, flight, venturing
+from rota.stores.mysql.driver import Again, Clash, Connection, Lost, connect
+from rota.stores.mysql.flight import MOST_UNDER_WAY, Carrier, Parcel
+from rota.stores.mysql.location import location_of
+from rota.stores.mysql.statements import statement
+from rota.stores.mysql.venturing import FEWEST_TO_SHARE, FIRST_PIECE
+from rota.stores.rows import plain_job_row
+from servers.mariadb import shared_server
+
+PUT = "INSERT INTO cargo (id, text) VALUES (%s, %s)"
+PUT_ID = "INSERT INTO cargo (id, text) VALUES (%s, @text)"
+
+
+async def connected(url: str) -> Connection:
+    return await connect(location_of(url), "test", autocommit=False)
+
+
+@pytest.fixture
+async def connection(url: str) -> AsyncIterator[Connection]:
+    """Give a connection, and a table to carry things to."""
+    connection = await connected(url)
+    await connection.run(
+        "CREATE TEMPORARY TABLE cargo (id BIGINT PRIMARY KEY, text LONGTEXT NOT NULL) CHARACTER SET utf8mb4"
+    )
+    yield connection
+    connection.abandon()
+
+
+def end(connection: Connection) -> None:
+    """Have the server end a connection."""
+    shared_server().execute(f"KILL {connection._raw.thread_id()}")
+
+
+async def cargo(connection: Connection) -> dict[int, str]:
+    return dict(await connection.rows("SELECT id, text FROM cargo ORDER BY id"))
+
+
+async def test_here_we_fly(connection: Connection) -> None:
+    """A driver that is made otherwise would take our wings, and only the bench would notice."""
+    assert connection.can_fly
+
+
+async def test_all_that_was_sent_is_done_and_the_question_answered(connection: Connection) -> None:
+    connection.defer("SET @text = %(text)s", {"text": "said once"})
+    found = await connection.fly("SELECT 7, 'seven'", [(PUT, [(1, "one"), (2, "two")]), (PUT_ID, [(3,), (4,)])])
+    assert found == ((7, "seven"),)
+    assert await cargo(connection) == {1: "one", 2: "two", 3: "said once", 4: "said once"}
+
+
+async def test_a_flight_may_ask_nothing_and_may_carry_nothing(connection: Connection) -> None:
+    assert await connection.fly(None, [(PUT, [(1, "one")])]) == ()
+    assert await connection.fly("SELECT 7", []) == ((7,),)
+    assert await connection.fly(None, []) == ()
+    assert await cargo(connection) == {1: "one"}
+
+
+@pytest.mark.parametrize("length", [0, 1, 250, 251, 255, 256, 65_535, 65_536, 300_000])
+async def test_texts_of_any_length_arrive_as_they_were(connection: Connection, length: int) -> None:
+    texts = {1: "x" * length, 2: ("né\\'\"\0%s😀" * length)[:length], -(2**63): "least", 2**63 - 1: "last"}
+    await connection.fly(None, [(PUT, list(texts.items()))])
+    assert await cargo(connection) == texts
+
+
+def test_lengths_are_written_as_the_protocol_has_them() -> None:
+    for length, written in {
+        250: b"\xfa",
+        251: b"\xfc\xfb\x00",
+        2**16: b"\xfd\x00\x00\x01",
+        2**24 - 1: b"\xfd\xff\xff\xff",
+        2**24: b"\xfe" + (2**24).to_bytes(8, "little"),
+    }.items():
+        assert flight._length(length) == written
+
+
+async def test_more_parcels_than_may_be_under_way(connection: Connection) -> None:
+    numbers = range(10 * MOST_UNDER_WAY)
+    assert await connection.fly("SELECT 7", [(PUT, [(number, str(number))]) for number in numbers]) == ((7,),)
+    assert await cargo(connection) == {number: str(number) for number in numbers}
+
+
+@pytest.mark.parametrize("place", [*range(MOST_UNDER_WAY + 2), 20])
+async def test_after_a_refusal_anywhere_every_question_has_its_own_answer(connection: Connection, place: int) -> None:
+    """An answer that was left unread would be taken for that of the next question."""
+    await connection.fly(None, [(PUT, [(999, "taken")])])
+    await connection.commit()
+    rows = [[(number, "fresh")] for number in range(21)]
+    rows[place] = [(999, "again")]
+    with pytest.raises(Clash, match="999"):
+        await connection.fly("SELECT 7", [(PUT, some) for some in rows])
+    assert await connection.rows("SELECT 8") == ((8,),)
+    await connection.rollback()
+    assert await cargo(connection) == {999: "taken"}
+
+
+@pytest.mark.parametrize("number_of_others", [1, 50])
+async def test_the_first_of_several_refusals_is_told_and_nothing_is_sent_after_it(
+    connection: Connection, number_of_others: int
+) -> None:
+    made: list[int] = []
+
+    def parcels() -> Iterator[Parcel]:
+        yield PUT, [(7, "seven"), (8, "eight")]
+        yield PUT, [(7, "refused first")]
+        for number in range(number_of_others):
+            made.append(number)
+            yield PUT, [(8, "refused later")]
+
+    with pytest.raises(Clash, match="'7'"):
+        await connection.fly("SELECT 7", parcels())
+    assert len(made) <= 2 * MOST_UNDER_WAY
+    assert await connection.rows("SELECT 8") == ((8,),)
+
+
+async def test_a_question_that_is_refused_is_told(connection: Connection) -> None:
+    connection.defer("SET @text = 'x'", {})
+    with pytest.raises(Again):
+        await connection.fly("SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213", [(PUT, [(1, "one")])])
+    await connection.rollback()
+    assert await cargo(connection) == {}
+
+
+async def test_what_goes_wrong_on_our_side_leaves_the_connection_understandable(connection: Connection) -> None:
+    def parcels() -> Iterator[Parcel]:
+        yield PUT, [(1, "one"), (2, "two")]
+        yield PUT, [(3, "three"), (4, "\ud800")]
+
+    with pytest.raises(UnicodeEncodeError):
+        await connection.fly("SELECT 7", parcels())
+    assert await connection.rows("SELECT 8") == ((8,),)
+    await connection.rollback()
+    assert await cargo(connection) == {}
+
+
+async def test_what_would_have_to_be_cut_is_not_sent(connection: Connection) -> None:
+    with pytest.raises(ValueError, match="cut"):
+        await connection.fly("SELECT 7", [(PUT, [(1, "one")]), (PUT, [(2, "x" * 2**24)])])
+    assert await connection.rows("SELECT 8") == ((8,),)
+
+
+async def test_a_connection_that_ends_in_the_middle_is_lost(connection: Connection) -> None:
+    def parcels() -> Iterator[Parcel]:
+        yield PUT, [(1, "one")]
+        yield PUT, [(2, "two")]
+        end(connection)
+        for number in range(3, 30):
+            yield PUT, [(number, "too late")]
+
+    with pytest.raises(Lost):
+        await connection.fly("SELECT 7", parcels())
+    with pytest.raises(Lost):
+        await connection.rows("SELECT 8")
+
+
+async def test_a_server_that_falls_silent_in_the_middle_is_given_up(connection: Connection) -> None:
+    connection._patience = 0.1
+    with pytest.raises(Lost, match="no answer"):
+        await connection.fly("SELECT sleep(30)", [(PUT, [(1, "one")])])
+    with pytest.raises(Lost):
+        await connection.rows("SELECT 8")
+
+
+async def test_where_no_statement_can_be_prepared_nobody_flies(connection: Connection) -> None:
+    with pytest.raises(Again):
+        await connection.fly("SELECT 7", [(PUT, [(1, "one")]), ("INSERT INTO nowhere VALUES (%s)", [(1,)])])
+    assert not connection.can_fly
+    assert await connection.rows("SELECT 8") == ((8,),)
+
+
+def test_with_a_driver_that_is_made_otherwise_nobody_flies() -> None:
+    class Otherwise:
+        _bulk_supported = True
+        _write_bytes = None
+
+    assert not Carrier(Otherwise()).is_able
+
+
+# The store
+
+
+async def total(store: MysqlStore) -> int:
+    return (await store.census()).total(State.PENDING)
+
+
+def many(number: int = FIRST_PIECE + 50) -> list[NewJob]:
+    return new_jobs(number, payload='{"of": "any"}')
+
+
+async def test_jobs_are_stored_though_no_statement_can_be_prepared(store: MysqlStore) -> None:
+    server = shared_server()
+    server.execute("SET GLOBAL max_prepared_stmt_count = 0")
+    try:
+        answers = await store.insert(many())
+    finally:
+        server.execute("SET GLOBAL max_prepared_stmt_count = 16382")
+    assert {answer.receipt for answer in answers} == {Receipt.CREATED}
+    assert await total(store) == len(answers)
+
+
+@pytest.mark.parametrize("place", [1, FIRST_PIECE + 20])
+async def test_an_id_that_is_taken_is_told_and_all_others_are_stored(store: MysqlStore, place: int) -> None:
+    earlier = new_job("other")
+    await store.insert([earlier])
+    jobs = many()
+    jobs[place] = replace(jobs[place], id=earlier.id)
+    answers = await store.insert(jobs)
+    assert [number for number, answer in enumerate(answers) if answer.receipt is not Receipt.CREATED] == [place]
+    assert answers[place].receipt is Receipt.ID_TAKEN
+    assert await total(store) == len(jobs)
+    assert await store.check() == []
+
+
+async def test_a_job_that_differs_is_noticed_after_others_were_sent(store: MysqlStore) -> None:
+    jobs = many()
+    jobs[FIRST_PIECE + 20] = replace(jobs[FIRST_PIECE + 20], priority=9)
+    await store.insert(jobs, now=BASE)
+    assert [job.priority for job in await store.get(ids_of(jobs))] == [job.priority for job in jobs]
+    assert await store.check() == []
+
+
+async def test_what_is_lost_in_the_middle_is_stored_once(
+    store: MysqlStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = many()
+    await store.insert(many())
+    pieces, losses = venturing._pieces, [1, 1]
+
+    def lossy(some: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+        first, *others = pieces(some)
+        yield first
+        if losses:
+            losses.pop()
+            ended = shared_server().execute(
+                f"SELECT id FROM information_schema.processlist WHERE db = '{location_of(url).database}'"  # noqa: S608
+            )
+            shared_server().execute(*(f"KILL {number}" for number in ended.split()))
+        yield from others
+
+    monkeypatch.setattr(venturing, "_pieces", lossy)
+    assert {answer.receipt for answer in await store.insert(jobs)} == {Receipt.CREATED}
+    assert not losses
+    assert await total(store) == 2 * len(jobs)
+    assert await store.check() == []
+
+
+async def test_a_caller_that_goes_away_in_the_middle_leaves_nothing(store: MysqlStore, url: str) -> None:
+    other, jobs = await connected(url), many()
+    # Not yet committed, so whoever brings the same id has to wait.
+    row = plain_job_row(jobs[FIRST_PIECE + 20], 0)
+    await other.many(statement("insert_plain"), [row])
+    calling = asyncio.ensure_future(store.insert(jobs))
+    while (await other.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'"))[0][1] == "0":  # noqa: ASYNC110 - only the server knows
+        await asyncio.sleep(0.005)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await other.rollback()
+    assert await total(store) == 0
+    assert {answer.receipt for answer in await store.insert(jobs)} == {Receipt.CREATED}
+    assert await store.check() == []
+    await other.close()
+
+
+@pytest.mark.parametrize("number", [1, FEWEST_TO_SHARE + 2])
+async def test_a_bound_that_somebody_else_sets_holds_from_then_on(store: MysqlStore, url: str, number: int) -> None:
+    """What was known of bounds is asked again with every submission."""
+    beside = await MysqlStore.open(url)
+
+    async def created() -> int:
+        answers = await store.insert(new_jobs(number))
+        return [answer.receipt for answer in answers].count(Receipt.CREATED)
+
+    assert await created() == number
+    assert await beside.put_queue(Queue("default", max_depth=number + 1))
+    assert await created() == 1
+    assert await created() == 0
+    assert await beside.put_queue(Queue("default", version=1))
+    assert await created() == number
+    assert await created() == number
+    assert await total(store) == 3 * number + 1
+    assert await store.check() == []
+    await beside.close()
+
+
+async def test_what_is_large_together_but_not_each_is_stored_on_a_server_that_takes_little(url: str) -> None:
+    server = shared_server()
+    before = server.execute("SELECT @@GLOBAL.max_allowed_packet").strip()
+    server.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        store = await MysqlStore.open(url)
+        jobs = new_jobs(FEWEST_TO_SHARE, payload=f'"{"😀" * 150_000}"')
+        assert {answer.receipt for answer in await store.insert(jobs)} == {Receipt.CREATED}
+        assert [job.payload for job in await store.get(ids_of(jobs[-1:]))] == [jobs[-1].payload]
+        await store.close()
+    finally:
+        server.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+async def test_what_is_too_large_by_itself_does_not_fly(store: MysqlStore) -> None:
+    jobs = many()
+    jobs[FIRST_PIECE + 20] = replace(jobs[FIRST_PIECE + 20], payload=f'"{"x" * 3_000_000}"')
+    assert {answer.receipt for answer in await store.insert(jobs)} == {Receipt.CREATED}
+    assert await total(store) == len(jobs)
