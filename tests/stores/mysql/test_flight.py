@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
+from typing import Self
 
 import pytest
 
@@ -187,6 +188,67 @@ def test_with_a_driver_that_is_made_otherwise_nobody_flies() -> None:
         _write_bytes = None
 
     assert not Carrier(Otherwise()).is_able
+
+
+class HalfDuplexProxy:
+    """Hands on one command, and hears nothing more from the client until the server has answered it."""
+
+    def __init__(self, url: str) -> None:
+        self._port = location_of(url).port
+        self._doors: asyncio.Server | None = None
+        self.unheard = 0
+
+    async def __aenter__(self) -> Self:
+        self._doors = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._doors is not None
+        self._doors.close()
+
+    def url(self, url: str) -> str:
+        assert self._doors is not None
+        return url.replace(f":{self._port}/", f":{self._doors.sockets[0].getsockname()[1]}/")
+
+    async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        server, to_server = await asyncio.open_connection("127.0.0.1", self._port)
+        is_answered = asyncio.Event()
+        is_answered.set()
+
+        async def answer() -> None:
+            while data := await server.read(65_536):
+                is_answered.set()
+                to_client.write(data)
+
+        answering = asyncio.ensure_future(answer())
+        try:
+            while True:
+                header = await client.readexactly(4)
+                packet = header + await client.readexactly(int.from_bytes(header[:3], "little"))
+                if is_answered.is_set():
+                    is_answered.clear()
+                    to_server.write(packet)
+                else:
+                    self.unheard += 1
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            answering.cancel()
+            to_server.close()
+            to_client.close()
+
+
+async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_without_flying(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "PROOF_SECONDS", 0.1)
+    async with HalfDuplexProxy(url) as proxy:
+        store = await MysqlStore.open(proxy.url(url))
+        for _ in range(3):
+            assert {answer.receipt for answer in await store.insert(many())} == {Receipt.CREATED}
+        assert proxy.unheard == 1
+        assert await total(store) == 3 * len(many())
+        await store.close()
 
 
 # The store

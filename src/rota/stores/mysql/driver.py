@@ -18,7 +18,7 @@ from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
-from rota.stores.mysql.flight import Carrier, Grounded, Parcel
+from rota.stores.mysql.flight import Carrier, Grounded, Parcel, Unfit
 from rota.stores.mysql.location import Location
 from rota.stores.mysql.packets import packets, without_nulls
 from rota.stores.rows import Row
@@ -52,6 +52,10 @@ class Again(Exception):
 
 class Lost(Exception):
     """The server or the way to it is gone. What was not committed did not happen."""
+
+
+class Unpassable(Lost):
+    """It is gone because we tried to fly, and whatever is between us and the server does not bear it."""
 
 
 class Clash(Exception):
@@ -213,6 +217,8 @@ class Connection:
         try:
             async with asyncio.timeout(self._patience):
                 return await self._carrier.fly(script, parcels)
+        except Unfit as error:
+            raise Unpassable("two commands at once were not answered") from error
         except Grounded as error:
             self.can_fly = False
             raise Again("the server has no statements prepared for us") from error

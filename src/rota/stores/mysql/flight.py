@@ -4,7 +4,8 @@ The protocol lets a client send the next command while the server is busy with t
 one, runs each, and answers in the same order. So the next rows are written down while the last are stored, and the way
 there and back is paid once for all; MariaDB's own clients send rows in bulk like this. The commands are written by hand
 here, because the driver waits for each answer. The connection, the reading and the preparing are the driver's; what we
-need of it that it does not offer is asked for before we fly, and where it is not found, nobody flies.
+need of it that it does not offer is asked for before we fly, and where it is not found, nobody flies. Nor does anybody
+through a proxy that cannot bear it: before its first flight a connection is asked two things at once.
 
 What can go wrong, and what we do:
 
@@ -18,6 +19,7 @@ What can go wrong, and what we do:
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -33,12 +35,15 @@ from rota.stores.rows import Row
 
 #: So many commands may be under way: enough that the server never waits for us, and all that is kept in memory.
 MOST_UNDER_WAY: Final = 4
+#: How long the proof that a connection is fit for flights may take.
+PROOF_SECONDS: Final = 5.0
 #: A statement, and the rows that it is run for: an id and a text each, or an id alone.
 Parcel = tuple[str, Sequence[Row]]
 
 #: What goes into one packet of the protocol; ours are far smaller, see `packets`.
 _LARGEST_COMMAND: Final = 2**24 - 2
 _QUERY: Final = b"\x03"
+_PING: Final = b"\x0e"
 #: COM_STMT_BULK_EXECUTE, the statement's handle, and that the types of the columns follow.
 _BULK: Final = Struct("<BIH")
 _BULK_EXECUTE: Final = 0xFA
@@ -59,6 +64,10 @@ class Grounded(Exception):
     """There is no flying on this connection after all; nothing is under way."""
 
 
+class Unfit(Exception):
+    """Whatever is between us and the server does not bear two commands at once, and may now say anything."""
+
+
 class Carrier:
     """Flies on one connection, with statements that it has had prepared there."""
 
@@ -66,6 +75,7 @@ class Carrier:
         self._raw = raw
         #: By their text; good for as long as the connection is.
         self._handles: dict[str, int] = {}
+        self._is_proven = False
         #: Whether the connection takes rows in bulk, and the driver is still made as we know it.
         self.is_able = bool(getattr(raw, "_bulk_supported", False)) and all(
             hasattr(raw, name) for name in ("_next_seq_id", "_write_bytes")
@@ -73,6 +83,8 @@ class Carrier:
 
     async def fly(self, script: str, parcels: Iterable[Parcel]) -> Sequence[Row]:
         """Run a script, if any, and then statements with their rows; give the rows of the script's last statement."""
+        if not self._is_proven:
+            await self._prove()
         flight = _Flight(self._raw)
         try:
             if script:
@@ -93,6 +105,22 @@ class Carrier:
         if flight.refusal is not None:
             raise flight.refusal
         return flight.rows
+
+    async def _prove(self) -> None:
+        """See that the server is there, and then that it hears two commands at once."""
+        flight = _Flight(self._raw)
+        flight.send(_PING)
+        await flight.land()
+        try:
+            flight.send(_PING)
+            flight.send(_PING)
+            async with asyncio.timeout(PROOF_SECONDS):
+                await flight.land()
+        except (errors.MySQLError, OSError, EOFError) as error:
+            raise Unfit from error
+        if flight.refusal is not None:
+            raise Unfit from flight.refusal
+        self._is_proven = True
 
     async def _prepare(self, sql: str) -> int:
         try:

@@ -7,6 +7,7 @@ A transaction runs on a connection that nobody else uses meanwhile. What can go 
 - The connection is lost before the commit was sent: nothing happened, so it is run again on a fresh connection. All
   idle connections are dropped with it, since they lead to the server that is gone.
 - The connection is lost while the commit is under way: whether it happened nobody can tell. `StoreUnavailable`.
+- It is lost because a proxy cannot bear several commands at once: run again without, and so is all else for a while.
 - No connection can be made: `StoreUnavailable` at once; the next call tries again. So everything heals by itself.
 - The caller goes away: the connection is dropped, and the server undoes what was begun.
 """
@@ -20,7 +21,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.mysql.driver import Again, Broken, Connection, Lost, connect
+from rota.stores.mysql.driver import Again, Broken, Connection, Lost, Unpassable, connect
 from rota.stores.mysql.location import Location
 
 #: How long a transaction that yields to others is tried.
@@ -29,6 +30,8 @@ SHORTEST_PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.1
 #: How often a transaction is run again whose connection was lost before its commit.
 MOST_LOSSES: Final = 3
+#: How long nobody flies after a proxy could not bear it. It may have been something else.
+GROUNDED_SECONDS: Final = 3600.0
 
 Verb = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -45,6 +48,7 @@ class Pool:
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._made = 0
+        self._grounded_until = float("-inf")
         self._is_open = True
 
     async def run(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
@@ -91,9 +95,11 @@ class Pool:
             answer = await verb(connection, *arguments)
             if not self._autocommit:
                 await self._commit(connection)
-        except Lost:
+        except Lost as error:
             connection.abandon()
             self._drop_idle()
+            if isinstance(error, Unpassable):
+                self._grounded_until = asyncio.get_running_loop().time() + GROUNDED_SECONDS
             raise
         except StoreUnavailable:
             connection.abandon()
@@ -132,9 +138,11 @@ class Pool:
             return self._idle.pop()
         self._made += 1
         try:
-            return await connect(self.location, f"{self.origin}-{self._made}", autocommit=self._autocommit)
+            made = await connect(self.location, f"{self.origin}-{self._made}", autocommit=self._autocommit)
         except (Again, Broken, Lost) as error:
             raise self._unavailable(error) from error
+        made.can_fly = made.can_fly and asyncio.get_running_loop().time() >= self._grounded_until
+        return made
 
     def _drop_idle(self) -> None:
         while self._idle:
