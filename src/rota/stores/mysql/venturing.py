@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from rota.core.identity import JobId
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.mysql.bounds import is_open, room_for, seems_open
 from rota.stores.mysql.driver import Clash, Runner
 from rota.stores.mysql.flight import Parcel
-from rota.stores.mysql.packets import LARGEST_IN_FLIGHT, MOST_ROWS
+from rota.stores.mysql.packets import LARGEST_IN_FLIGHT
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import are_one_task, is_plain, plain_job_row
 
@@ -24,6 +25,8 @@ from rota.stores.rows import are_one_task, is_plain, plain_job_row
 FEWEST_TO_SHARE: Final = 8
 #: So many jobs are sent before the next are looked at: with them the server has something to do meanwhile.
 FIRST_PIECE: Final = 100
+#: And so many of the next at a time: with all at once, the server waited until they were written down and sent.
+NEXT_PIECES: Final = 300
 #: A longer payload goes by itself, and not as text, in which it would have to be escaped.
 LONGEST_IN_TEXT: Final = 10_000
 _PENDING_TEXT: Final = State.PENDING.value
@@ -112,18 +115,19 @@ def _parcels(jobs: Sequence[NewJob], answers: list[Inserted]) -> Iterator[Parcel
     What is too large for a packet goes no better with others.
     """
     first = jobs[0]
+    all_ids: list[JobId] = []
     for some in _pieces(jobs):
-        rows = [(job.id, job.payload) for job in some]
-        if not are_one_task((first, *some)) or max(len(payload) for _, payload in rows) > LARGEST_IN_FLIGHT:
+        ids, payloads = [job.id for job in some], [job.payload for job in some]
+        if not are_one_task((first, *some)) or max(map(len, payloads)) > LARGEST_IN_FLIGHT:
             raise _Different
-        yield statement("insert_alike"), rows
-    ids = [job.id for job in jobs]
-    yield statement("enter_ready_alike"), list(zip(ids))
-    answers += [Inserted(job_id, _CREATED, _PENDING) for job_id in ids]
+        yield statement("insert_alike"), list(zip(ids, payloads, strict=True))
+        all_ids += ids
+    yield statement("enter_ready_alike"), list(zip(all_ids))
+    answers += [Inserted(job_id, _CREATED, _PENDING) for job_id in all_ids]
 
 
 def _pieces(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    """Cut jobs into a few, with which the server can begin, and the rest."""
+    """Cut jobs into a few, with which the server can begin, and more at a time."""
     yield jobs[:FIRST_PIECE]
-    for start in range(FIRST_PIECE, len(jobs), MOST_ROWS):
-        yield jobs[start : start + MOST_ROWS]
+    for start in range(FIRST_PIECE, len(jobs), NEXT_PIECES):
+        yield jobs[start : start + NEXT_PIECES]
