@@ -369,12 +369,12 @@ async def test_others_hear_of_work_and_not_of_its_end(store: MysqlStore, url: st
     """Rung for every heartbeat and every settlement, the bell would keep all idle workers busy."""
     listener = await MysqlStore.open(url)
     await store.insert([new_job()])
-    changes = [await listener._glance()]
+    changes = [await listener._lookout.glance()]
     (held,) = await store.claim(claim())
-    changes.append(await listener._glance())
+    changes.append(await listener._lookout.glance())
     await store.settle([decide(held, Succeeded(), means())])
-    changes.append(await listener._glance())
-    assert changes[0] == changes[1] == changes[2] != ()
+    changes.append(await listener._lookout.glance())
+    assert changes[0] == changes[1] == changes[2]
     await store.insert([new_job()])
-    assert await listener._glance() != changes[2]
+    assert await listener._lookout.glance() != changes[2]
     await listener.close()

@@ -66,6 +66,10 @@ class Broken(Exception):
     """The server refuses to serve: full disk, missing rights, missing table."""
 
 
+class Interrupted(Broken):
+    """Somebody has ended the statement, and nothing but that."""
+
+
 #: Deadlock, lock wait, and a row that changed under a snapshot.
 _AGAIN: Final = frozenset({1213, 1205, 1020, 1412})
 CLASHES: Final = frozenset({1062, 1048, 4025, 3819})
@@ -76,6 +80,7 @@ _LOST: Final = frozenset(
     {0, 2000, 2002, 2003, 2006, 2013, 2014, 2055}
     | {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1792, 1836, 1927, 4031}
 )
+_INTERRUPTED: Final = 1317
 
 
 def translated(error: Exception) -> Exception:
@@ -94,7 +99,7 @@ def translated(error: Exception) -> Exception:
         return InvalidRequest(f"the database cannot keep this: {text}")
     if code in _LOST or isinstance(error, errors.InterfaceError | errors.InternalError):
         return Lost(text)
-    return Broken(text)
+    return Interrupted(text) if code == _INTERRUPTED else Broken(text)
 
 
 class _QuietCursor(Cursor):

@@ -6,7 +6,6 @@ the other writes have one of their own. Reads go to connections of their own.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
@@ -26,7 +25,6 @@ from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.desk import MergingDesk
 from rota.ports.clock import Clock
-from rota.ports.places import ANYWHERE
 from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
 from rota.stores.mysql import (
     checking,
@@ -43,7 +41,9 @@ from rota.stores.mysql import (
 )
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import Connection
+from rota.stores.mysql.hearing import Bell
 from rota.stores.mysql.location import location_of
+from rota.stores.mysql.lookout import Lookout
 from rota.stores.mysql.migrations import migrate
 from rota.stores.mysql.pool import Pool, Verb
 from rota.stores.mysql.statements import statement
@@ -51,11 +51,6 @@ from rota.stores.mysql.statements import statement
 #: Few connections with large batches beat many.
 WRITERS: Final = 4
 READERS: Final = 2
-#: How often to look whether another process has made work: soon after it last did, then less and less often.
-SHORTEST_GLANCE_SECONDS: Final = 0.004
-LONGEST_GLANCE_SECONDS: Final = 0.2
-#: How long to wait for the next look, as a share of how long nothing has come.
-GLANCE_SHARE: Final = 1 / 6
 #: The largest and the smallest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
@@ -72,10 +67,8 @@ class MysqlStore:
         self._readers = readers
         self._clock = clock
         self._server_clock = ServerClock()
-        self._bells: Sequence[Any] = ()
-        self._changes = 0
-        self._told_at = float("-inf")
-        self._is_open = True
+        self._lookout = Lookout(readers, f"{writers.origin}-%")
+        self._bell = Bell(readers, self._lookout.ear)
         self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert), prompt=True)
         self._claiming = MergingDesk[Claim, Sequence[Job]](self._serve(leasing.claim))
         self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
@@ -91,7 +84,7 @@ class MysqlStore:
         store = cls(Pool(where, WRITERS, autocommit=False), Pool(where, READERS, autocommit=True), clock)
         try:
             await store._readers.run(store._at(migrate), None)
-            store._bells = await store._glance()
+            await store._lookout.open()
         except BaseException:
             await store.close()
             raise
@@ -99,9 +92,10 @@ class MysqlStore:
 
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
-        self._is_open = False
         for desk in (self._inserting, self._claiming, self._settling, self._renewing):
             await desk.close()
+        await self._bell.close()
+        await self._lookout.close()
         for pool in (self._writers, self._readers):
             await pool.close()
 
@@ -111,28 +105,8 @@ class MysqlStore:
         return from_micros(now)
 
     async def watch(self, at_most: timedelta) -> Collection[str]:
-        """Wait until another process may have made work, at most for a while; it cannot be told where.
-
-        MySQL tells nobody, so we look at the bells that writers ring, which costs one short query.
-        """
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + at_most.total_seconds()
-        # Whoever else watches may be the one to notice; the count tells everyone who waits.
-        changes = self._changes
-        # Work comes in crowds. Without a breath we would ask as fast as the server answers, and be in everyone's way.
-        await asyncio.sleep(min(self._told_at + SHORTEST_GLANCE_SECONDS - loop.time(), at_most.total_seconds()))
-        while self._is_open and loop.time() < give_up_at:
-            seen = await self._glance()
-            if seen != self._bells:
-                self._bells = seen
-                self._changes += 1
-            if self._changes != changes:
-                self._told_at = loop.time()
-                return ANYWHERE
-            pause = max((loop.time() - self._told_at) * GLANCE_SHARE, SHORTEST_GLANCE_SECONDS)
-            await asyncio.sleep(min(pause, LONGEST_GLANCE_SECONDS, max(give_up_at - loop.time(), 0)))
-        await asyncio.sleep(max(give_up_at - loop.time(), 0))
-        return ()
+        """Wait until another process may have made work, at most for a while."""
+        return await self._lookout.watch(at_most)
 
     async def check(self) -> Sequence[str]:
         """Look for damage."""
@@ -392,12 +366,30 @@ class MysqlStore:
         """Let a desk's batch run in a transaction."""
 
         async def serve(batch: Sequence[Any], *sharing: Any) -> Any:  # noqa: ANN401 - as the verb does
-            return await self._writers.run(self._at(verb), batch, *sharing)
+            return await self._change(verb, batch, *sharing)
 
         return serve
 
     async def _write(self, verb: Verb, *arguments: Any, now: datetime | None) -> Any:  # noqa: ANN401 - as the verb does
-        return await self._writers.run(self._at(verb), *arguments, _given(now))
+        return await self._change(verb, *arguments, _given(now))
+
+    async def _change(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+        """Run a verb in a transaction; if it has made work, ring in the same one, and wake those who wait after it."""
+        has_rung = False
+
+        async def ringing(connection: Connection, *rest: Any) -> Any:  # noqa: ANN401 - as the verb does
+            nonlocal has_rung
+            answer = await verb(connection, *rest)
+            has_rung = connection.has_made_work
+            if has_rung:
+                connection.has_made_work = False
+                connection.defer(statement("ring"), {"origin": connection.origin, "now": rest[-1]})
+            return answer
+
+        answer = await self._writers.run(self._at(ringing), *arguments)
+        if has_rung:
+            self._bell.ring()
+        return answer
 
     async def _read(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
         return await self._readers.run(verb, *arguments)
@@ -406,32 +398,17 @@ class MysqlStore:
         return await self._readers.run(self._at(verb), *arguments, _given(now))
 
     def _at(self, verb: Verb) -> Verb:
-        """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs.
-
-        Afterwards the bell is rung, in the same transaction, if there is work now that was not there before.
-        """
+        """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""
 
         async def run(connection: Connection, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
             *rest, now = arguments
             moment = await self._now(connection) if now is None else now
-            answer = await verb(connection, *rest, moment)
-            if connection.has_made_work:
-                connection.has_made_work = False
-                connection.defer(statement("ring"), {"origin": connection.origin, "now": moment})
-            return answer
+            return await verb(connection, *rest, moment)
 
         return run
 
     async def _now(self, connection: Connection) -> int:
         return to_micros(self._clock()) if self._clock is not None else await self._server_clock.tell(connection)
-
-    async def _glance(self) -> Sequence[Any]:
-        seen: Sequence[Any] = await self._read(_bells, self._writers.origin)
-        return seen
-
-
-async def _bells(connection: Connection, ours: str) -> Sequence[Any]:
-    return await connection.rows(statement("bells"), {"ours": f"{ours}-%"})
 
 
 def _given(now: datetime | None) -> int | None:

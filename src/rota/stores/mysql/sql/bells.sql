@@ -1,2 +1,2 @@
--- Give how often each other writer has made work.
-SELECT origin, number, at FROM bell WHERE origin NOT LIKE %(ours)s ORDER BY origin
+-- Give how the bells of other writers stand, in a few numbers: whatever is rung, or forgotten, changes them.
+SELECT CONCAT_WS(':', COUNT(*), SUM(number), SUM(at)) FROM bell WHERE origin NOT LIKE %(ours)s
