@@ -99,6 +99,8 @@ class Lookout:
             self._found_at = self._looked_at
 
     def _hear(self, seen: str, ending: int | None) -> None:
+        # The ear has looked for us.
+        self._looked_at = asyncio.get_running_loop().time()
         # Who finds something new without a wait has been woken a moment before.
         if ending != IN_VAIN:
             self._found_at = None
