@@ -96,6 +96,14 @@ async def test_our_own_work_wakes_only_others(store: MysqlStore, other: MysqlSto
     assert not await store.watch(SHORT)
 
 
+async def test_whoever_wakes_the_others_is_not_woken(store: MysqlStore, other: MysqlStore) -> None:
+    await all_ears(store)
+    await all_ears(other)
+    ear = store._lookout.ear
+    assert await store._readers.run(hearing.wake, ear.room, EVERYBODY, ear.seat) == 1
+    assert await store._readers.run(hearing.wake, ear.room, (ear.seat, ear.seat), ear.seat) == 0
+
+
 @pytest.mark.usefixtures("_nobody_looks")
 async def test_nobody_misses_anything_however_closely_it_follows(
     store: MysqlStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
@@ -294,14 +302,22 @@ async def test_an_ear_moves_to_a_lower_seat_so_that_whoever_wakes_finds_it(
     assert await watching
 
 
-async def test_an_ear_that_goes_leaves_nothing_behind(open_store: OpenStore, stranger: Connection) -> None:
+async def test_an_ear_that_goes_says_so_and_leaves_nothing_behind(
+    open_store: OpenStore, stranger: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would write a warning into its log for each connection that is just gone."""
     listener = await open_store()
     await all_ears(listener)
     number = await connection_of(stranger, listener)
     await until(lambda: waits(stranger, number))
-    monitored = listener._lookout.ear
+    abandoned: list[Connection] = []
+    monkeypatch.setattr(Connection, "abandon", abandoned.append)
+    # However slow the machine is.
+    monkeypatch.setattr(hearing, "GOODBYE_SECONDS", 60.0)
     await listener.close()
-    assert monitored.seat == hearing.NOWHERE
+    assert not abandoned
+    assert listener._lookout.ear.seat == hearing.NOWHERE
+    monkeypatch.undo()
 
     async def is_gone() -> bool:
         found = await stranger.rows("SELECT 1 FROM information_schema.processlist WHERE id = %(id)s", {"id": number})
