@@ -13,13 +13,19 @@ from rota.stores.rows import new_job_row, plain_job_row
 from rota.stores.sqlite.statements import statement
 
 
+def opened(path: Path) -> sqlite3.Connection:
+    """Open a file whose commits survive a power cut."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
 class Bare:
     """sqlite3 with nothing of ours but the shape of the rows."""
 
     def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, isolation_level=None)
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection = opened(path)
         columns = statement("insert").split("(")[1].split(")")[0]
         plain = ", ".join(name.strip() for name in columns.split(",") if name.strip() != "id")
         self.connection.execute(f"CREATE TABLE job (id INTEGER PRIMARY KEY, {plain})")

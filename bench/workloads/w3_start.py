@@ -1,11 +1,14 @@
-"""W3: workers are idle and one job comes each 50 ms. From before the submission to the start of the handler."""
+"""W3: workers are idle and one job comes each 50 ms. From before the submission to the start of the handler.
+
+By turns with the floor, a few of each: what two bare commits and a word between two processes take at the same pace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bench.disk import beside, disk_beside
+from bench.ceilings.handover import handover
 from bench.ground import Ground
 from bench.measure import percentile
 from bench.systems.catalogue import Contender
@@ -14,6 +17,9 @@ from bench.workloads.protocol import Reading, Target, at_most
 
 _GAP_SECONDS: Final = 0.05
 _WAIT_SECONDS: Final = 60.0
+#: How many come before it is the floor's turn: few, since the disk changes by the second.
+_TURN: Final = 10
+_SHARES: Final = (("p50", 0.5), ("p99", 0.99))
 TARGETS: Final[Mapping[tuple[str, str], tuple[Target, ...]]] = {
     ("sqlite", "p50"): (at_most(1),),
     ("sqlite", "p99"): (at_most(5),),
@@ -32,14 +38,22 @@ class Start:
         return contender.name != "sqlite-one"
 
     def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
-        count = ground.sizes.singles
-        with session(contender, ground, "idle") as system:
+        took: list[float] = []
+        floor: list[float] = []
+        with session(contender, ground, "idle") as system, handover(contender.store, ground) as bare:
             system.start_workers()
             system.warm_up()
-            with disk_beside(ground.folder) as syncs:
-                submitted = system.ask("spaced", first=0, count=count, gap=_GAP_SECONDS)
-                started = system.until_started(0, count, seconds=_WAIT_SECONDS)
-            took = [(start - begun) * 1000 for begun, start in zip(submitted, started, strict=True)]
-            for what, share in (("p50", 0.5), ("p99", 0.99)):
-                yield Reading(what, percentile(took, share), "ms", TARGETS.get((contender.name, what), ()))
-            yield from beside(took, syncs)
+            for first in range(0, ground.sizes.singles, _TURN):
+                count = min(_TURN, ground.sizes.singles - first)
+                submitted = system.ask("spaced", first=first, count=count, gap=_GAP_SECONDS)
+                started = system.until_started(first, count, seconds=_WAIT_SECONDS)
+                took += [(start - begun) * 1000 for begun, start in zip(submitted, started, strict=True)]
+                if bare is not None:
+                    floor += bare.measure(count, _GAP_SECONDS)
+        for what, share in _SHARES:
+            yield Reading(what, percentile(took, share), "ms", TARGETS.get((contender.name, what), ()))
+        if floor:
+            for what, share in _SHARES:
+                yield Reading(f"the floor, {what}", percentile(floor, share), "ms")
+            for what, share in _SHARES:
+                yield Reading(f"{what} in floors", percentile(took, share) / percentile(floor, share), "x")

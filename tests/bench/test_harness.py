@@ -41,9 +41,10 @@ def test_every_workload_yields_its_figures(results: Results) -> None:
         ("sqlite", "w2", "memory after"),
         ("sqlite", "w3", "p50"),
         ("sqlite", "w3", "p99"),
-        ("sqlite", "w3", "a bare sync meanwhile, p50"),
-        ("sqlite", "w3", "a bare sync meanwhile, p99"),
-        ("sqlite", "w3", "p50 in such syncs"),
+        ("sqlite", "w3", "the floor, p50"),
+        ("sqlite", "w3", "the floor, p99"),
+        ("sqlite", "w3", "p50 in floors"),
+        ("sqlite", "w3", "p99 in floors"),
     }
     assert all(len(figure.values) == 1 and figure.median > 0 for figure in results.figures.values())
 
