@@ -17,7 +17,7 @@ from rota.core.lifecycle import Event
 from rota.core.submission import NewJob
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.rows import Row
-from rota.stores.sqlite import SqliteStore, lookout
+from rota.stores.sqlite import SqliteStore, bell, lookout
 from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.driver import Parameters, StandardConnection
 
@@ -40,6 +40,8 @@ async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]
     Counting.looks = 0
     one = await SqliteStore.open(tmp_path / "rota.db", connect=Counting)
     other = await SqliteStore.open(tmp_path / "rota.db")
+    # Only who asks for work is told of it.
+    await one.claim(claim())
     await one.watch(timedelta(seconds=0.01))
     yield one, other
     await other.close()
@@ -102,9 +104,26 @@ async def test_a_knock_tells_work_from_times(
     assert heard == places
 
 
-async def test_a_commit_that_nobody_knocks_for_is_heard_too(pair: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_who_never_asks_for_work_is_not_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler woke up for each job, and took the core of the worker that should have."""
+    one, other = [await SqliteStore.open(tmp_path / "rota.db") for _ in range(2)]
+    await knocks_only(one, monkeypatch)
+    watching = asyncio.ensure_future(one.watch(LONG))
+    await asyncio.sleep(0)
+    await other.insert([new_job()])
+    await other.insert([new_job(run_at=datetime.now(UTC) + timedelta(hours=1))])
+    assert set(await watching) == {TIMETABLE}
+    await other.close()
+    await one.close()
+
+
+@pytest.mark.parametrize("awake", [0.0, 1e9], ids=["told", "looking"])
+async def test_a_commit_that_nobody_knocks_for_is_heard_too(
+    pair: tuple[SqliteStore, SqliteStore], awake: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job that has ended, a caller's own connection, an older release."""
     one, other = pair
+    monkeypatch.setattr(bell, "AWAKE_SECONDS", awake)
     await other.insert([new_job()])
     (held,) = await other.claim(claim())
     while await one.watch(timedelta(seconds=2 * lookout.GLANCE_SECONDS)):

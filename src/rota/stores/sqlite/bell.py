@@ -4,6 +4,11 @@ A knock opens an empty file beside the database and closes it again: for reading
 something has a new time. The kernel tells who listens which of the two it was, and nothing goes to the disk; to set the
 times of a file would, and now and then takes as long as a commit. A knock tells that something is new, not what: that
 is in the database. Where the file cannot be made or opened, nobody knocks, and the others notice from the log.
+
+Whoever is woken takes a core, and on a machine with few of them it takes that of the one who commits, or of the one
+whom the knock is for. So a process that never asks for work does nothing more than hear of it. And the kernel tells of
+writes to the log in the midst of a commit; so it is asked to only where nobody has knocked for a while, and else we
+look at the log's time now and then, which costs less than to be told.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import Any, Final
 
 from rota.stores.sqlite.driver import Connection
@@ -27,6 +33,11 @@ _IN_CLOSE_NOWRITE: Final = 0x10
 _IN_DELETE_SELF: Final = 0x400
 #: The kernel could keep no more: anything may have rung.
 _IN_Q_OVERFLOW: Final = 0x4000
+#: How long after a knock to look for writes by ourselves, and how often.
+AWAKE_SECONDS: Final = 0.5
+PEEK_SECONDS: Final = 0.02
+#: How long after a write to ring for it: it is not on the disk yet, and most are knocked for when they are.
+HUSH_SECONDS: Final = 0.002
 #: Which watch, what happened, a cookie, and the length of a name, which there is only for files in folders.
 _EVENT: Final = struct.Struct("iIII")
 
@@ -74,13 +85,16 @@ class Bell:
     """Rings for knocks and for writes, where the kernel tells. What rings while nobody listens is kept."""
 
     def __init__(self, path: str) -> None:
-        #: How often a knock told of work, and of times.
+        #: How often a knock told of work, as far as anybody here asks for work, and of times.
         self.work = 0
         self.times = 0
         #: Whether the log was written to since this was last taken back.
         self.is_written = False
         self._log = os.fsencode(f"{path}-wal")
-        self._hears_writes = False
+        self._hears_work = self._hears_writes = self._is_told_of_writes = False
+        self._awake_until = -inf
+        self._stamp = self.stamp()
+        self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Event] = set()
         self._system: Any = None
@@ -111,11 +125,59 @@ class Bell:
                 # The kernel keeps one of equal rings; knocks and writes by turns would fill its memory.
                 self.hear_writes(wanted=False)
 
+    def hear_work(self) -> None:
+        """Ring for new work too, from now on."""
+        self._hears_work = True
+
     def hear_writes(self, *, wanted: bool) -> None:
-        """Ring when the log is written to, or for knocks only."""
-        if self._descriptor is not None and wanted != self._hears_writes:
-            self._hears_writes = wanted
+        """Ring when the log is written to, or for knocks only. What is written before that rings for nobody."""
+        if self._descriptor is None or wanted == self._hears_writes:
+            return
+        self._hears_writes = wanted
+        if wanted:
+            self._stamp = self.stamp()
+            self._listen()
+        else:
+            self._set_timer(None)
+            self._be_told(wanted=False)
+
+    def _listen(self) -> None:
+        """Look at the log again and again while something goes on, and have its writes told while nothing does."""
+        assert self._loop is not None
+        if self._loop.time() < self._awake_until:
+            self._look_in(PEEK_SECONDS)
+            return
+        self._be_told(wanted=True)
+        # What was written just before.
+        self._peek()
+
+    def _peek(self) -> None:
+        if self.stamp() != self._stamp:
+            self._ring_for_write()
+        elif not self._is_told_of_writes:
+            self._listen()
+
+    def _ring_for_write(self) -> None:
+        self.hear_writes(wanted=False)
+        self.is_written = True
+        self._wake()
+
+    def _be_told(self, *, wanted: bool) -> None:
+        if wanted != self._is_told_of_writes:
+            self._is_told_of_writes = wanted
             self._watch(self._log, _IN_MODIFY if wanted else _IN_DELETE_SELF)
+
+    def _look_in(self, seconds: float) -> None:
+        """Look at the log after a while instead of being told any more."""
+        self._be_told(wanted=False)
+        self._set_timer(seconds)
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if seconds is not None and self._loop is not None:
+            self._timer = self._loop.call_later(seconds, self._peek)
 
     def stamp(self) -> tuple[int, int]:
         """Say when the log was written to last, and how long it is."""
@@ -130,6 +192,7 @@ class Bell:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
+        self._set_timer(None)
         if self._listeners and self._loop is not None:
             self._loop.remove_reader(descriptor)
         os.close(descriptor)
@@ -141,10 +204,25 @@ class Bell:
             told = os.read(self._descriptor, 65_536)
         except BlockingIOError:
             return
+        is_knocked = False
         for _, mask, _, _ in _EVENT.iter_unpack(told):
-            self.is_written |= bool(mask & _IN_MODIFY)
-            self.work += bool(mask & (_IN_CLOSE_NOWRITE | _IN_Q_OVERFLOW))
-            self.times += bool(mask & (_IN_CLOSE_WRITE | _IN_Q_OVERFLOW))
+            if mask & _IN_MODIFY and self._is_told_of_writes:
+                self._look_in(HUSH_SECONDS)
+            if mask & (_IN_CLOSE_WRITE | _IN_CLOSE_NOWRITE) and self._loop is not None:
+                self._awake_until = self._loop.time() + AWAKE_SECONDS
+            if not self._hears_work and mask & _IN_CLOSE_NOWRITE and self._hears_writes:
+                # That was what was written, and it concerns nobody here.
+                self._look_in(PEEK_SECONDS)
+            if self._hears_work and mask & (_IN_CLOSE_NOWRITE | _IN_Q_OVERFLOW):
+                self.work += 1
+                is_knocked = True
+            if mask & (_IN_CLOSE_WRITE | _IN_Q_OVERFLOW):
+                self.times += 1
+                is_knocked = True
+        if is_knocked:
+            self._wake()
+
+    def _wake(self) -> None:
         for rung in self._listeners:
             rung.set()
 

@@ -5,7 +5,7 @@ a file is written to or touched. So nobody polls there: an idle process sleeps. 
 
 - Whoever has committed new work, or a time for something, knocks; see `Knocker`. That is heard at once, and what was
   committed is there to be read. Who hears it again and again takes a breath in between, a longer one the longer it goes
-  on.
+  on. Of work it is told only where somebody has ever asked for some.
 - Every commit writes to the log: also one by a caller's own connection, by an older release, by someone who died before
   the knock, and those that end a job. This bell rings when a commit is written, and the counter moves when it is on the
   disk; so after it we look again and again for a while (`PAUSES`). What it is about nobody knows. So everyone is woken,
@@ -90,6 +90,10 @@ class Lookout:
                     await _rings(rung, min(left, pause))
         self._note(loop.time())
         return news
+
+    def hear_work(self) -> None:
+        """Report new work at once, from now on. To whoever never asks for any, it is a commit like others."""
+        self._bell.hear_work()
 
     def close(self) -> None:
         """Listen no more; the connection is left to its owner."""
