@@ -31,6 +31,9 @@ _log = logging.getLogger("rota.worker")
 WAIT_OF_LEASE: Final = 1 / 3
 AHEAD_OF_LEASE: Final = 1 / 10
 SHORT_WAIT: Final = timedelta(milliseconds=500)
+#: How long to leave the interpreter to those who begin, where a question has brought all there was. Their loop is on
+#: another thread, and would else wait while we ask for what is not there.
+BREATH_SECONDS: Final = 0.001
 #: How long the last question, asked when the worker stops, may take.
 LAST_WORD_SECONDS: Final = 2.0
 
@@ -132,6 +135,8 @@ class Fetcher:
             self._crew.take_on(jobs, sent)
             if jobs[-1].is_ahead:
                 await self._ask_time()
+            elif len(jobs) < claim.limit:
+                await asyncio.sleep(BREATH_SECONDS)
 
     async def _ask_time(self) -> None:
         """Ask for the store's time, once for all jobs that wait for theirs: an answer comes quicker than a claim's."""
