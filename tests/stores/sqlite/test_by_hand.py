@@ -19,7 +19,7 @@ from rota.ports.guest import at_once
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.desk import WriterDesk
 from rota.stores.sqlite.driver import Connection, Parameters, StandardConnection
-from rota.stores.sqlite.operations import MERGED, PLAINLY, Manner, Operation, Verb
+from rota.stores.sqlite.operations import LOOKS, MERGED, PLAINLY, Manner, Operation, Verb
 
 
 class Seen(StandardConnection):
@@ -147,16 +147,18 @@ async def test_one_that_fails_does_not_fail_its_neighbours(stage: Stage) -> None
     assert stage.numbers() == [1]
 
 
-async def test_one_whose_glance_fails_does_not_fail_its_neighbours(stage: Stage) -> None:
-    def glance(connection: Connection, numbers: list[int]) -> None:
-        del connection
+LOOKING = Manner(reads_first=True)
+
+
+async def test_one_that_reads_first_and_fails_does_not_fail_its_neighbours(stage: Stage) -> None:
+    def put_unless(connection: Connection, numbers: list[int]) -> list[int]:
         if numbers == [13]:
             raise ValueError("13")
+        return put(connection, numbers)
 
     first = asyncio.create_task(asyncio.to_thread(stage.do, stage.wait))
     await asyncio.to_thread(stage.has_begun.wait)
-    manner = Manner(glance=glance)
-    calls = [asyncio.create_task(stage.desk.run(put, [number], manner=manner)) for number in (1, 13, 2)]
+    calls = [asyncio.create_task(stage.desk.run(put_unless, [number], manner=LOOKING)) for number in (1, 13, 2)]
     await handed_in(stage, 3)
     stage.gate.set()
     await first
@@ -164,6 +166,42 @@ async def test_one_whose_glance_fails_does_not_fail_its_neighbours(stage: Stage)
     assert [answers[0], answers[2]] == [[2], [4]]
     assert isinstance(answers[1], ValueError)
     assert stage.numbers() == [1, 2]
+
+
+def highest(connection: Connection) -> int:
+    ((found,),) = connection.rows("SELECT max(number) FROM number")
+    return found or 0
+
+
+def test_who_reads_first_and_finds_nothing_to_write_needs_no_lock(stage: Stage) -> None:
+    other = sqlite3.connect(stage.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert stage.do(highest, manner=LOOKING) == 0
+    other.close()
+
+
+@pytest.mark.parametrize("times", [1, 10], ids=["once", "again and again"])
+def test_what_is_written_upon_a_look_is_not_outdated_by_another_process(stage: Stage, times: int) -> None:
+    """Who looked, was overtaken, and then wrote would write what no longer holds."""
+    other = sqlite3.connect(stage.path, isolation_level=None, timeout=0)
+    left = [5] * times
+
+    def put_next(connection: Connection) -> int:
+        number = highest(connection) + 1
+        if left:
+            left.pop()
+            try:
+                other.execute("INSERT INTO number SELECT coalesce(max(number), 0) + 1 FROM number")
+            except sqlite3.OperationalError:
+                left.clear()  # the lock is ours by now
+        put(connection, [number])
+        return number
+
+    answer = stage.do(put_next, manner=LOOKING)
+    other.close()
+    assert answer == max(stage.numbers())
+    assert stage.numbers() == list(range(1, answer + 1))
+    assert answer == 1 + min(times, LOOKS)
 
 
 def interrupt() -> None:

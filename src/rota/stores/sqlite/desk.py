@@ -265,25 +265,12 @@ class WriterDesk(ThreadDesk):
         super().__init__(name, opener, witness=witness)
 
     def _process(self, batch: list[Operation]) -> None:
-        # Not when somebody needs the lock anyway: what it writes may be what the others look for.
-        left = list(filter(self._needs_lock, batch)) if all(one.manner.glance is not None for one in batch) else batch
-        if left:
-            transact(self._connection, left)
-            # Before anything else: somebody waits for it.
-            self._knock(self._connection)
+        transact(self._connection, batch)
+        # Before anything else: somebody waits for it.
+        self._knock(self._connection)
         if self._witness is not None:
             # Asked after the commit and before the answer: what went into a file without a name is not acknowledged.
             self._witness()
-
-    def _needs_lock(self, operation: Operation) -> bool:
-        """Look whether an operation can be answered without the lock, for which others may be waiting."""
-        assert operation.manner.glance is not None
-        try:
-            operation.answer = patiently(partial(operation.manner.glance, self._connection, *operation.arguments))
-        except Exception as error:  # noqa: BLE001 - it is that operation's answer
-            fail([operation], error)
-            return False
-        return operation.answer is None
 
 
 class ReaderDesk(ThreadDesk):

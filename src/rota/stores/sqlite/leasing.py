@@ -17,7 +17,7 @@ from rota.stores.sqlite.statements import statement
 
 
 def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
-    """Lease the most urgent jobs that may be claimed."""
+    """Lease the most urgent jobs that may be claimed. Reads first, and writes only if there are any."""
     if wanted.claim_id is not None:
         leases = connection.rows(statement("recall_claim"), (wanted.claim_id,))
         if leases:
@@ -37,16 +37,6 @@ def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
         leases_text = json.dumps([[job.id, job.fence] for job in jobs])
         connection.run(statement("remember_claim"), (wanted.claim_id, now, leases_text))
     return jobs
-
-
-def glance(connection: Connection, wanted: Claim, now: int) -> list[Job] | None:
-    """Look whether there is anything to claim; give nothing if there is not, and None if a claim must tell.
-
-    Who hears of a job is often too late for it. And who is too late for one should not keep others from the next.
-    """
-    if not wanted.is_new or wanted.ids is not None or _most_urgent(connection, wanted, now):
-        return None
-    return None if wanted.ahead and _soon(connection, wanted, now) else []
 
 
 def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:

@@ -21,6 +21,8 @@ from rota.stores.sqlite.driver import Broken, Busy, Connection
 
 #: How long to wait for another process that holds the write lock.
 LONGEST_BUSY_SECONDS: Final = 15.0
+#: How often whoever reads first looks again when somebody else was quicker, before it takes the lock and looks then.
+LOOKS: Final = 3
 #: Short and random: SQLite's own growing pauses starve someone for half a second when several processes write.
 BUSY_PAUSE_SECONDS: Final = 0.001
 
@@ -36,8 +38,8 @@ class Manner:
     is_mergeable: bool = False
     #: Does the same by one statement, which is a transaction by itself; None, and nothing done, where that will not do.
     stroke: Verb | None = None
-    #: Asked before the lock is taken, if nobody else needs it: an answer other than None spares it.
-    glance: Verb | None = None
+    #: Reads first, and often finds nothing to write: then the lock is not taken at all, unless another needs it.
+    reads_first: bool = False
 
 
 PLAINLY: Final = Manner()
@@ -120,7 +122,11 @@ def patiently(act: Callable[[], T]) -> T:
             if time.monotonic() > give_up_at:
                 message = f"another process has held the database's lock for {LONGEST_BUSY_SECONDS:.0f} s"
                 raise StoreUnavailable(message) from error
-            time.sleep(BUSY_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - spreads, protects nothing
+            _pause()
+
+
+def _pause() -> None:
+    time.sleep(BUSY_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - spreads, protects nothing
 
 
 def begin(connection: Connection) -> None:
@@ -131,6 +137,8 @@ def begin(connection: Connection) -> None:
 def transact(connection: Connection, operations: Sequence[Operation]) -> None:
     """Run operations in one transaction; if one of them fails, each in a transaction of its own."""
     if len(operations) == 1 and _strike(connection, operations[0]):
+        return
+    if all(one.manner.reads_first for one in operations) and _look_first(connection, operations):
         return
     begin(connection)
     try:
@@ -143,11 +151,39 @@ def transact(connection: Connection, operations: Sequence[Operation]) -> None:
         for operation in operations:
             transact(connection, [operation])
         return
+    _commit(connection, operations)
+
+
+def _commit(connection: Connection, operations: Sequence[Operation]) -> None:
     try:
         connection.run("COMMIT")
     except (Broken, Busy) as error:
         roll_back(connection)
         fail(operations, error)
+
+
+def _look_first(connection: Connection, operations: Sequence[Operation]) -> bool:
+    """Run operations without the lock until one of them writes; say whether that went well.
+
+    What was read still holds when it is written upon, or else SQLite refuses the lock, as it does while another process
+    has it. Then all of it is read again, a moment later: whoever was too late for something finds nothing any more, and
+    does not keep others from the next.
+    """
+    for look in range(LOOKS):
+        if look:
+            _pause()
+        try:
+            connection.run("BEGIN")
+            perform(connection, operations)
+        except Busy:
+            roll_back(connection)
+            continue
+        except Exception:  # noqa: BLE001 - whose answer it is, is found out with the lock
+            roll_back(connection)
+            return False
+        _commit(connection, operations)
+        return True
+    return False
 
 
 def _strike(connection: Connection, operation: Operation) -> bool:
