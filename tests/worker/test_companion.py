@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -131,6 +133,21 @@ def test_a_companion_rests_no_longer_than_it_is_told() -> None:
     assert listen(reading, 0.0) == b""
     os.close(reading)
     os.close(writing)
+
+
+def test_a_companion_rests_beside_a_worker_with_more_than_a_thousand_open_files() -> None:
+    """Its pipes have the numbers that they have in the worker, and select() knows only the first 1,024."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(2048, limits[1])), limits[1]))
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 1500)
+    try:
+        os.write(writing, b"hold")
+        assert listen(high, 0.1) == b"hold"
+    finally:
+        for descriptor in (reading, writing, high):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:
