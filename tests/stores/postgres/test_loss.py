@@ -192,11 +192,13 @@ async def swallowing_proxy(port: int) -> AsyncIterator[tuple[int, asyncio.Event]
     tasks: set[asyncio.Task[None]] = set()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while data := await reader.read(65536):
-                if not is_swallowing.is_set():
-                    writer.write(data)
-        writer.close()
+        try:
+            with suppress(ConnectionError):
+                while data := await reader.read(65536):
+                    if not is_swallowing.is_set():
+                        writer.write(data)
+        finally:
+            writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -230,6 +232,25 @@ async def test_a_connection_whose_other_end_vanished_without_a_word_is_given_up(
         await store.insert([new_job()])
         assert (await store.census()).total() == 2
         await store.close()
+
+
+async def test_a_server_that_vanishes_before_we_know_it_is_given_up(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "CONNECT_SECONDS", 0.3)
+    port = shared_server().port
+    async with swallowing_proxy(port) as (proxy, is_swallowing):
+        connector = Connector(dsn.replace(f":{port}/", f":{proxy}/"))
+        fetchrow = asyncpg.Connection.fetchrow
+
+        async def vanishing(connection: asyncpg.Connection, *arguments: str) -> object:
+            is_swallowing.set()
+            return await fetchrow(connection, *arguments)
+
+        monkeypatch.setattr(asyncpg.Connection, "fetchrow", vanishing)
+        meeting = asyncio.ensure_future(connector())
+        done, _ = await asyncio.wait([meeting], timeout=20)
+        meeting.cancel()
+        assert done
+        assert isinstance(meeting.exception(), TimeoutError)
 
 
 async def test_a_caller_who_leaves_in_the_middle_leaves_no_connection_in_doubt(

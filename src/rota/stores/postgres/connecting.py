@@ -135,18 +135,25 @@ class Connector:
 
     async def _get_to_know(self, connection: Connection) -> Connection:
         """Learn from the first connection how the server is set up."""
-        async with asyncio.timeout(CONNECT_SECONDS), connection.transaction():
-            # Nothing prepared yet: this may be a session that others share.
-            values = await connection.fetchrow(
-                "SELECT current_setting($1, true), current_setting('synchronous_commit')", _MARK
-            )
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                # By hand: the driver would roll back once the time is up, and wait for that for ever. Nothing prepared
+                # yet: this may be a session that others share.
+                await connection.execute("BEGIN")
+                values = await connection.fetchrow(
+                    "SELECT current_setting($1, true), current_setting('synchronous_commit')", _MARK
+                )
+                await connection.execute("COMMIT")
+        except BaseException:
+            connection.terminate()
+            raise
         mark, synchronous_commit = values or (None, "")
         self._knows = True
         self._is_pooled = mark != "yes"
         # An acknowledged job must survive a crash, whatever this database is tuned for.
         self._makes_sync = synchronous_commit == "off"
         if self._is_pooled or self._makes_sync:
-            await connection.close()
+            await connection.close(timeout=CONNECT_SECONDS)
             return await self()
         return connection
 
