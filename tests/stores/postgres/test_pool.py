@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -101,7 +102,9 @@ async def test_an_answer_that_takes_too_long_is_no_longer_waited_for_by_us_nor_w
     assert task.cancelling() == 0
 
 
-async def test_who_is_called_off_by_others_too_is_called_off(pool: Pool, dsn: str) -> None:
+@pytest.mark.parametrize("who_is_first", ["we", "others"])
+async def test_who_is_called_off_by_others_too_is_called_off(pool: Pool, dsn: str, who_is_first: str) -> None:
+    """The others' word was once taken for one that was said before, and forgotten: a worker went on that was to end."""
     other = await asyncpg.connect(dsn)
 
     async def use() -> None:
@@ -115,11 +118,43 @@ async def test_who_is_called_off_by_others_too_is_called_off(pool: Pool, dsn: st
             while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 pass
         (lent,) = pool.lent
-        lent.call_off()
-        using.cancel()
+        for call_off in (lent.call_off, using.cancel) if who_is_first == "we" else (using.cancel, lent.call_off):
+            call_off()
         with pytest.raises(asyncio.CancelledError):
             await using
     await other.close()
+
+
+async def test_an_answer_that_came_while_the_loop_stood_still_is_heard(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.1)
+    pool = Pool(Connector(dsn), 1)
+
+    async def use() -> list[Any]:
+        with await pool.lend() as lent:
+            await lent.say("SELECT 1", seconds=60)
+            asked = asyncio.ensure_future(stand_still())
+            answer = await lent.fetch("SELECT 1")
+            await asked
+            return list(answer)
+
+    async def stand_still() -> None:
+        # As a handler does that does not know of loops. The question has been sent.
+        time.sleep(0.5)  # noqa: ASYNC251 - on purpose
+
+    assert await use() == [(1,)]
+    await pool.close()
+
+
+async def test_who_has_a_session_and_waits_for_something_else_is_left_alone(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.05)
+    with await pool.lend() as lent:
+        await lent.say("SELECT 1", seconds=0.05)
+        await asyncio.sleep(0.3)
+        assert await lent.say("SELECT 1", seconds=60) == "SELECT 1"
 
 
 async def test_a_statement_may_be_given_longer(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

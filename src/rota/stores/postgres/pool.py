@@ -35,7 +35,9 @@ class Pool:
         self._places = size
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._leaving: set[asyncio.Task[None]] = set()
+        #: Who looks after those that are lent, and when that is too late to judge anybody.
         self._patrol: asyncio.TimerHandle | None = None
+        self._late_from = 0.0
         self._is_open = True
 
     def at_hand(self) -> Session | None:
@@ -112,21 +114,27 @@ class Pool:
 
     def _note(self, session: Session) -> None:
         """Keep an eye on a session that is lent."""
-        session.task = asyncio.current_task()
-        session.answer_by = monotonic() + sessions.COMMAND_SECONDS
+        session.lent_to(asyncio.current_task())
         self.lent.add(session)
         if self._patrol is None:
-            self._patrol = asyncio.get_running_loop().call_later(sessions.COMMAND_SECONDS / 4, self._look_around)
+            self._come_again()
+
+    def _come_again(self) -> None:
+        pause = sessions.COMMAND_SECONDS / 4
+        self._late_from = monotonic() + 2 * pause
+        self._patrol = asyncio.get_running_loop().call_later(pause, self._look_around)
 
     def _look_around(self) -> None:
         """Call off who has waited for too long, and come again as long as there is anybody."""
         self._patrol = None
         if self.lent:
             now = monotonic()
-            for session in self.lent:
-                if session.answer_by < now:
-                    session.call_off()
-            self._patrol = asyncio.get_running_loop().call_later(sessions.COMMAND_SECONDS / 4, self._look_around)
+            # If we are late ourselves, the loop stood still. Answers may have come that nobody has read yet.
+            if now < self._late_from:
+                for session in self.lent:
+                    if session.answer_by < now:
+                        session.call_off()
+            self._come_again()
 
 
 async def _leave(session: Session) -> None:

@@ -24,6 +24,8 @@ from rota.stores.rows import Row
 
 #: A connection whose other end has vanished without a word is noticed after this long, or a little more.
 COMMAND_SECONDS: Final = 15.0
+#: Whoever has a session and waits for something else is not called off: nobody would tell it why.
+_NOTHING_ASKED: Final = float("inf")
 
 T = TypeVar("T")
 
@@ -39,18 +41,28 @@ class TakeBack(Protocol):
 class Session:
     """Runs statements, which go by the names of their files."""
 
-    __slots__ = ("_cancels", "_is_pooled", "_prepared", "_take_back", "answer_by", "connection", "task")
+    __slots__ = (
+        "_cancels",
+        "_is_called_off",
+        "_is_pooled",
+        "_prepared",
+        "_take_back",
+        "answer_by",
+        "connection",
+        "task",
+    )
 
     def __init__(self, connection: Connection, take_back: TakeBack, *, is_pooled: bool) -> None:
         self.connection = connection
         self._take_back = take_back
         self._is_pooled = is_pooled
         self._prepared: dict[str, Prepared] = {}
-        #: Who uses it, when the statement under way is to be answered, and, once we have called that task off, how
-        #: often others had done so before.
+        #: Who uses it, how often that task had been called off when it came, and when the statement under way is to be
+        #: answered.
         self.task: asyncio.Task[Any] | None = None
-        self.answer_by = 0.0
-        self._cancels: int | None = None
+        self._cancels = 0
+        self._is_called_off = False
+        self.answer_by = _NOTHING_ASKED
 
     def __enter__(self) -> Self:
         """Be there for a block."""
@@ -86,15 +98,21 @@ class Session:
 
     def call_off(self) -> None:
         """Have whoever waits for the server wait no longer. The driver then tells the server to stop, too."""
-        if self._cancels is None and self.task is not None:
-            self._cancels = self.task.cancelling()
+        if not self._is_called_off and self.task is not None:
+            self._is_called_off = True
             self.task.cancel()
+
+    def lent_to(self, task: asyncio.Task[Any] | None) -> None:
+        """Be there for a task, which may be on its way out already: as `asyncio.timeout`, count from here."""
+        self.task = task
+        self._cancels = 0 if task is None else task.cancelling()
+        self.answer_by = _NOTHING_ASKED
 
     async def _ask(self, name: str, arguments: tuple[object, ...], seconds: float | None) -> Answer:
         prepared = self._prepared.get(name) or await self._prepare(name)
         self.answer_by = monotonic() + (seconds or COMMAND_SECONDS)
         try:
-            return await prepared.ask(arguments)
+            answer = await prepared.ask(arguments)
         except asyncio.CancelledError:
             self._excuse()
             raise
@@ -102,6 +120,8 @@ class Session:
             # Somebody has changed the tables: the next try finds it new.
             self._prepared.clear()
             raise
+        self.answer_by = _NOTHING_ASKED
+        return answer
 
     async def _prepare(self, name: str) -> Prepared:
         made = await self._answered(self.connection.prepare(statement(name)), None)
@@ -111,12 +131,14 @@ class Session:
     async def _answered(self, question: Awaitable[T], seconds: float | None) -> T:
         self.answer_by = monotonic() + (seconds or COMMAND_SECONDS)
         try:
-            return await question
+            answer = await question
         except asyncio.CancelledError:
             self._excuse()
             raise
+        self.answer_by = _NOTHING_ASKED
+        return answer
 
     def _excuse(self) -> None:
         """Raise that the server took too long, if that is why the task was called off, and nobody else did."""
-        if self._cancels is not None and self.task is not None and self.task.uncancel() <= self._cancels:
+        if self._is_called_off and self.task is not None and self.task.uncancel() <= self._cancels:
             raise TimeoutError("no answer in time")
