@@ -17,14 +17,24 @@ from pathlib import Path
 
 import pytest
 
+from rota.core.identity import JobId
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
 from rota.ports.faces import Report
 from rota.worker.companion import is_stopped
-from rota.worker.companion_start import listen
-from rota.worker.leases import Messages, Word, kin_message, leases_message, plain_message, read_kin, read_leases
+from rota.worker.companion_start import ends_in_goodbye, listen
+from rota.worker.leases import (
+    Messages,
+    Word,
+    kin_message,
+    leases_message,
+    plain_message,
+    read_kin,
+    read_leases,
+    setup_message,
+)
 from worker.staging import OPERATOR, Stage, eventually
 from worker.test_processes import gone, written
 
@@ -148,6 +158,16 @@ def test_a_companion_rests_beside_a_worker_with_more_than_a_thousand_open_files(
         for descriptor in (reading, writing, high):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_companion_that_rests_knows_a_goodbye_from_what_only_looks_like_one() -> None:
+    goodbye = plain_message(Word.GOODBYE)
+    setup = setup_message({"name": "eve"})
+    assert ends_in_goodbye(setup + leases_message(Word.HOLD, [(JobId(1), 1)]) + goodbye)
+    # A group of processes whose number is 7, and a worker that died in the midst of a word.
+    assert kin_message([7]).endswith(goodbye)
+    for heard in (b"", setup, setup + kin_message([7]), goodbye[:-1], goodbye + plain_message(Word.PULSE)):
+        assert not ends_in_goodbye(heard)
 
 
 async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -190,3 +191,40 @@ async def test_the_public_way_does_where_the_driver_has_no_other(dsn: str) -> No
         rows, status, _ = await way.ask((2,))
         assert ([row[0] for row in rows], status) == ([1, 2], b"INSERT 0 2")
     await connection.close()
+
+
+_ENDS_IN_THE_MIDST = """
+import asyncio, sys
+from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.database import Database
+
+async def wait(session):
+    begun.set()
+    await session.say("SELECT pg_sleep(600)")
+
+async def main():
+    global begun, waiting
+    begun = asyncio.Event()
+    database = Database(Connector(sys.argv[1]))
+    waiting = asyncio.create_task(database.alone(wait))
+    await begun.wait()
+    if sys.argv[2] == "closes":
+        await database.close()
+
+asyncio.run(main(), debug=False)
+"""
+
+
+@pytest.mark.parametrize("how", ["closes", "does not"])
+async def test_a_program_that_ends_in_the_midst_of_a_statement_ends_without_a_word(dsn: str, how: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", "-c", _ENDS_IN_THE_MIDST, dsn, how, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        _, said = await process.communicate()
+    assert (said.decode(), process.returncode) == ("", 0)
+    other = await asyncpg.connect(dsn)
+    async with asyncio.timeout(10):
+        while await other.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(600)'"):
+            pass
+    await other.close()

@@ -220,8 +220,7 @@ class Connection:
         script = ";\n".join((*self._deferred, sql) if sql is not None else self._deferred)
         self._deferred.clear()
         try:
-            async with asyncio.timeout(self._patience):
-                return await self._carrier.fly(script, parcels)
+            return await self._carrier.fly(script, parcels, self._patience)
         except Unfit as error:
             raise Unpassable("two commands at once were not answered") from error
         except Grounded as error:

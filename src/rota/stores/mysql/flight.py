@@ -81,11 +81,14 @@ class Carrier:
             hasattr(raw, name) for name in ("_next_seq_id", "_write_bytes")
         )
 
-    async def fly(self, script: str, parcels: Iterable[Parcel]) -> Sequence[Row]:
-        """Run a script, if any, and then statements with their rows; give the rows of the script's last statement."""
+    async def fly(self, script: str, parcels: Iterable[Parcel], patience: float) -> Sequence[Row]:
+        """Run a script, if any, and then statements with their rows; give the rows of the script's last statement.
+
+        Each answer may take so many seconds.
+        """
         if not self._is_proven:
             await self._prove()
-        flight = _Flight(self._raw)
+        flight = _Flight(self._raw, patience)
         try:
             if script:
                 flight.send(_QUERY + script.encode(), may_yield=True)
@@ -108,14 +111,13 @@ class Carrier:
 
     async def _prove(self) -> None:
         """See that the server is there, and then that it hears two commands at once."""
-        flight = _Flight(self._raw)
+        flight = _Flight(self._raw, PROOF_SECONDS)
         flight.send(_PING)
         await flight.land()
         try:
             flight.send(_PING)
             flight.send(_PING)
-            async with asyncio.timeout(PROOF_SECONDS):
-                await flight.land()
+            await flight.land()
         except (errors.MySQLError, OSError, EOFError) as error:
             raise Unfit from error
         if flight.refusal is not None:
@@ -138,8 +140,9 @@ class Carrier:
 class _Flight:
     """Commands under way, and what comes back of them."""
 
-    def __init__(self, raw: Any) -> None:  # noqa: ANN401 - see above
+    def __init__(self, raw: Any, patience: float) -> None:  # noqa: ANN401 - see above
         self._raw = raw
+        self._patience = patience
         #: For each command under way, whether it may answer with rows, or more than once.
         self._under_way: deque[bool] = deque()
         #: What the last such command yielded last.
@@ -159,7 +162,12 @@ class _Flight:
         """Read the answers to all commands, but for some of the last. A refusal is noted; what is worse is raised."""
         while len(self._under_way) > but:
             try:
-                await self._read(may_yield=self._under_way.popleft())
+                async with asyncio.timeout(self._patience):
+                    await self._read(may_yield=self._under_way.popleft())
+            except TimeoutError:
+                # What comes now would be taken for the answer to something else.
+                self._under_way.clear()
+                raise
             except errors.MySQLError as error:
                 self.refusal = self.refusal or error
                 if not _is_of_the_server(error):

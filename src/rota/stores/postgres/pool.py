@@ -15,10 +15,10 @@ from typing import Final
 from rota.core.errors import StoreUnavailable
 from rota.stores.postgres import session as sessions
 from rota.stores.postgres.connecting import Connector
-from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.session import Session
 
-LEAVE_SECONDS: Final = 1.0
+#: How often in such a time to look who has waited for it.
+LOOKS: Final = 13
 
 
 class Pool:
@@ -34,7 +34,6 @@ class Pool:
         #: How many more may be lent, and who waits for that.
         self._places = size
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._leaving: set[asyncio.Task[None]] = set()
         #: Who looks after those that are lent, and when that is too late to judge anybody.
         self._patrol: asyncio.TimerHandle | None = None
         self._late_from = 0.0
@@ -69,8 +68,8 @@ class Pool:
     async def close(self) -> None:
         """Let go of all connections; those lent out, when they come back."""
         self._is_open = False
-        await asyncio.gather(*map(_leave, self._idle), *self._leaving)
-        self._idle.clear()
+        while self._idle:
+            await self._idle.pop().leave()
 
     def _rested(self) -> Session | None:
         """Take a session that nobody uses, and that is alive as far as anyone can know."""
@@ -83,12 +82,11 @@ class Pool:
 
     def _take_back(self, session: Session, *, is_sound: bool) -> None:
         self.lent.remove(session)
+        session.lent_to(None)
         if is_sound and self._is_open:
             self._idle.append(session)
-        elif not session.connection.is_closed():
-            leaving = asyncio.get_running_loop().create_task(_leave(session))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+        else:
+            session.connection.terminate()
         self._free_a_place()
 
     async def _turn(self) -> None:
@@ -120,7 +118,7 @@ class Pool:
             self._come_again()
 
     def _come_again(self) -> None:
-        pause = sessions.COMMAND_SECONDS / 4
+        pause = sessions.COMMAND_SECONDS / LOOKS
         self._late_from = monotonic() + 2 * pause
         self._patrol = asyncio.get_running_loop().call_later(pause, self._look_around)
 
@@ -135,11 +133,3 @@ class Pool:
                     if session.answer_by < now:
                         session.call_off()
             self._come_again()
-
-
-async def _leave(session: Session) -> None:
-    """Let go of a connection. The driver first tells the server to stop what nobody waits for any more."""
-    try:
-        await session.connection.close(timeout=LEAVE_SECONDS)
-    except AWAY:
-        session.connection.terminate()

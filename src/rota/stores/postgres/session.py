@@ -18,12 +18,15 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from asyncpg.exceptions import InvalidCachedStatementError
 
 from rota.stores.postgres.connecting import Connection
+from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.prepared import Answer, Prepared
 from rota.stores.postgres.statements import changed_by, statement
 from rota.stores.rows import Row
 
-#: A connection whose other end has vanished without a word is noticed after this long, or a little more.
-COMMAND_SECONDS: Final = 15.0
+#: How long an answer may take, and how long it may take to part. A connection whose other end has vanished without a
+#: word is given up within 15 s, with the pauses between looks.
+COMMAND_SECONDS: Final = 13.0
+LEAVE_SECONDS: Final = 1.0
 #: Whoever has a session and waits for something else is not called off: nobody would tell it why.
 _NOTHING_ASKED: Final = float("inf")
 
@@ -96,8 +99,15 @@ class Session:
         """Give a command that has no file, and give what the server calls its outcome."""
         return await self._answered(self.connection.execute(command, *arguments), seconds)
 
+    async def leave(self) -> None:
+        """Let go of the connection. The driver first tells the server to stop what nobody waits for any more."""
+        try:
+            await self.connection.close(timeout=LEAVE_SECONDS)
+        except AWAY:
+            self.connection.terminate()
+
     def call_off(self) -> None:
-        """Have whoever waits for the server wait no longer. The driver then tells the server to stop, too."""
+        """Have whoever waits for the server wait no longer."""
         if not self._is_called_off and self.task is not None:
             self._is_called_off = True
             self.task.cancel()
@@ -114,6 +124,7 @@ class Session:
         try:
             answer = await prepared.ask(arguments)
         except asyncio.CancelledError:
+            await self.leave()
             self._excuse()
             raise
         except InvalidCachedStatementError:
@@ -133,6 +144,7 @@ class Session:
         try:
             answer = await question
         except asyncio.CancelledError:
+            await self.leave()
             self._excuse()
             raise
         self.answer_by = _NOTHING_ASKED
