@@ -33,7 +33,7 @@ LEASE: Final = timedelta(minutes=5)
 FEW: Final = 10_000
 MANY: Final = 1_000_000
 #: Claims of each size in each case, a quarter as many of the larger ones.
-ROUNDS: Final = 1_000
+ROUNDS: Final = 3_000
 _numbers = count(1)
 
 
