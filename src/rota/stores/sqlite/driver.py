@@ -103,6 +103,17 @@ def translated(message: str, code: int) -> Exception:
     return Broken(message, is_final=primary in _FINAL_CODES)
 
 
+#: What the standard driver raises. It reads SQLite's own messages as UTF-8; one that is not quotes a damaged file.
+_RAISED: Final = (sqlite3.Error, UnicodeDecodeError)
+
+
+def _told(error: sqlite3.Error | UnicodeDecodeError) -> Exception:
+    if isinstance(error, UnicodeDecodeError):
+        message = error.object.decode("utf-8", "replace")
+        return translated(f"the file is damaged: {message}", sqlite3.SQLITE_CORRUPT)
+    return translated(str(error), getattr(error, "sqlite_errorcode", 0))
+
+
 class StandardConnection:
     """Over the standard library's sqlite3."""
 
@@ -122,22 +133,22 @@ class StandardConnection:
         """Run a statement and give the rows it yields."""
         try:
             return self._connection.execute(sql, parameters).fetchall()
-        except sqlite3.Error as error:
-            raise translated(str(error), getattr(error, "sqlite_errorcode", 0)) from error
+        except _RAISED as error:
+            raise _told(error) from error
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
         """Run a statement and say how many rows it changed."""
         try:
             return self._connection.execute(sql, parameters).rowcount
-        except sqlite3.Error as error:
-            raise translated(str(error), getattr(error, "sqlite_errorcode", 0)) from error
+        except _RAISED as error:
+            raise _told(error) from error
 
     def many(self, sql: str, parameters: Iterable[Parameters]) -> int:
         """Run a statement for each set of parameters and say how many rows were changed in all."""
         try:
             return self._connection.executemany(sql, parameters).rowcount
-        except sqlite3.Error as error:
-            raise translated(str(error), getattr(error, "sqlite_errorcode", 0)) from error
+        except _RAISED as error:
+            raise _told(error) from error
 
     def close(self) -> None:
         """Let go of the database."""
