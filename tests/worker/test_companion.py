@@ -23,7 +23,7 @@ from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
 from rota.ports.faces import Report
-from rota.worker.companion import is_stopped
+from rota.worker.companion import Companion, is_stopped
 from rota.worker.companion_start import ends_in_goodbye, listen
 from rota.worker.leases import (
     Messages,
@@ -168,6 +168,25 @@ def test_a_companion_that_rests_knows_a_goodbye_from_what_only_looks_like_one() 
     assert kin_message([7]).endswith(goodbye)
     for heard in (b"", setup, setup + kin_message([7]), goodbye[:-1], goodbye + plain_message(Word.PULSE)):
         assert not ends_in_goodbye(heard)
+
+
+async def test_a_companion_that_has_rested_beats_when_it_would_have_otherwise(stage: Stage) -> None:
+    """It began an hour ago and beats once an hour, so its first beat is now and not in an hour."""
+    job_id = await stage.submit("quick")
+    (job,) = await stage.engine.claim(Claim(WorkerId("eve", "e"), 1, types=("quick",)))
+    setup = {
+        "path": sys.path, "factory": "worker.staging:open_source", "argument": {"path": str(stage.path)},
+        "name": "eve", "pid": os.getpid(), "lease": 7200.0, "beat": 3600.0, "silence": 7200.0,
+    }  # fmt: skip
+    (orders, tell), (answers, answer), (last_words, dying) = os.pipe(), os.pipe(), os.pipe()
+    heard = setup_message(setup) + leases_message(Word.HOLD, [(job_id, job.fence)])
+    running = asyncio.create_task(Companion(orders, answer, last_words, heard, time.monotonic() - 3600).run())
+    await stage.until(job_id, lambda now: now.lease_until not in {job.lease_until, None})
+    os.write(tell, plain_message(Word.GOODBYE))
+    os.close(tell)
+    await running
+    for descriptor in (answers, last_words, dying):
+        os.close(descriptor)
 
 
 async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:

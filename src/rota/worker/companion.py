@@ -62,8 +62,9 @@ class Setup(msgspec.Struct):
 class Companion:
     """Keeps leases for one worker."""
 
-    def __init__(self, orders: int, answers: int, last_words: int, heard: bytes) -> None:
+    def __init__(self, orders: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:
         self._loop = asyncio.get_running_loop()
+        self._began_at = began_at
         self._held: dict[Key, None] = {}
         self._kin: list[int] = []
         self._heard_at = time.monotonic()
@@ -119,10 +120,13 @@ class Companion:
                     pass
 
     async def _beat(self, source: WorkSource, setup: Setup) -> None:
+        # The first counts from the start: what was held then has waited through our rest.
+        pause = max(0.0, self._began_at + setup.beat - time.monotonic())
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(setup.beat):
+                async with asyncio.timeout(pause):
                     await self._beat_now.wait()
+            pause = setup.beat
             self._beat_now.clear()
             if self._held and self._should_renew(setup):
                 try:
@@ -195,10 +199,10 @@ def _batches(keys: Sequence[Key]) -> Iterable[Sequence[Key]]:
     return (keys[start : start + LARGEST_BATCH] for start in range(0, len(keys), LARGEST_BATCH))
 
 
-def accompany(orders: int, answers: int, last_words: int, heard: bytes) -> None:
-    """Accompany the worker at the other end of these pipes, which has said something already."""
+def accompany(orders: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:
+    """Accompany the worker at the other end of these pipes, which has said something since we began."""
 
     async def run() -> None:
-        await Companion(orders, answers, last_words, heard).run()
+        await Companion(orders, answers, last_words, heard, began_at).run()
 
     asyncio.run(run())

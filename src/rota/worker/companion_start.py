@@ -2,7 +2,8 @@
 
 A worker that starts finds a backlog as often as not, on a machine where others start with it. Until its first beat a
 companion has nothing to do but to take in what it is told, so it waits for a moment before it loads all that it needs,
-which is as much work as hundreds of jobs. Should the worker die meanwhile, it is up as soon as it can be.
+which is as much work as thousands of jobs. Its first beat comes at the time that it would have come otherwise. Should
+the worker die meanwhile, it is up as soon as it can be.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ def main() -> None:
     # Whoever stops the worker stops it, not us: we end when it does.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    began_at = time.monotonic()
     orders, answers, last_words = map(int, sys.argv[1:4])
     heard = listen(orders, float(sys.argv[4]))
     if ends_in_goodbye(heard):
         return
     from rota.worker.companion import accompany  # noqa: PLC0415 - what this is about
 
-    accompany(orders, answers, last_words, heard)
+    accompany(orders, answers, last_words, heard, began_at)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,9 @@ _log = logging.getLogger("rota.worker")
 #: Leases let go of are told together, with the next message or at the latest when there are so many.
 MOST_LET_GO: Final = 256
 #: How long a companion leaves the machine to others before it loads what it needs: this much of a beat at the most.
-LONGEST_REST_SECONDS: Final = 1.0
-REST_OF_BEAT: Final = 0.2
+#: The rest is for it to be up in time for its first beat, on a busy machine too.
+LONGEST_REST_SECONDS: Final = 3.0
+REST_OF_BEAT: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
