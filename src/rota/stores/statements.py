@@ -14,7 +14,9 @@ from typing import Final
 
 _ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
 #: In this order: a part may name those behind it.
-_PLACES: Final = ("urgent_lanes", "due_in_lanes", "claim_columns", "job_columns", "schedule_columns", "clock")
+_PLACES: Final = (
+    "urgent_lanes", "due_in_lanes", "lease_chosen", "claim_columns", "job_columns", "schedule_columns", "clock",
+)  # fmt: skip
 
 
 def statements_of(package: str) -> Callable[[str], str]:

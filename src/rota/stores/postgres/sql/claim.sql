@@ -1,6 +1,5 @@
--- Lease jobs of one lane to a worker in the order of their turn: one attempt and one fence more for each. Steps over
--- rows that others hold. Served by job_turn, then by the rows' places: what moved meanwhile is left for the next time.
--- A claim with a name is remembered, so that it can be repeated.
+-- Lease jobs of one lane to a worker in the order of their turn. Steps over rows that others hold. Served by job_turn, then
+-- by the rows' places: what moved meanwhile is left for the next time.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 chosen AS MATERIALIZED (
     SELECT job.ctid AS place
@@ -17,17 +16,5 @@ chosen AS MATERIALIZED (
     LIMIT $5::bigint
     FOR UPDATE OF job SKIP LOCKED
 ),
-leased AS (
-    UPDATE job
-    SET state = 'running', fence = fence + 1, attempts = attempts + 1, worker = $6::text, boot = $7::text,
-        started_at = clock.now, lease_until = clock.now + $8::bigint, updated_at = clock.now
-    FROM clock, chosen
-    WHERE job.ctid = chosen.place
-    RETURNING {claim_columns}
-),
-remembered AS (
-    INSERT INTO claim (claim_id, at, leases)
-    SELECT $9::text, min(started_at), json_agg(json_build_array(id, fence) ORDER BY turn, id)
-    FROM leased WHERE $9::text IS NOT NULL HAVING count(*) > 0
-)
+{lease_chosen}
 SELECT * FROM leased
