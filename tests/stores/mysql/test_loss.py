@@ -18,6 +18,7 @@ from rota.core.outcome import Succeeded
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, driver
 from rota.stores.mysql.driver import Again, Connection, Lost, connect
+from rota.stores.mysql.leasing import SHORTEST_STRETCH
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.venturing import FEWEST_TO_SHARE
@@ -144,9 +145,9 @@ async def test_a_job_that_comes_into_the_stretch_of_a_claim_is_not_lost(
     store: MysqlStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was counted as taken and deleted with the rest, unless the number of rows is looked at."""
-    early, late = new_job(priority=5), new_job(priority=5)
+    early, late = new_job(priority=5), new_jobs(SHORTEST_STRETCH, priority=5)
     await store.insert([early])
-    await store.insert([late])
+    await store.insert(late)
     beside = await MysqlStore.open(url)
     between = new_job(priority=5, id=early.id + 1)
     rows_of = Connection.rows
@@ -166,7 +167,7 @@ async def test_a_job_that_comes_into_the_stretch_of_a_claim_is_not_lost(
     got = await store.claim(claim())
     monkeypatch.undo()
     assert not comes
-    assert ids_of(got) == ids_of([early, between, late])
+    assert ids_of(got) == ids_of([early, between, *late])
     assert await store.check() == []
     await beside.close()
 

@@ -57,14 +57,15 @@ CROWD = (
 
 IDS = tuple(range(500, 1000))
 PAIRS = tuple((number, number + 1) for number in IDS)
+STRETCH = {"first_turn": 500, "first_id": 500, "last_turn": 1000, "last_id": 1000}
 #: The key that serves each statement, by the table that it reads first.
 SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "next_type": ("ready", "PRIMARY", {"queue": "default", "floor": "", "now": 0}),
     "pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
     "take_pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
     "leave_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
-    "count_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "first": 500, "last": 1000}),
-    "leave_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "first": 500, "last": 1000}),
+    "count_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH}),
+    "leave_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH}),
     "own_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
     "dispatch": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
     "recall": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
@@ -98,6 +99,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lock_free_jobs": ("job", "PRIMARY", {"ids": IDS}),
     "lock_leases": ("lease", "PRIMARY", {"ids": IDS}),
     "hold_leases": ("lease", "PRIMARY", {"ids": IDS}),
+    "leased": ("lease", "PRIMARY", {"ids": IDS}),
     "leave_lease": ("lease", "PRIMARY", {"keys": json.dumps(IDS)}),
     "leave_scheduled": ("scheduled", "PRIMARY", {"keys": json.dumps(PAIRS)}),
     "leave_expiry": ("expiry", "PRIMARY", {"keys": json.dumps(PAIRS)}),

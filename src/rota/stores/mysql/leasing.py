@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from heapq import nsmallest
+from typing import Final
 
 from rota.core.identity import JobId
 from rota.core.instant import from_micros, span_to_micros
@@ -17,7 +18,10 @@ from rota.stores.mysql.driver import Again, Clash, Connection, lists
 from rota.stores.mysql.places import Standing, leave, lock, own
 from rota.stores.mysql.statements import statement
 from rota.stores.rounds import rounds
-from rota.stores.rows import Row, job_of
+from rota.stores.rows import Row, job_of, leased_jobs
+
+#: Fewer jobs than this leave the line one by one: a stretch takes two questions more.
+SHORTEST_STRETCH: Final = 16
 
 
 async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> list[list[Job]]:
@@ -77,8 +81,10 @@ async def _lease_together(connection: Connection, claims: Sequence[Claim], now: 
         if first.ids is not None
         else await _most_urgent(connection, first, limit, now)
     )
+    is_ahead = False
     if first.ahead and not ids and first.ids is None:
         ids = await _soon(connection, first, limit, now)
+        is_ahead = True
     shares: list[list[JobId]] = []
     start = 0
     for wanted in claims:
@@ -86,8 +92,25 @@ async def _lease_together(connection: Connection, claims: Sequence[Claim], now: 
         start += wanted.limit
         if shares[-1]:
             _lease(connection, wanted, shares[-1], now)
-    jobs = await _jobs(connection, ids)
-    return [[jobs[job_id] for job_id in share] for share in shares]
+    if is_ahead:
+        # Each starts at a time of its own.
+        jobs = await _jobs(connection, ids)
+        return [[jobs[job_id] for job_id in share] for share in shares]
+    return await _leased(connection, claims, shares)
+
+
+async def _leased(
+    connection: Connection, claims: Sequence[Claim], shares: Sequence[Sequence[JobId]]
+) -> list[list[Job]]:
+    """Read the jobs that were just leased to each claim."""
+    rows: dict[JobId, Row] = {}
+    for some in lists([job_id for share in shares for job_id in share]):
+        rows.update((row[0], row) for row in await connection.rows(statement("leased"), {"ids": some}))
+    elaborated = await _jobs(connection, [job_id for job_id, row in rows.items() if row[13] is not None])
+    return [
+        leased_jobs([rows[job_id] for job_id in share], wanted, lambda row: elaborated[row[0]])
+        for wanted, share in zip(claims, shares, strict=True)
+    ]
 
 
 async def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
@@ -213,14 +236,19 @@ async def take(connection: Connection, lane: tuple[str, str], limit: int, now: i
 async def _leave_ready(connection: Connection, lane: tuple[str, str], rows: Sequence[Row]) -> None:
     """Let jobs that we took stand in line no longer.
 
-    If nobody took any between them, they are one stretch of the line, which goes at a third of the cost.
+    If nobody took any between them, they are one stretch of the line, which goes at half the cost. The last of them
+    goes by itself, since where a stretch ends is looked at.
     """
-    stretch = {"queue": lane[0], "type": lane[1], "first": rows[0][0], "last": rows[-1][0]}
-    ((count,),) = await connection.rows(statement("count_ready"), stretch)
-    if count != len(rows):
-        leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in rows])
-    elif await connection.run(statement("leave_ready_range"), stretch) != count:
-        raise Again("a job came into the stretch at this moment")
+    bounds = zip(("first_turn", "first_id", "last_turn", "last_id"), (*rows[0], *rows[-1]), strict=True)
+    stretch = {"queue": lane[0], "type": lane[1], **dict(bounds)}
+    left = rows
+    if len(rows) >= SHORTEST_STRETCH:
+        ((count,),) = await connection.rows(statement("count_ready"), stretch)
+        if count == len(rows):
+            if await connection.run(statement("leave_ready_range"), stretch) != count - 1:
+                raise Again("a job came into the stretch at this moment")
+            left = rows[-1:]
+    leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in left])
 
 
 async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[str, str]]:

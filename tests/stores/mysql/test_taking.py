@@ -1,0 +1,86 @@
+"""Taking jobs out of the line beside others who do the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from building import claim, ids_of, new_jobs
+from rota.core.job import Job
+from rota.stores.mysql import MysqlStore, leasing
+from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.leasing import SHORTEST_STRETCH
+from rota.stores.mysql.location import location_of
+from rota.stores.mysql.statements import statement
+from rota.stores.rows import Row
+
+LANE = ("default", "mail")
+FAR = 2**62
+MANY = SHORTEST_STRETCH + 5
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    connection = await connect(location_of(url), "test", autocommit=False)
+    try:
+        yield connection
+    finally:
+        await connection.rollback()
+        await connection.close()
+
+
+async def all_that_can_be_had(store: MysqlStore) -> list[Job]:
+    return list(await store.claim(claim(limit=1000, types=("mail",))))
+
+
+class Interrupted:
+    """A connection on which something happens between the count of a stretch and its end."""
+
+    def __init__(self, connection: Connection, happening: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._connection = connection
+        self._happening = happening
+
+    async def rows(self, sql: str, parameters: Any = None) -> Sequence[Row]:  # noqa: ANN401 - as the driver's
+        answer = await self._connection.rows(sql, parameters)
+        if sql == statement("count_ready"):
+            await self._happening()
+        return answer
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever it is
+        return getattr(self._connection, name)
+
+
+async def test_nobody_waits_for_a_neighbour_who_takes_the_next_stretch(url: str, store: MysqlStore) -> None:
+    """Jobs of one bulk have one turn. Where a stretch ends is looked at, and what stands there belongs to somebody."""
+    jobs = new_jobs(3 * MANY)
+    await store.insert(jobs)
+    second: list[Row] = []
+    async with connected(url) as ada, connected(url) as ben, asyncio.timeout(10):
+
+        async def ben_takes() -> None:
+            second.extend(await leasing.take(ben, LANE, MANY, FAR))
+
+        interrupted: Any = Interrupted(ada, ben_takes)
+        first = await leasing.take(interrupted, LANE, MANY, FAR)
+        await ada.commit()
+        await ben.commit()
+    assert [job_id for _, job_id in (*first, *second)] == ids_of(jobs)[: 2 * MANY]
+    assert ids_of(await all_that_can_be_had(store)) == ids_of(jobs)[2 * MANY :]
+
+
+async def test_jobs_between_which_others_took_some_leave_the_line_alone(url: str, store: MysqlStore) -> None:
+    jobs = new_jobs(2 * MANY)
+    await store.insert(jobs)
+    async with connected(url) as ada, connected(url) as ben, asyncio.timeout(10):
+        held = await ada.rows(
+            "SELECT turn, id FROM ready WHERE queue = 'default' AND type = 'mail' AND id = %(id)s FOR UPDATE",
+            {"id": jobs[3].id},
+        )
+        taken = await leasing.take(ben, LANE, MANY, FAR)
+        await ben.commit()
+    assert held[0] not in taken
+    left = {job.id for job in await all_that_can_be_had(store)}
+    assert left == set(ids_of(jobs)) - {job_id for _, job_id in taken}
+    assert jobs[3].id in left
