@@ -100,6 +100,59 @@ def test_nothing_but_the_timetable_is_asked_for_while_nothing_comes_up() -> None
     played(act)
 
 
+async def looked_at_all_the_time(place: Place) -> None:
+    """Read the timetable as a scheduler in the same process does."""
+    while True:
+        await asyncio.sleep(5)
+        await place.engine.upkeep.timetable()
+
+
+def test_what_a_scheduler_in_the_same_process_reads_is_not_read_again() -> None:
+    async def act(place: Place) -> None:
+        looking = asyncio.create_task(looked_at_all_the_time(place))
+        waiting = place.ask(wait=60 * SECOND)
+        await asyncio.sleep(1)
+        place.line.calls.clear()
+        assert not await waiting
+        assert place.line.calls.count("timetable") <= 60 / 5, "the scheduler's looks, and no others"
+        await ended(looking)
+
+    played(act)
+
+
+def test_what_nobody_told_of_and_a_scheduler_has_read_is_claimed_ahead_too() -> None:
+    async def act(place: Place) -> None:
+        looking = asyncio.create_task(looked_at_all_the_time(place))
+        waiting = place.ask()
+        await asyncio.sleep(1)
+        job = new_job(run_at=BASE + 30 * SECOND)
+        await place.line.insert([job])
+        (held,) = await waiting
+        assert held.id == job.id
+        assert held.is_ahead
+        await ended(looking)
+
+    played(act)
+
+
+def test_a_look_that_was_made_before_a_job_was_written_does_not_hide_it() -> None:
+    """The answer to an earlier question may come after that to a later one."""
+
+    async def act(place: Place) -> None:
+        waiting = place.ask()
+        await asyncio.sleep(1)
+        before = await place.line.timetable()
+        job = await place.submit(10)
+        await asyncio.sleep(2)
+        place.engine.work.foresight.hear(before)
+        (held,) = await waiting
+        assert held.id == job.id
+        assert held.is_ahead
+        assert 9.9 <= place.seconds() < 9.92
+
+    played(act)
+
+
 def test_a_claim_that_does_not_look_ahead_asks_for_no_timetable_and_gets_nothing_early() -> None:
     async def act(place: Place) -> None:
         await place.submit(10)

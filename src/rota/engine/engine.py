@@ -56,7 +56,7 @@ class Engine:
         self.schedules = Schedules(parts, self.jobs)
         self.queues = Queues(parts)
         self.steps = Steps(parts)
-        self.upkeep = Upkeep(parts)
+        self.upkeep = Upkeep(parts, self.work.foresight.hear)
         self.dispatching = Dispatching(parts)
         self.explain = Explain(parts)
 

@@ -2,7 +2,8 @@
 
 Whoever waits for work and can keep time also wants to know when the next job comes up: `AHEAD` before that, it claims.
 When that is, the store's timetable says. It is read when somebody has written into it, after a claim ahead, and now and
-then; and only while somebody waits who has nothing else to do, so that a busy worker never asks.
+then, unless a scheduler in the same process has just read it; and only while somebody waits who has nothing else to do,
+so that a busy worker never asks.
 
 All of it is a hint. What is not foreseen (it was submitted too shortly before its time, or the store was away) becomes
 due at its time and is claimed then. What the timetable shows may be for others: then a claim ahead finds nothing, and
@@ -47,6 +48,8 @@ class Foresight:
         self._timetable = timetable
         #: Whether something comes up for which nobody has looked yet.
         self.is_near = False
+        #: Whether somebody has written into the timetable since we last began to read it.
+        self._is_told = False
         self._claim_at = inf
         self._claimed_at = -inf
         self._read_at = -inf
@@ -70,6 +73,7 @@ class Foresight:
             left = max(min(give_up_at, self._claim_at, self._read_at) - now, 1e-6)
             told = await attendance.wait(timedelta(seconds=left))
             if TIMETABLE in told:
+                self._is_told = True
                 self._read_at = min(self._read_at, max(loop.time() + BREATH_SECONDS, self._may_read_at))
             if any(place != TIMETABLE for place in told):
                 return
@@ -86,11 +90,25 @@ class Foresight:
         # Before we ask: whoever else waits need not ask at the same time.
         self._may_read_at = loop.time() + max(PAUSE_SECONDS, self._gap - AHEAD_SECONDS)
         self._read_at = loop.time() + LONGEST_UNSEEN_SECONDS
+        self._is_told = False
         try:
             timetable = await self._timetable()
         except RotaError:
             return
-        now = loop.time()
+        self._learn(timetable, loop.time())
+
+    def hear(self, timetable: Timetable) -> None:
+        """Learn what somebody else in this process has read: it spares us a look, but none that we have a cause for."""
+        now = asyncio.get_running_loop().time()
+        is_overdue = timetable.job is not None and timetable.job <= timetable.now
+        if not self._is_told and not is_overdue and self._claimed_at + LONGEST_GAP_SECONDS < now < self._read_at:
+            self._read_at = now + LONGEST_UNSEEN_SECONDS
+            known = self._claim_at
+            self._learn(timetable, now)
+            # It may have been read before what we know of was written. A time that is too early costs a look.
+            self._claim_at = min(self._claim_at, known)
+
+    def _learn(self, timetable: Timetable, now: float) -> None:
         self._claim_at = inf
         if timetable.job is None:
             return

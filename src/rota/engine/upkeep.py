@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from rota.engine.parts import Parts
 from rota.ports.store import Retention, Timetable
@@ -12,8 +13,9 @@ from rota.telemetry.events import JobsPromoted, JobsPruned
 class Upkeep:
     """Promote what is due, prune what is past its time."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, hear: Callable[[Timetable], None]) -> None:
         self._parts = parts
+        self._hear = hear
 
     async def promote(self, limit: int) -> int:
         """Make jobs whose time has come pending, and tell their workers."""
@@ -33,5 +35,7 @@ class Upkeep:
         return count
 
     async def timetable(self) -> Timetable:
-        """Say when any of this is needed next."""
-        return await self._parts.store.timetable()
+        """Say when any of this is needed next; whoever claims ahead in this process hears it, too."""
+        timetable = await self._parts.store.timetable()
+        self._hear(timetable)
+        return timetable

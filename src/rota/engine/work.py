@@ -41,7 +41,7 @@ class Work:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._foresight = Foresight(parts.store.timetable)
+        self.foresight = Foresight(parts.store.timetable)
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
@@ -63,11 +63,11 @@ class Work:
             while True:
                 known = len(refused)
                 # If it is repeated, it may have looked ahead before; what is still on its way may do so yet.
-                is_near = looks_ahead and (self._foresight.is_near or (may_be_repeated and not wanted.is_new))
+                is_near = looks_ahead and (self.foresight.is_near or (may_be_repeated and not wanted.is_new))
                 jobs = await self._claim_once(wanted if is_near else plain, refused, asks_store=may_be_repeated)
                 may_be_repeated = False
                 if is_near:
-                    self._foresight.seen(jobs, wanted.limit)
+                    self.foresight.seen(jobs, wanted.limit)
                 if not jobs and len(refused) > known:
                     # We were handed what cannot be had, and what can be may stand behind it. Never twice for the same
                     # job: one that is dispatched again and again must not keep us busy.
@@ -76,7 +76,7 @@ class Work:
                 if jobs or left <= 0:
                     return jobs
                 if looks_ahead:
-                    await self._foresight.wait(attendance, left)
+                    await self.foresight.wait(attendance, left)
                 else:
                     await attendance.wait(timedelta(seconds=left))
                 if loop.time() >= give_up_at:
