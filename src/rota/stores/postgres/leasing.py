@@ -85,6 +85,11 @@ async def _leased(session: Session, name: str, wanted: Claim, now: int | None, *
         raise RepeatedError from error
 
 
+def were_overtaken(rows: Sequence[Row]) -> bool:
+    """Whether there was something to claim in several lanes and others had all of it."""
+    return bool(rows) and rows[0][0] is None
+
+
 def places_of(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], int], int]:
     """Give the lowest turn that a claim gave of each queue and type, and the time it was given."""
     # In the order of claim_columns.sql, the lowest turn first.

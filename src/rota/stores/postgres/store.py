@@ -209,8 +209,9 @@ class PostgresStore:
         if not lanes:
             return []
         rows = await self._database.alone(leasing.claim, wanted, lanes, now)
-        if rows or len(lanes) == 1:
+        if not leasing.were_overtaken(rows):
             return rows
+        rows = []
         for lane in await self._database.read(leasing.busy, wanted, lanes, now):
             # Others were faster everywhere at once. What they left behind is further down, lane by lane.
             rows = await self._database.alone(leasing.claim, wanted, [lane], now)
