@@ -219,6 +219,7 @@ async def test_a_job_made_by_a_schedule_is_deleted_and_its_fire_time_stays_recor
 
 
 async def test_old_fire_times_are_forgotten_and_recent_ones_are_not(store: Store) -> None:
+    await store.prune(Retention(None, None, None, history=DAY), 100, now=BASE + DAY + 2 * HOUR)
     new = schedule()
     await store.put_schedules([new], now=BASE)
     for moment in (BASE + HOUR, BASE + DAY):
@@ -231,6 +232,7 @@ async def test_old_fire_times_are_forgotten_and_recent_ones_are_not(store: Store
 
 
 async def test_old_entries_are_forgotten_and_the_rest_is_still_a_chain(store: Store) -> None:
+    await store.prune(Retention(None, None, None, history=DAY), 100, now=BASE + 3 * DAY)
     for day in range(4):
         await store.record([entry(f"day {day}")], now=BASE + day * DAY)
     await store.prune(Retention(None, None, None, history=DAY), 100, now=BASE + 3 * DAY)
@@ -248,6 +250,7 @@ async def test_the_last_entry_is_never_forgotten_since_the_chain_hangs_on_it(sto
 
 
 async def test_vanished_processes_are_forgotten_and_live_ones_are_not(store: Store) -> None:
+    await store.prune(Retention(None, None, None, history=DAY), 100, now=BASE + DAY)
     await store.beat([Member(Role.WORKER, "gone", "b1")], now=BASE)
     await store.beat([Member(Role.WORKER, "here", "b2")], now=BASE + DAY)
     await store.prune(Retention(None, None, None, history=DAY), 100, now=BASE + DAY)

@@ -84,6 +84,8 @@ class PostgresStore:
         self._floors = Floors(database)
         self._due_edge = Edge(time.monotonic)
         self._lease_edge = Edge(time.monotonic)
+        #: On which day the days to come were last seen to.
+        self._tended_on: retiring.Day | None = None
         mark = SAYS_TIMES + secrets.token_hex(8)
         self._bell = Bell(database, mark)
         self._ear = Ear(database, mark, self._floors.stored)
@@ -312,11 +314,19 @@ class PostgresStore:
         return timetable_of((now, job, lease, *rest))
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        """Delete finished jobs past their time; a whole day of them at once, where that can be."""
+        """Delete finished jobs past their time; a whole day of them at once, where that can be.
+
+        Mostly there is nothing to do, which one look tells. Once a day the archive is given the days to come.
+        """
         given = self._given(now)
+        told, is_past = await self._database.read(upkeep.past_time, retention, given)
+        today = retiring.day_of(from_micros(told))
+        if not is_past and today == self._tended_on:
+            return 0
         dropped = 0
         with suppress(StoreUnavailable):
             dropped = await self._write(retiring.tend, retention, now=given)
+            self._tended_on = today
         return dropped + await self._write(upkeep.prune, retention, limit, now=given)
 
     async def discard(

@@ -30,6 +30,14 @@ async def timetable(session: Session, job_start: int, lease_start: int) -> Row:
     return row
 
 
+async def past_time(session: Session, retention: Retention, now: int | None) -> tuple[int, bool]:
+    """Give the time, and whether anything may be past its own."""
+    kept = [retention.completed, retention.cancelled, retention.dead, CLAIM_MEMORY, retention.history]
+    spans = [None if span is None else span_to_micros(span) for span in kept]
+    ((told, is_past),) = await session.rows("past_time", now, *spans)
+    return told, is_past
+
+
 async def prune(session: Session, retention: Retention, limit: int, now: int) -> int:
     """Delete finished jobs past their time, and old history."""
     count = 0
