@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -69,8 +70,8 @@ async def test_an_answer_that_took_long_is_not_counted_on(connection: Connection
     await set_server(connection, 1_000)
     rows = connection.rows
 
-    async def slowly(sql: str) -> object:
-        found = await rows(sql)
+    async def slowly(sql: str, parameters: Mapping[str, Any] | None) -> object:
+        found = await rows(sql, parameters)
         ours.seconds += 0.5
         return found
 

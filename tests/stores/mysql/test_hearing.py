@@ -54,6 +54,7 @@ def _nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let only those be told who are woken."""
     monkeypatch.setattr(lookout, "SHORTEST_CALM_SECONDS", 3600.0)
     monkeypatch.setattr(lookout, "LONGEST_CALM_SECONDS", 3600.0)
+    monkeypatch.setattr(hearing, "LOOK_SECONDS", 30.0)
 
 
 async def all_ears(*stores: MysqlStore) -> None:
@@ -128,7 +129,7 @@ async def test_what_was_heard_while_nobody_watched_is_told_to_the_next_who_does(
     await store.insert([new_job()])
 
     async def has_heard() -> bool:
-        return other._lookout._changes != other._lookout._told
+        return other._lookout.changes != other._lookout._told
 
     await until(has_heard)
     assert await other.watch(SHORT)
@@ -374,6 +375,39 @@ async def test_other_users_are_not_woken_and_look_often_once_something_came_so(
     for one in (ada, bob):
         await one.close()
     server.execute("DROP USER ada, bob")
+
+
+async def test_an_ear_finds_by_itself_what_nobody_woke_it_for(
+    store: MysqlStore, stranger: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a caller's own transaction rings. Only the ear looks, in the server, and we mistrust for a while."""
+    monkeypatch.setattr(lookout, "SHORTEST_CALM_SECONDS", 3600.0)
+    monkeypatch.setattr(lookout, "LONGEST_CALM_SECONDS", 3600.0)
+    monkeypatch.setattr(lookout, "LATE_SECONDS", 0.0)
+    await all_ears(store)
+    number = await connection_of(stranger, store)
+    await until(lambda: waits(stranger, number))
+    glances: list[str] = []
+    monkeypatch.setattr(store._lookout, "glance", glances.append)
+    watching = asyncio.ensure_future(store.watch(SOON))
+    await stranger.run("INSERT INTO bell (origin, number, at) VALUES ('caller', 1, 1)")
+    assert await watching
+    assert not glances
+    loop = asyncio.get_running_loop()
+    assert store._lookout._pause(loop.time() + 0.1) <= lookout.LONGEST_GLANCE_SECONDS
+    assert store._lookout._mistrusts_until > loop.time()
+
+
+async def test_an_ear_goes_on_waiting_while_nothing_comes(store: MysqlStore, stranger: Connection) -> None:
+    """It looks many times within one statement: an idle process asks the server for little."""
+    await all_ears(store)
+    number = await connection_of(stranger, store)
+    await until(lambda: waits(stranger, number))
+    counting = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'"
+    ((before,),) = await stranger.rows(counting)
+    await asyncio.sleep(2.5 * hearing.LOOK_SECONDS)
+    ((after,),) = await stranger.rows(counting)
+    assert int(after) - int(before) <= 2, "we ask, and perhaps the ear once more"
 
 
 async def test_whoever_is_woken_soon_after_it_looked_does_not_mistrust(store: MysqlStore) -> None:

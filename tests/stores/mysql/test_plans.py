@@ -192,6 +192,29 @@ async def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: Connec
     assert not any("filesort" in str(step["extra"]) for step in steps), steps
 
 
+async def test_what_is_past_its_time_is_read_off_the_edges(crowded: Connection) -> None:
+    steps = await plan(crowded, "past_time", {})
+    keys = {step["table"]: step["key"] for step in steps}
+    assert (keys["finished"], keys["claim"], keys["idempotency"]) == ("PRIMARY", "claim_at", "idempotency_expiry")
+    assert keys["occurrence"] == "occurrence_at"
+    assert keys.get("ledger") in {None, "PRIMARY"}, "an empty one is not read at all"
+    assert not any("filesort" in str(step["extra"]) for step in steps), steps
+
+
+@pytest.mark.parametrize("takes_all", [True, False])
+async def test_whether_there_is_work_is_seen_without_reading_other_lanes(
+    crowded: Connection, *, takes_all: bool
+) -> None:
+    types = ("type-1", "type-3", "unknown")
+    parameters = {"queues": ("default", "quiet"), "takes_all": takes_all, "types": types}
+    steps = [step for step in await plan(crowded, "has_work", parameters) if step["table"] == "ready"]
+    assert [(step["key"], step["type"]) for step in steps] == [("PRIMARY", "range")], steps
+    await crowded.run("FLUSH STATUS")
+    await crowded.rows(statement("has_work"), {**parameters, "types": ("unknown", "zzz"), "takes_all": False})
+    read = await crowded.rows("SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_next', 'Handler_read_key')")
+    assert sum(int(value) for _, value in read) <= 10, read
+
+
 async def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: Connection) -> None:
     steps = await plan(crowded, "census_lanes", {})
     assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"], steps

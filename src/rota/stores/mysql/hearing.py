@@ -1,9 +1,9 @@
 """Waking processes that wait for work, though MariaDB tells nobody anything. A hint, never relied upon.
 
 Who wants to hear has an ear: a connection that waits in the server, by a statement that looks at the bells, waits if
-none was rung since it last looked, and looks again. Whoever has rung wakes the ears after its commit: it ends their
-wait by `KILL QUERY`, which every user may do to its own statements. One wake goes out, and all that is rung while it is
-on its way shares the next one. Nobody waits for it.
+none was rung since it last looked, and looks again, after a second at the latest. Whoever has rung wakes the ears after
+its commit: it ends their wait by `KILL QUERY`, which every user may do to its own statements. One wake goes out, and
+all that is rung while it is on its way shares the next one. Nobody waits for it.
 
 What an ear waits for is its bed, a named lock that another connection of the same process keeps from it. It could call
 `SLEEP`, but all who sleep so share a mutex, and to end two sleeps at once may stop every sleeper of the server for 2 s.
@@ -37,8 +37,10 @@ PAUSE_GROWTH: Final = 1.25
 #: And how long if nobody was there to be woken, or if it could not be done.
 NOBODY_SECONDS: Final = 0.1
 REFUSED_SECONDS: Final = 5.0
-#: How long an ear waits at most. The server notices within a second or so that whoever waits is gone.
-WAIT_SECONDS: Final = 30
+#: How often an ear looks by itself, within one statement, and how many times. The server notices within a second or so
+#: that whoever waits is gone.
+LOOK_SECONDS: Final = 1.0
+LOOKS: Final = 30
 #: How a wait ends: somebody woke us, nobody did in time, the bed was left to us.
 WOKEN: Final = None
 IN_VAIN: Final = 0
@@ -224,7 +226,13 @@ class Ear:
 
     async def _wait(self, connection: Connection) -> int | None:
         """Wait until we are woken, unless something has been rung, and say how the wait ended."""
-        parameters = {"ours": self._ours, "known": self._known, "bed": self.bed, "seconds": WAIT_SECONDS}
+        parameters = {
+            "ours": self._ours,
+            "known": self._known,
+            "bed": self.bed,
+            "seconds": LOOK_SECONDS,
+            "looks": LOOKS,
+        }
         try:
             ((seen, ending),) = await connection.rows(statement("listen"), parameters)
         except Interrupted:

@@ -14,6 +14,7 @@ from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
+from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import Again, Clash, Connection, lists
 from rota.stores.mysql.places import Standing, leave, lock, own
 from rota.stores.mysql.statements import statement
@@ -22,6 +23,26 @@ from rota.stores.rows import Row, job_of, leased_jobs
 
 #: Fewer jobs than this leave the line one by one: a stretch takes two questions more.
 SHORTEST_STRETCH: Final = 16
+
+
+class RepeatedError(Exception):
+    """A claim that was said to be new has come before, and nothing was leased."""
+
+
+def is_plain(wanted: Claim) -> bool:
+    """Whether a claim asks for what is due and for nothing else: not ahead, not by id, not for a former answer."""
+    return not wanted.ahead and wanted.ids is None and (wanted.is_new or wanted.claim_id is None)
+
+
+async def has_work(connection: Connection, clock: ServerClock, claims: Sequence[Claim]) -> bool:
+    """Say whether there may be anything for plain claims, and learn the time with it."""
+    queues = tuple(sorted({queue for wanted in claims for queue in wanted.queues}))
+    types = tuple(sorted({type_ for wanted in claims for type_ in wanted.types or ()}))
+    takes_all = any(wanted.types is None for wanted in claims)
+    if not queues or not (types or takes_all):
+        return False
+    parameters = {"queues": queues, "takes_all": takes_all, "types": types or ("",)}
+    return (await clock.ask(connection, statement("has_work"), parameters))[1] is not None
 
 
 async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> list[list[Job]]:
@@ -52,8 +73,8 @@ async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> li
 
 
 async def _recalled(connection: Connection, claims: Sequence[Claim]) -> dict[str, list[tuple[JobId, int]]]:
-    """Give what claims gave that came before."""
-    names = sorted({wanted.claim_id for wanted in claims if wanted.claim_id is not None})
+    """Give what claims gave that came before; those that are new gave nothing."""
+    names = sorted({wanted.claim_id for wanted in claims if wanted.claim_id is not None and not wanted.is_new})
     found: dict[str, list[tuple[JobId, int]]] = {}
     for some in lists(names):
         rows = await connection.rows(statement("recall_claim"), {"claim_ids": some})
@@ -69,6 +90,8 @@ async def _remember(connection: Connection, given: Sequence[tuple[Claim, Sequenc
     try:
         await connection.many(statement("remember_claim"), rows)
     except Clash as error:
+        if any(wanted.is_new for wanted, _ in given):
+            raise RepeatedError from error
         raise Again("the same claim was served at this moment") from error
 
 

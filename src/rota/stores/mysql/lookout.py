@@ -1,8 +1,8 @@
 """Looking out for what other processes write.
 
 Writers ring bells, with their commits, and those are looked at, which costs one short query. It finds everything, if
-late. Who can be woken (`hearing`) is told at once, and looks only seldom; who cannot looks soon after something last
-came, and then less and less often.
+late. Who can be woken (`hearing`) is told at once, and its ear looks once a second, without a word between server and
+client; who cannot looks soon after something last came, and then less and less often.
 
 There may be some that ring and wake nobody: callers who submit in their own transactions, processes of an earlier
 release, other users, other servers of a cluster. Whoever finds what it was not woken for looks as often for a while as
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rota.ports.places import ANYWHERE
 from rota.stores.mysql.driver import Connection
-from rota.stores.mysql.hearing import IN_VAIN, Ear
+from rota.stores.mysql.hearing import IN_VAIN, LOOK_SECONDS, LOOKS, Ear
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.statements import statement
 
@@ -28,9 +28,9 @@ SHORTEST_GLANCE_SECONDS: Final = 0.004
 LONGEST_GLANCE_SECONDS: Final = 0.2
 #: How long to wait for the next look, as a share of how long nothing has come.
 GLANCE_SHARE: Final = 1 / 6
-#: The same when we are woken.
+#: The same when we are woken; at last so seldom that the ear, which looks meanwhile, has always spoken before.
 SHORTEST_CALM_SECONDS: Final = 0.05
-LONGEST_CALM_SECONDS: Final = 1.0
+LONGEST_CALM_SECONDS: Final = LOOK_SECONDS * LOOKS + 10.0
 #: How much later than the bell we may be woken.
 LATE_SECONDS: Final = 0.5
 #: How long to look often when something came that we were not woken for.
@@ -45,7 +45,8 @@ class Lookout:
         self._ours = ours
         self.ear = Ear(readers, ours, self._hear)
         self._bells = ""
-        self._changes = 0
+        #: How often others were found to have rung.
+        self.changes = 0
         self._change = asyncio.Event()
         #: Up to which change those who watch were told, and when; and when we last looked.
         self._told = 0
@@ -75,14 +76,14 @@ class Lookout:
         told = self._told
         # Work comes in crowds. Without a breath we would ask as fast as the server answers, and be in everyone's way.
         await asyncio.sleep(min(self._told_at + SHORTEST_GLANCE_SECONDS - loop.time(), at_most.total_seconds()))
-        while self._is_open and self._changes == told and loop.time() < give_up_at:
+        while self._is_open and self.changes == told and loop.time() < give_up_at:
             rest = min(self._looked_at + self._pause(loop.time()), give_up_at) - loop.time()
             if rest > 0:
                 await self._rest(rest, told)
             else:
                 await self._look()
-        if self._changes != told:
-            self._told = self._changes
+        if self.changes != told:
+            self._told = self.changes
             self._told_at = loop.time()
             return ANYWHERE
         await asyncio.sleep(max(give_up_at - loop.time(), 0))
@@ -95,29 +96,35 @@ class Lookout:
 
     async def _look(self) -> None:
         self._looked_at = asyncio.get_running_loop().time()
-        if self._note(await self.glance()) and self.ear.is_hearing and self._found_at is None:
-            self._found_at = self._looked_at
+        self._find(await self.glance())
 
     def _hear(self, seen: str, ending: int | None) -> None:
         # The ear has looked for us.
         self._looked_at = asyncio.get_running_loop().time()
+        if ending == IN_VAIN:
+            self._find(seen)
+            return
         # Who finds something new without a wait has been woken a moment before.
-        if ending != IN_VAIN:
-            self._found_at = None
+        self._found_at = None
         self._note(seen)
+
+    def _find(self, seen: str) -> None:
+        """Note how the bells stand, and when we find something new for which nobody has woken us."""
+        if self._note(seen) and self.ear.is_hearing and self._found_at is None:
+            self._found_at = self._looked_at
 
     def _note(self, seen: str) -> bool:
         if seen == self._bells:
             return False
         self._bells = seen
-        self._changes += 1
+        self.changes += 1
         self._change.set()
         return True
 
     async def _rest(self, seconds: float, told: int) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._is_open and self._changes == told:
+                while self._is_open and self.changes == told:
                     self._change.clear()
                     await self._change.wait()
 

@@ -13,6 +13,7 @@ from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import TIMED, State
 from rota.ports.store import Retention, Timetable
+from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import Connection, lists
 from rota.stores.mysql.places import Standing, lock, shift
 from rota.stores.mysql.statements import statement
@@ -45,9 +46,23 @@ async def promote(connection: Connection, limit: int, now: int) -> Mapping[str, 
     return dict(Counter(one.queue for one in due_now))
 
 
-async def timetable(connection: Connection, now: int) -> Timetable:
-    """Say when upkeep is needed next."""
-    return timetable_of((now, *(await connection.rows(statement("timetable")))[0]))
+async def timetable(connection: Connection, clock: ServerClock) -> Timetable:
+    """Give the server's time, and when upkeep of each kind is needed next."""
+    return timetable_of(await clock.ask(connection, statement("timetable")))
+
+
+async def has_past(connection: Connection, clock: ServerClock, retention: Retention, now: int | None) -> bool:
+    """Say whether anything may be past its time. It may have to stay all the same."""
+    told, *oldest = await clock.ask(connection, statement("past_time"))
+    moment = told if now is None else now
+    kept = (
+        retention.completed, retention.cancelled, retention.dead, CLAIM_MEMORY, BELL_MEMORY, timedelta(0),
+        retention.history, retention.history, retention.history,
+    )  # fmt: skip
+    return any(
+        at is not None and span is not None and at <= moment - span_to_micros(span)
+        for at, span in zip(oldest, kept, strict=True)
+    )
 
 
 async def prune(connection: Connection, retention: Retention, limit: int, now: int) -> int:

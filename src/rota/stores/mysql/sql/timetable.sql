@@ -1,5 +1,6 @@
--- Say when upkeep is needed next, of each kind. One look at the left edge of each of four places.
+-- Give the time, and when upkeep is needed next, of each kind. One look at the left edge of each of four places.
 SELECT
+    ({clock}),
     (SELECT run_at FROM scheduled ORDER BY run_at LIMIT 1),
     (SELECT lease_until FROM lease ORDER BY lease_until LIMIT 1),
     (

@@ -1,0 +1,100 @@
+"""Claims where nothing has happened: whether there is anything is looked at first, and never at the cost of a job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from building import claim, ids_of, new_job
+from rota.core.lane import Queue
+from rota.stores.mysql import MysqlStore, clock, leasing
+
+PLAIN = claim(types=("mail", "report"))
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What each look before a claim has found."""
+    found: list[bool] = []
+    look = leasing.has_work
+
+    async def noted(*arguments: Any) -> bool:  # noqa: ANN401 - as the original
+        found.append(await look(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(leasing, "has_work", noted)
+    return found
+
+
+async def test_who_finds_nothing_once_looks_before_it_asks_again(store: MysqlStore, looks: list[bool]) -> None:
+    for _ in range(3):
+        assert list(await store.claim(PLAIN)) == []
+    assert looks == [False] * len(looks)
+    assert len(looks) >= 2
+
+
+async def test_who_has_just_heard_of_work_asks_for_it_at_once(store: MysqlStore, looks: list[bool]) -> None:
+    await store.claim(PLAIN)
+    looks.clear()
+    job = new_job(type="mail")
+    await store.insert([job])
+    await store.time()
+    assert ids_of(await store.claim(PLAIN)) == [job.id]
+    assert looks == [], "the time was known, and something was rung for"
+
+
+@pytest.mark.parametrize("types", [("mail", "report"), ("mail",), None], ids=["several", "one", "any"])
+async def test_what_came_without_a_word_is_found_by_the_look(
+    store: MysqlStore, url: str, looks: list[bool], types: tuple[str, ...] | None
+) -> None:
+    other = await MysqlStore.open(url)
+    wanted = claim(types=types, queues=("quiet", "default"))
+    await store.claim(wanted)
+    job = new_job(type="mail")
+    await other.insert([job])
+    await other.close()
+    assert ids_of(await store.claim(wanted)) == [job.id]
+    assert looks[-1:] == [True]
+
+
+async def test_what_cannot_be_had_is_not_given_though_the_look_sees_it(store: MysqlStore, looks: list[bool]) -> None:
+    await store.insert([new_job(type="mail")])
+    await store.put_queue(Queue("default", paused_at=await store.time()))
+    await store.claim(PLAIN)
+    assert list(await store.claim(PLAIN)) == []
+    assert looks[-1:] == [True]
+
+
+async def test_jobs_of_other_types_and_queues_are_not_seen_by_the_look(store: MysqlStore, looks: list[bool]) -> None:
+    await store.insert([new_job(type="other"), new_job(type="mail", queue="elsewhere")])
+    await store.claim(PLAIN)
+    assert list(await store.claim(PLAIN)) == []
+    assert looks[-1:] == [False]
+
+
+async def test_who_takes_nothing_gets_nothing(store: MysqlStore) -> None:
+    await store.insert([new_job(type="mail")])
+    await store.claim(claim(types=()))
+    assert list(await store.claim(claim(types=()))) == []
+
+
+async def test_a_repeated_claim_gets_its_former_answer_though_there_is_no_work(
+    store: MysqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long ago the server was asked for the time: then most of all is it looked first.
+    monkeypatch.setattr(clock, "TRUSTED_SECONDS", 0.0)
+    job = new_job(type="mail")
+    await store.insert([job])
+    first = await store.claim(claim(types=("mail",), claim_id="c", is_new=True))
+    assert ids_of(first) == [job.id]
+    assert await store.claim(claim(types=("mail",), claim_id="c")) == first
+
+
+async def test_a_claim_ahead_of_time_is_not_kept_from_looking_ahead(store: MysqlStore) -> None:
+    soon = timedelta(seconds=60)
+    job = new_job(type="mail", run_at=await store.time() + soon / 2)
+    await store.insert([job])
+    await store.claim(PLAIN)
+    assert ids_of(await store.claim(claim(types=("mail",), ahead=soon))) == [job.id]
