@@ -6,18 +6,31 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
 import pytest
 
+from engine.staging import Line
+from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
 from rota.core.configuration import Configuration
-from rota.core.errors import CoordinatorUnavailable
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.errors import CoordinatorUnavailable, StoreUnavailable
+from rota.core.fleet import Leadership, Member, Role, trusted_seconds
 from rota.engine import Engine
 from rota.ports.coordinator import Coordinator
-from rota.roles.presence import HEALTHY_FOR_SECONDS, LEAD, TERM, Presence
+from rota.ports.store import Store
+from rota.roles.presence import (
+    HASTE_SECONDS,
+    HEALTHY_FOR_SECONDS,
+    LEAD,
+    LEAD_BEAT,
+    LOOK_BEAT,
+    SILENCE_SECONDS,
+    TERM,
+    Presence,
+)
 from rota.runtime.link import link_of
 from rota.stores.sqlite import SqliteStore
 from rota.telemetry.events import LeaderChanged
@@ -44,6 +57,7 @@ class Faulty:
         self.slowness = 0.0
         self.name = "faulty"
         self.enlists_in_store = False
+        self.check_in = None
 
     def __getattr__(self, verb: str) -> Callable[..., object]:
         async def call(*arguments: object) -> object:
@@ -213,6 +227,89 @@ async def test_the_store_is_told_who_is_alive_while_the_coordinator_is_away(
     with pytest.raises(CoordinatorUnavailable):
         await presence._enlist()
     assert [member.name for member in await engine.store.members()] == ["me"]
+
+
+class InStore:
+    """The store as coordinator, over a line that can be cut, with a note of what was asked."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.line = Line(engine.store)
+        self.coordinator = DatabaseCoordinator(cast("Store", self.line), look_every=timedelta(seconds=3600))
+
+    def presence(self, watch: Watch, *roles: Role) -> Presence:
+        presence = Presence(self.coordinator, None, roles, clock=watch)
+        presence.instance = "me"
+        return presence
+
+
+@pytest.fixture
+def in_store(engine: Engine) -> InStore:
+    return InStore(engine)
+
+
+WORKER = Member(Role.WORKER, "ada", "boot-1", slots=3)
+
+
+async def test_in_the_store_all_is_said_in_one(in_store: InStore, engine: Engine, watch: Watch) -> None:
+    presence = in_store.presence(watch, Role.SCHEDULER, Role.API)
+    presence.introduce(lambda: WORKER)
+    async with running(presence):
+        await until(lambda: presence.is_leader)
+        roles = {member.role for member in await engine.store.members()}
+    assert roles == {Role.SCHEDULER, Role.API, Role.WORKER}
+    assert in_store.line.calls.count("check_in") >= 1
+    assert not {"beat", "lead", "leader"} & set(in_store.line.calls)
+    assert [member.role for member in await engine.store.members()] == [Role.WORKER], "which ends by itself"
+    assert await engine.store.leader(LEAD) is None
+
+
+async def test_a_change_of_the_configuration_is_seen_with_it(in_store: InStore, watch: Watch) -> None:
+    presence = in_store.presence(watch, Role.API)
+    async with running(presence):
+        await until(lambda: "check_in" in in_store.line.calls)
+        seen = await in_store.coordinator.configuration()
+        waiting = asyncio.create_task(in_store.coordinator.changed(seen, timedelta(seconds=3000)))
+        await in_store.coordinator.configure("colour", "green")
+        async with asyncio.timeout(60):
+            assert (await waiting).values == {"colour": "green"}
+
+
+async def test_a_word_that_was_lost_is_said_again_while_the_lead_is_trusted(in_store: InStore, watch: Watch) -> None:
+    """The next beat would come after the trust has ended if there were just one within it."""
+    assert LEAD_BEAT.total_seconds() + HASTE_SECONDS < trusted_seconds(TERM)
+    assert LOOK_BEAT.total_seconds() < trusted_seconds(TERM), "an API knows all the time who leads"
+    presence = in_store.presence(watch, Role.SCHEDULER)
+    in_store.line.cut("check_in")
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with running(presence):
+        await until(lambda: presence.is_leader)
+    assert in_store.line.calls.count("check_in") == 2
+    assert loop.time() - begun < LEAD_BEAT.total_seconds() * 0.8
+
+
+async def test_a_workers_word_is_passed_on_when_it_comes_and_when_it_goes(
+    in_store: InStore, engine: Engine, watch: Watch
+) -> None:
+    presence = in_store.presence(watch)
+    await presence.announce(WORKER)
+    assert [member.busy for member in await engine.store.members()] == [0]
+    await presence.announce(replace(WORKER, busy=2))
+    assert [member.busy for member in await engine.store.members()] == [0], "the next time we check in"
+    await presence.announce(replace(WORKER, is_draining=True))
+    assert [member.is_draining for member in await engine.store.members()] == [True]
+
+
+async def test_whether_a_workers_word_was_taken_is_known_while_nobody_can_check_in(
+    in_store: InStore, watch: Watch
+) -> None:
+    """Its page of health rests on that."""
+    presence = in_store.presence(watch)
+    await presence.announce(WORKER)
+    watch.now += SILENCE_SECONDS + 0.1
+    in_store.line.cut("beat")
+    with pytest.raises(StoreUnavailable):
+        await presence.announce(WORKER)
 
 
 @pytest.fixture

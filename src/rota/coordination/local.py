@@ -30,6 +30,7 @@ class LocalCoordinator:
 
     name = "local"
     enlists_in_store = False
+    check_in: None = None
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, alive_for: timedelta = ALIVE_FOR) -> None:
         self._clock = clock

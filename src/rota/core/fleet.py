@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from rota.core.lane import Queue
 from rota.core.value import value
 
 #: A process that was not heard of for this long is taken for gone.
@@ -48,6 +49,26 @@ class Leadership:
     holder: str
     term: int
     until: datetime
+
+
+@value
+class CheckIn:
+    """What a process says and asks again and again: who in it is alive, and who leads."""
+
+    members: tuple[Member, ...]
+    #: Which lead it asks about.
+    lead: str
+    #: Who would take or keep that lead, and for how long; None to ask only who has it.
+    holder: str | None = None
+    lasting: timedelta = timedelta(0)
+
+
+@value
+class Bearings:
+    """What it is told: who leads, if anybody is known to, and the row in which the shared configuration is kept."""
+
+    leadership: Leadership | None
+    configuration: Queue | None
 
 
 @value

@@ -8,12 +8,14 @@ No call takes much longer than the adapter's stated patience: whoever asks has o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from rota.core.configuration import Configuration
-from rota.core.fleet import Leadership, Lock, Member, Role
+from rota.core.fleet import CheckIn, Leadership, Lock, Member, Role
+
+CheckingIn = Callable[[CheckIn], Awaitable[Leadership | None]]
 
 
 class Leading(Protocol):
@@ -42,6 +44,15 @@ class Enlisting(Protocol):
 
     #: Whether the members are those of the store, so that nobody need tell both.
     enlists_in_store: bool
+
+    @property
+    def check_in(self) -> CheckingIn | None:
+        """Enlists, asks for the lead and looks at the configuration, all in one; None where it is not one question.
+
+        As `campaign` for who would lead, else as `leader`; but if the lead changes at this moment, it may know of
+        nobody. A change of the configuration that it sees ends the wait of `changed`.
+        """
+        ...
 
     async def enlist(self, members: Sequence[Member]) -> None:
         """Record that processes are alive; a record vanishes `ALIVE_FOR` after the last call for its boot."""

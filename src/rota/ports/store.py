@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from rota.core.attempt import Attempt
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lane import Lane, LaneCount, Queue
@@ -397,6 +397,15 @@ class FleetStore(Protocol):
 
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up at once, if it is held by `holder`."""
+        ...
+
+    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
+        """Record that processes are alive as `beat` does, take or keep a lead as `lead` does, and say what is known.
+
+        With nobody who would lead it says who does, as `leader`. If the lead changes at this very moment, it may know
+        of nobody; never of one whose time is over. One statement, where a store can do it in one: every process does
+        this every few seconds.
+        """
         ...
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:

@@ -1,12 +1,13 @@
 """Being known: a process says again and again that it is alive, one scheduler leads, and all heed the configuration.
 
-Three loops. One asks for the lead, or who has it, every `LEAD_BEAT`. One says who is alive, every `BEAT`. One watches
-the shared configuration and follows it.
+Three loops. One asks for the lead every `LEAD_BEAT`, or only who has it, less often. One says who is alive, every
+`BEAT`. One watches the shared configuration and follows it. Where the coordinator is the store, the first does all of
+it in one statement, also for a worker in this process: an idle process sends few.
 
 Clocks: a lead is trusted from the moment it was asked for, by a clock that only goes forward and goes on while we are
 stopped, and for less than it lasts. So a process that was stopped for longer knows at once that it leads no more; and
 what it did in between harms nobody, for the lead only saves work. A leader that dies is followed by the next within
-`TERM` and a beat: eight seconds.
+`TERM` and a beat: nine seconds. One whose word was lost says it again soon, while it may still trust its lead.
 
 If the coordinator is away: nobody is known to lead, `is_healthy` says so some seconds later, jobs run, every scheduler
 does all that it would do alone, and the loops go on asking. Nothing that the coordinator does ends this process.
@@ -23,20 +24,25 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from rota import __version__
 from rota.core.configuration import LOG_LEVEL, Configuration, checked
 from rota.core.errors import InvalidRequest, RotaError
-from rota.core.fleet import Leadership, Member, Role, trusted_seconds
+from rota.core.fleet import CheckIn, Leadership, Member, Role, trusted_seconds
 from rota.core.patience import Patience
 from rota.engine import Engine
-from rota.ports.coordinator import Coordinator
+from rota.ports.coordinator import CheckingIn, Coordinator
 from rota.telemetry.events import LeaderChanged
 from rota.telemetry.logs import set_level
 
 BEAT: Final = timedelta(seconds=5)
-LEAD_BEAT: Final = timedelta(seconds=2)
+LEAD_BEAT: Final = timedelta(seconds=3)
+#: For who only wants to know who leads: often enough to know it all the time.
+LOOK_BEAT: Final = timedelta(seconds=4)
+#: How soon to say again what failed.
+HASTE_SECONDS: Final = 1.0
 TERM: Final = timedelta(seconds=6)
 LEAD: Final = "scheduler"
 #: Longer than a beat and the adapters' patience together: one slow answer is no outage.
@@ -44,6 +50,8 @@ HEALTHY_FOR_SECONDS: Final = 10.0
 #: How long a watch of the configuration lasts at most: a watch that died without a word costs no more.
 WATCH: Final = timedelta(seconds=30)
 GOODBYE_SECONDS: Final = 5.0
+#: Longer than a beat: how long nobody may have checked in before a worker speaks for itself.
+SILENCE_SECONDS: Final = 7.0
 _log = logging.getLogger("rota.presence")
 
 
@@ -72,6 +80,8 @@ class Presence:
         self._trusted_until = clock()
         self._heard_at = clock()
         self._failing: set[str] = set()
+        #: The workers whose word has been passed on, and whether they were leaving.
+        self._known: dict[str, bool] = {}
 
     @property
     def is_leader(self) -> bool:
@@ -99,23 +109,39 @@ class Presence:
         """Make someone in this process known too, as it describes itself each time."""
         self._others.append(describe)
 
+    async def announce(self, member: Member) -> None:
+        """Hear from a worker in this process, where checking in tells of it: at once only what cannot wait for that.
+
+        If checking in fails, the worker's own word is tried, so that whoever gives it knows whether it was taken.
+        """
+        is_known = self._known.get(member.boot) == member.is_draining
+        if is_known and self._clock() - self._heard_at <= SILENCE_SECONDS:
+            return
+        await self.coordinator.enlist([member])
+        self._known[member.boot] = member.is_draining
+
     async def run(self) -> None:
         """Say «alive» until cancelled, then say goodbye."""
+        beat = LEAD_BEAT if Role.SCHEDULER in self._boots else LOOK_BEAT if self._boots else BEAT
+        check_in = self.coordinator.check_in
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._repeated("say who leads", self._ask, LEAD_BEAT if self._boots else BEAT))
-                group.create_task(self._repeated("take note of this process", self._enlist, BEAT))
+                if check_in is not None:
+                    group.create_task(self._repeated("say who leads", partial(self._check_in, check_in), beat))
+                else:
+                    group.create_task(self._repeated("say who leads", self._ask, beat))
+                    group.create_task(self._repeated("take note of this process", self._enlist, BEAT))
                 group.create_task(self._follow())
         finally:
             await self._leave()
 
     async def _repeated(self, what: str, act: Callable[[], Awaitable[None]], every: timedelta) -> None:
         while True:
-            await self._tried(what, act)
+            pause = every.total_seconds() if await self._tried(what, act) else HASTE_SECONDS
             # Never in step with the others: they all ask the same few nodes.
-            await asyncio.sleep(every.total_seconds() * random.uniform(0.8, 1))  # noqa: S311 - no secret
+            await asyncio.sleep(pause * random.uniform(0.8, 1))  # noqa: S311 - no secret
 
-    async def _tried(self, what: str, act: Callable[[], Awaitable[None]]) -> None:
+    async def _tried(self, what: str, act: Callable[[], Awaitable[None]]) -> bool:
         """Do something with the coordinator; if that fails say so, once until it works again."""
         try:
             await act()
@@ -124,10 +150,11 @@ class Presence:
                 said = "the coordinator %s does not %s; it is asked again and again, and jobs run without it: %s"
                 _log.warning(said, self.coordinator.name, what, error, exc_info=not isinstance(error, RotaError))
             self._failing.add(what)
-        else:
-            if what in self._failing:
-                _log.info("the coordinator %s does %s again", self.coordinator.name, what)
-            self._failing.discard(what)
+            return False
+        if what in self._failing:
+            _log.info("the coordinator %s does %s again", self.coordinator.name, what)
+        self._failing.discard(what)
+        return True
 
     async def _ask(self) -> None:
         sent = self._clock()
@@ -136,6 +163,14 @@ class Presence:
             found = await self.coordinator.campaign(LEAD, self.instance, TERM)
         else:
             found = await self.coordinator.leader(LEAD)
+        self._learn(found, sent)
+
+    async def _check_in(self, check_in: CheckingIn) -> None:
+        holder = self.instance if Role.SCHEDULER in self._boots else None
+        sent = self._clock()
+        self._learn(await check_in(CheckIn((*self._own(), *self._workers()), LEAD, holder, TERM)), sent)
+
+    def _learn(self, found: Leadership | None, sent: float) -> None:
         before, self._leadership = self._leadership, found
         self._trusted_until = sent + trusted_seconds(TERM)
         self._heard_at = self._clock()
@@ -147,18 +182,20 @@ class Presence:
             self._engine.telemetry.emit(LeaderChanged(found))
 
     async def _enlist(self) -> None:
-        members = [self._member(role, boot) for role, boot in self._boots.items()]
-        if self.coordinator.enlists_in_store:
-            # A worker tells the store of itself.
-            if members:
-                await self.coordinator.enlist(members)
-            return
+        members = self._own()
         if self._engine is not None:
             try:
                 await self._engine.store.beat(members)
             except RotaError as error:
                 _log.warning("the store cannot be told that this process is alive: %s", error)
-        await self.coordinator.enlist([*members, *(describe() for describe in self._others)])
+        # A worker tells the store of itself.
+        await self.coordinator.enlist([*members, *self._workers()])
+
+    def _own(self) -> list[Member]:
+        return [self._member(role, boot) for role, boot in self._boots.items()]
+
+    def _workers(self) -> list[Member]:
+        return [describe() for describe in self._others]
 
     async def _follow(self) -> None:
         """Heed the configuration. One that cannot be read is heeded as it was last seen."""

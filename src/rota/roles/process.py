@@ -15,6 +15,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,6 +111,8 @@ class Process:
         self._presence = self._present(link.engine)
         if self._presence is not None:
             self._begin(self._presence.run(), "presence")
+            if self._presence.coordinator.check_in is not None:
+                link = replace(link, announce_member=self._presence.announce)
         if link.engine is not None and self._presence is not None and self._role != "worker":
             await self._start_services(link.engine, self._presence, app)
         if self._role in {"standalone", "worker"}:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rota.core.attempt import Attempt
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, Leadership, Member, Role
 from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
 from rota.core.job import AGING_MICROS, Job, turn_at
 from rota.core.lane import Queue
@@ -389,6 +389,20 @@ def current_leadership(rows: Sequence[Row], now: int) -> Leadership | None:
     """Read who leads now: a row that has run out names a former leader."""
     found = [leadership_of(row) for row in rows]
     return found[0] if found and found[0].until > from_micros(now) else None
+
+
+def members_text(members: Sequence[Member]) -> str:
+    """Write processes as check_in.sql reads them: JSON, in the order in which rows are always written."""
+    rows = [member_row(member, 0) for member in sorted(members, key=lambda one: one.boot)]
+    return json.dumps([{**row, "is_draining": bool(row["is_draining"])} for row in rows])
+
+
+def bearings_of(row: Row) -> Bearings:
+    """Read what a process is told, in the order of check_in.sql: the time, who leads, and the configuration's row."""
+    now, lead, queue = row[0], tuple(row[1:5]), tuple(row[5:])
+    return Bearings(
+        None if lead[0] is None else current_leadership([lead], now), None if queue[0] is None else queue_of(queue)
+    )
 
 
 def queue_row(queue: Queue) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from conformance.model.schedules import Schedules
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import JobId
-from rota.core.lane import Queue
+from rota.core.lane import CONFIGURATION, Queue
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import State
 from rota.core.step import Resolution, Step
@@ -103,6 +103,12 @@ class Fleet(Steps):
     async def resign(self, name: str, holder: str) -> None:
         if name in self.leads and self.leads[name].holder == holder:
             self.leads[name] = replace(self.leads[name], until=_LONG_AGO)
+
+    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
+        await self.beat(told.members, now=now)
+        if told.holder is not None:
+            await self.lead(told.lead, told.holder, told.lasting, now=now)
+        return Bearings(await self.leader(told.lead, now=now), self.settings.get(CONFIGURATION))
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
         old = self.settings.get(queue.name)

@@ -57,6 +57,7 @@ class EtcdCoordinator:
 
     name = "etcd"
     enlists_in_store = False
+    check_in: None = None
 
     def __init__(
         self, location: Location, *, alive_for: timedelta = ALIVE_FOR, patience: float = PATIENCE_SECONDS

@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.instant import span_to_micros
-from rota.core.lane import Queue
+from rota.core.lane import CONFIGURATION, Queue
 from rota.stores.mysql.driver import Clash, Connection, lists
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
+from rota.stores.rows import (
+    bearings_of,
+    current_leadership,
+    leadership_of,
+    member_of,
+    member_row,
+    members_text,
+    queue_of,
+    queue_row,
+)
 
 
 async def beat(connection: Connection, members: Sequence[Member], now: int) -> None:
@@ -50,6 +59,36 @@ async def leader(connection: Connection, name: str, now: int) -> Leadership | No
 async def resign(connection: Connection, name: str, holder: str) -> None:
     """Give the lead up at once."""
     await connection.run(statement("resign"), {"name": name, "holder": holder})
+
+
+async def check_in(connection: Connection, told: CheckIn, now: int | None) -> Bearings:
+    """Record that processes are alive, take or keep the lead, and say what is known: on a connection that commits."""
+    if not connection.is_mariadb:
+        return await _check_in_step_by_step(connection, told, now)
+    parameters = {
+        "now": now,
+        "members": members_text(told.members),
+        "lead": told.lead,
+        "holder": told.holder,
+        "lasting": span_to_micros(told.lasting),
+        "queue": CONFIGURATION,
+    }
+    (row,) = await connection.rows(statement("check_in"), parameters)
+    return bearings_of(row)
+
+
+async def _check_in_step_by_step(connection: Connection, told: CheckIn, now: int | None) -> Bearings:
+    """Do the same where a statement cannot consist of several."""
+    ((clock,),) = await connection.rows(statement("clock"))
+    moment = int(clock) if now is None else now
+    await connection.run("START TRANSACTION")
+    await beat(connection, told.members, moment)
+    if told.holder is not None:
+        await lead(connection, told.lead, told.holder, told.lasting, moment)
+    leading = await leader(connection, told.lead, moment)
+    rows = await connection.rows(statement("queue_named"), {"name": CONFIGURATION})
+    await connection.commit()
+    return Bearings(leading, queue_of(rows[0]) if rows else None)
 
 
 async def put_queue(connection: Connection, queue: Queue) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
 from rota.core.errors import StoreUnavailable
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
 from rota.core.instant import from_micros, to_micros
 from rota.core.job import Job
@@ -357,6 +357,13 @@ class MysqlStore:
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up."""
         await self._writers.run(fleet.resign, name, holder)
+
+    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
+        """Record that processes are alive, take or keep the lead, and say what is known."""
+        moment = self._clock() if now is None and self._clock is not None else now
+        # On a connection that commits by itself.
+        bearings: Bearings = await self._readers.run(fleet.check_in, told, _given(moment))
+        return bearings
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
         """Write a queue's settings if their version still holds."""

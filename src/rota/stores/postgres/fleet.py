@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.instant import span_to_micros
-from rota.core.lane import Queue
+from rota.core.lane import CONFIGURATION, Queue
 from rota.stores.postgres.session import Session
-from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
+from rota.stores.rows import (
+    bearings_of,
+    current_leadership,
+    leadership_of,
+    member_of,
+    member_row,
+    members_text,
+    queue_of,
+    queue_row,
+)
 
 #: The order of beat.sql.
 _MEMBER: Final = (
@@ -54,6 +63,14 @@ async def leader(session: Session, name: str, now: int) -> Leadership | None:
 async def resign(session: Session, name: str, holder: str) -> None:
     """Give the lead up at once."""
     await session.run("resign", name, holder)
+
+
+async def check_in(session: Session, told: CheckIn, now: int | None) -> Bearings:
+    """Record that processes are alive, take or keep the lead, and say what is known: one statement."""
+    lasting = span_to_micros(told.lasting)
+    text = members_text(told.members)
+    (row,) = await session.rows("check_in", now, text, told.lead, told.holder, lasting, CONFIGURATION)
+    return bearings_of(row)
 
 
 async def put_queue(session: Session, queue: Queue, now: int) -> bool:  # noqa: ARG001 - as all that is recorded

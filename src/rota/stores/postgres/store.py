@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from rota.core.attempt import Attempt
 from rota.core.errors import StoreUnavailable
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
 from rota.core.instant import from_micros, to_micros
 from rota.core.job import Job
@@ -464,6 +464,10 @@ class PostgresStore:
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up."""
         await self._database.alone(fleet.resign, name, holder)
+
+    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
+        """Record that processes are alive, take or keep the lead, and say what is known."""
+        return await self._database.alone(fleet.check_in, told, self._given(now))
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
         """Write a queue's settings if their version still holds."""

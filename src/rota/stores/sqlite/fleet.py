@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.instant import span_to_micros
-from rota.core.lane import Queue
+from rota.core.lane import CONFIGURATION, Queue
 from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
@@ -45,6 +45,19 @@ def leader(connection: Connection, name: str, now: int) -> Leadership | None:
 def resign(connection: Connection, name: str, holder: str) -> None:
     """Give the lead up at once."""
     connection.run(statement("resign"), (name, holder))
+
+
+def check_in(connection: Connection, told: CheckIn, now: int) -> Bearings:
+    """Record that processes are alive, take or keep the lead, and say what is known."""
+    if told.members:
+        beat(connection, told.members, now)
+    leading: Leadership | None
+    if told.holder is None:
+        leading = leader(connection, told.lead, now)
+    else:
+        leading = lead(connection, told.lead, told.holder, told.lasting, now)
+    rows = connection.rows(statement("queue_named"), (CONFIGURATION,))
+    return Bearings(leading, queue_of(rows[0]) if rows else None)
 
 
 def put_queue(connection: Connection, queue: Queue) -> bool:

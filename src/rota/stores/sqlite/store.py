@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
 from rota.core.errors import StoreUnavailable
-from rota.core.fleet import Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import LARGEST, JobId, ScheduleId
 from rota.core.instant import to_micros
 from rota.core.job import Job
@@ -383,6 +383,11 @@ class SqliteStore:
     async def resign(self, name: str, holder: str) -> None:
         """Give the lead up."""
         await self._writer.run(fleet.resign, name, holder)
+
+    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
+        """Record that processes are alive, take or keep the lead, and say what is known."""
+        bearings: Bearings = await self._write(fleet.check_in, told, now=now)
+        return bearings
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
         """Write a queue's settings if their version still holds."""
