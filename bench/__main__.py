@@ -62,7 +62,8 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=200, help="jobs that come one by one, or are due at a time")
     parser.add_argument("--processes", type=int, default=2, help="worker processes")
     parser.add_argument("--repeats", type=int, default=3, help="of what is not a percentile")
-    parser.add_argument("--idle-seconds", type=float, default=10.0, help="how long idle processes are watched")
+    parser.add_argument("--idle-seconds", type=float, default=20.0, help="how long idle processes are watched")
+    parser.add_argument("--settling-seconds", type=float, default=20.0, help="how long they are left alone before")
     parser.add_argument("--crash-seconds", type=float, default=90.0, help="how long a killed worker's jobs have")
     parser.add_argument("--folder", type=Path, help="where databases go; a real disk, not a tmpfs")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the plot and the values go")
@@ -73,7 +74,14 @@ def main(arguments: list[str] | None = None) -> None:
     options = options_of(arguments)
     contenders: list[Contender] = [*options.peers, *options.stores]
     workloads: list[Workload] = options.workloads
-    sizes = Sizes(options.jobs, options.singles, options.processes, options.idle_seconds, options.crash_seconds)
+    sizes = Sizes(
+        options.jobs,
+        options.singles,
+        options.processes,
+        options.idle_seconds,
+        options.crash_seconds,
+        options.settling_seconds,
+    )
     about = (
         f"{describe_machine('')}; {sizes.jobs:,} jobs, {sizes.processes} worker processes, {options.repeats} repeats"
     )

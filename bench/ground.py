@@ -24,8 +24,10 @@ class Sizes:
     #: Worker processes.
     processes: int = 2
     #: How long idle processes are watched, and how long a killed worker's jobs are waited for.
-    idle_seconds: float = 10.0
+    idle_seconds: float = 20.0
     crash_seconds: float = 90.0
+    #: How long idle processes are left alone before that.
+    settling_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,6 +24,8 @@ POSTGRES: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 MARIADB: Final = {"innodb-buffer-pool-size": "1G", "innodb-log-file-size": "512M"}
 #: As Redis comes: a snapshot now and then, which the peers' users have too.
 REDIS: Final = ("--save", "3600 1 300 100 60 10000")
+#: How PostgreSQL's log begins a statement, or one that was prepared.
+_SAID: Final = re.compile(r"LOG:  (?:statement|execute [^:\n]*): ")
 
 
 class ServerMissing(Exception):
@@ -35,6 +38,8 @@ class Servers:
 
     _stack: ExitStack = field(default_factory=ExitStack)
     _numbers: count[int] = field(default_factory=lambda: count(1))
+    #: What we have asked MariaDB ourselves, to know how much it was asked.
+    _own: int = 0
 
     @cached_property
     def postgres(self) -> PostgresServer:
@@ -48,9 +53,15 @@ class Servers:
     def redis(self) -> ValkeyServer:
         return self._kept(ValkeyServer(found(valkey.find_binary, valkey.MISSING), REDIS))
 
-    def new_postgres_database(self) -> str:
+    def new_postgres_database(self, *, is_counted: bool = False) -> str:
+        """Make a database; the statements of one that is counted stand in the server's log, see `asked`."""
         name = f"bench_{next(self._numbers)}"
-        asyncio.run(self._tell_postgres(f"CREATE DATABASE {name}"))
+        said = ("log_statement = 'all'", "log_min_messages = 'log'") if is_counted else ()
+        asyncio.run(
+            self._tell_postgres(
+                f"CREATE DATABASE {name}", *(f"ALTER DATABASE {name} SET {setting}" for setting in said)
+            )
+        )
         return self.postgres.dsn(name)
 
     def drop_postgres_database(self, dsn: str) -> None:
@@ -67,6 +78,22 @@ class Servers:
     def empty_redis(self) -> str:
         self.redis.ask("FLUSHALL")
         return f"{self.redis.url}/0"
+
+    def asked(self, store: str) -> int | None:
+        """Say how many statements a server has been sent so far, BEGIN and COMMIT among them; None if it has none."""
+        match store:
+            case "postgres":
+                return len(_SAID.findall((self.postgres.folder / "log").read_text(errors="replace")))
+            case "mysql":
+                return self._questions()
+        return None
+
+    def _questions(self) -> int:
+        """Give what MariaDB counts, without our own questions."""
+        counts = [int(self.mariadb.execute("SHOW GLOBAL STATUS LIKE 'Questions'").split()[-1]) for _ in range(2)]
+        cost = counts[1] - counts[0]
+        self._own += 2 * cost
+        return counts[1] - self._own
 
     def versions(self) -> list[str]:
         """Say what the servers are that were started."""

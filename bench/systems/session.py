@@ -154,7 +154,7 @@ def session(contender: Contender, ground: Ground, role: Role) -> Iterator[Sessio
     ground.marks.clear()
     folder = ground.folder / "data"
     folder.mkdir()
-    with _fresh_store(contender, ground, folder) as store:
+    with _fresh_store(contender, ground, folder, is_counted=role in {"idle", "alone"}) as store:
         told = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "BENCH_"))},
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
@@ -179,7 +179,7 @@ def session(contender: Contender, ground: Ground, role: Role) -> Iterator[Sessio
 
 
 @contextmanager
-def _fresh_store(contender: Contender, ground: Ground, folder: Path) -> Iterator[str]:
+def _fresh_store(contender: Contender, ground: Ground, folder: Path, *, is_counted: bool) -> Iterator[str]:
     """Give the address of an empty database of the kind that a system stands on."""
     servers = ground.servers
     match contender.store:
@@ -188,7 +188,7 @@ def _fresh_store(contender: Contender, ground: Ground, folder: Path) -> Iterator
         case "redis":
             yield servers.empty_redis()
         case "postgres":
-            dsn = servers.new_postgres_database()
+            dsn = servers.new_postgres_database(is_counted=is_counted)
             try:
                 yield dsn
             finally:

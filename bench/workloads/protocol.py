@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from bench.ground import Ground
 from bench.systems.catalogue import Contender
 
-Unit = Literal["/s", "ms", "s", "MB", "%", "jobs", "x"]
+Unit = Literal["/s", "ms", "s", "MB", "%", "jobs", "queries/s", "x"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""W5: nothing to do. Memory of the workers and what runs beside them, CPU of these and of the servers."""
+"""W5: nothing to do. Memory of the workers and what runs beside them, CPU of these and of the servers, and how many
+statements each process sends: BEGIN and COMMIT are such.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,11 @@ class Idle:
             if not system.start_workers():
                 return
             system.warm_up()
+            # Who has just worked looks more often for a while whether there is more.
+            time.sleep(ground.sizes.settling_seconds)
             ours, servers = system.worker_pids(), system.server_pids()
             memory = memory_of(ours)
+            asked = ground.servers.asked(contender.store)
             before, theirs, begun = cpu_seconds(ours), cpu_seconds(servers), time.monotonic()
             time.sleep(ground.sizes.idle_seconds)
             took = (time.monotonic() - begun) / 100
@@ -46,3 +51,8 @@ class Idle:
             yield Reading(f"{name}: CPU", (cpu_seconds(ours) - before) / took, "%", targets)
             yield Reading(f"{name}: servers' CPU", (cpu_seconds(servers) - theirs) / took, "%")
             yield Reading(f"{name}: processes", memory.processes, "x")
+            if asked is not None:
+                sent = (ground.servers.asked(contender.store) or 0) - asked
+                each = sent / (100 * took) / len((*system.workers, *system.services))
+                wanted = () if contender.is_peer else (at_most(1),)
+                yield Reading(f"{name}: queries of a process", each, "queries/s", wanted)
