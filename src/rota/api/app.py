@@ -8,9 +8,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
-from rota.api.auth import NOBODY, identify, refuse_strangers
-from rota.api.calls import AsgiScope, Call, Context, Receive, Send, refused
-from rota.api.endpoint import answered, deliver
+from rota.api.auth import NOBODY, authorize, identify, refuse_strangers
+from rota.api.calls import Answer, AsgiScope, Call, Context, Receive, Send, Stream, refused
+from rota.api.endpoint import deliver, respond
 from rota.api.errors import Refusal, refusal_of, too_busy
 from rota.api.openapi import document
 from rota.api.paths import Paths
@@ -76,21 +76,30 @@ class Api:
 
     async def _serve(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
+        answer: Answer | Stream
         try:
-            key = admit(scope, headers, self.context.settings, self._in_flight)
+            call.key = admit(scope, headers, self.context.settings, self._in_flight)
+            route = self._route(scope, call)
+            authorize(call.key, route.scope)
+            answer = await route.handler(call)
         except Exception as error:  # noqa: BLE001 - every error has an answer
-            call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
-            await deliver(refused(refusal_of(error)), call, send)
-            return
-        path, root = scope["path"], scope.get("root_path")
-        found = self._paths.find(_below(root, path) if root else path)
-        methods, names = found or (_NOTHING, _NOTHING)
-        call = Call(scope, receive, self.context, headers, key, names)
-        route = methods.get(scope["method"])
-        if route is None:
-            await deliver(refused(_not_here(scope["method"], methods)), call, send)
+            answer = refused(refusal_of(error))
+        if type(answer) is Answer:
+            await respond(answer, scope, send)
         else:
-            await deliver(await answered(route, call), call, send)
+            await deliver(answer, call, send)
+
+    def _route(self, scope: AsgiScope, call: Call) -> Route:
+        """Find what is asked for."""
+        path, root, method = scope["path"], scope.get("root_path"), scope["method"]
+        if root:
+            path = _below(root, path)
+        methods, call.path_names = self._paths.find(path) or (_NOTHING, _NOTHING)
+        route: Route | None = methods.get(method)
+        if route is None:
+            raise _not_here(method, methods)
+        return route
 
 
 def admit(scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSettings, in_flight: int) -> ApiKey:
@@ -131,8 +140,8 @@ def _not_here(method: str, methods: Mapping[str, Route]) -> Refusal:
 def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Limits, in_flight: int) -> None:
     if in_flight > limits.in_flight:
         raise too_busy("too many requests are under way")
-    raw_path = scope.get("raw_path") or scope["path"].encode()
-    if len(raw_path) + len(scope["query_string"]) > limits.url_bytes:
+    address = scope.get("raw_path") or scope["path"].encode()
+    if len(address) + len(scope["query_string"]) > limits.url_bytes:
         raise Refusal(414, "url_too_long", f"the address is longer than {limits.url_bytes} bytes")
     pairs = scope["headers"]
     size = sum(map(len, chain.from_iterable(pairs)))

@@ -19,6 +19,7 @@ from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.engine import Engine
 from rota.ports.faces import Actor
 from rota.telemetry.metrics import Metrics
+from rota.wire.kinds import Kinds
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,6 +65,7 @@ class Context:
         self.streams = Streams(self.limits.streams)
         self.live = Live(self.engine)
         self.counting = Counting(self.engine)
+        self.kinds = Kinds()
         self.metrics = Metrics(clock=self.engine.clock)
         #: Ends the counting of what happens.
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.heard)
@@ -184,14 +186,17 @@ class Call:
         self._must_be_json()
         return read(body, form, self.context.limits)
 
-    async def json(self) -> bytes:
+    def json(self) -> Awaitable[bytes]:
         """Read a body that must be JSON."""
         self._must_be_json()
-        return await self.body()
+        return self.body()
 
     def _must_be_json(self) -> None:
         # Also what keeps web pages of others from submitting: they may not send this type without asking first.
-        media = self.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        said = self.headers.get(b"content-type", b"")
+        if said == b"application/json":
+            return
+        media = said.split(b";")[0].strip().lower()
         if media != b"application/json" and not media.endswith(b"+json"):
             raise Refusal(
                 415, "unsupported_media_type", "the body must be JSON", fix="send 'Content-Type: application/json'"

@@ -22,7 +22,8 @@ from rota.api.settings import Limits
 T = TypeVar("T")
 
 
-_encoder: Final = msgspec.json.Encoder()
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
 _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
@@ -42,16 +43,18 @@ def read(body: bytes, form: type[T], limits: Limits) -> T:
 
 def take(body: bytes | Raw, form: type[T]) -> T:
     """Read what is known to be JSON as a form."""
+    known = _decoders.get(form) or decoder(form)
     try:
-        return decoder(form).decode(body)
+        form_read: T = known.decode(body)
     except ValidationError as error:
         raise invalid(list(_wrong(bytes(body), form, "")) or [("body", str(error))]) from None
+    return form_read
 
 
 def check(body: bytes, limits: Limits) -> None:
     """Refuse what is not JSON or goes beyond the limits."""
     try:
-        tree = msgspec.json.decode(body)
+        tree = _decode(body)
     except RecursionError:
         raise too_deep(limits) from None
     except ValidationError as error:
@@ -59,20 +62,14 @@ def check(body: bytes, limits: Limits) -> None:
     except (DecodeError, UnicodeDecodeError) as error:
         raise malformed(f"the body is not JSON: {error}") from None
     # Cheap bounds first: hardly any request comes near them.
-    if _count(body, b"[{") > limits.depth and _depth(tree) > limits.depth:
+    if body.count(b"{") + body.count(b"[") > limits.depth and _depth(tree) > limits.depth:
         raise too_deep(limits)
-    if _count(body, b":") > limits.keys and (count := _names(tree)) > limits.keys:
+    if len(body) > limits.keys and body.count(b":") > limits.keys and (count := _names(tree)) > limits.keys:
         raise Refusal(422, "too_many_keys", f"the body has {count} names; {limits.keys} are allowed")
     # A name that stood twice is gone from the tree, and with it two quotes. Only an escaped quote could make up for
     # them; where there may be one the slow way decides.
-    may_have_escaped = b"\\" in body and b"\\u" in body
-    if may_have_escaped or _count(_encoder.encode(tree), b'"') != _count(body, b'"'):
+    if b"\\u" in body or _encode(tree).count(b'"') != body.count(b'"'):
         _refuse_twins(body)
-
-
-def _count(text: bytes, characters: bytes) -> int:
-    """Count characters; to leave them out is three times as fast as to look for them."""
-    return len(text) - len(text.translate(None, characters))
 
 
 def too_deep(limits: Limits) -> Refusal:

@@ -52,26 +52,23 @@ class Jobs:
         """Store jobs; they are on stable storage when this returns."""
         for job in jobs:
             check(job)
+        parts, made = self._parts, jobs
         begun = time.perf_counter()
-        answers, made = await self._insert(jobs), jobs
-        if self._doubted or not all(answer.receipt is _CREATED for answer in answers):
+        try:
+            answers = await parts.store.insert(jobs, bound=parts.queue_bound)
+        except Unavailable:
+            self._doubt(jobs)
+            raise
+        if self._doubted or not _are_created(answers):
             answers = list(answers)
             await self._recognise(jobs, answers)
             await self._take_other_ids(jobs, answers)
             made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         if made:
-            if self._parts.telemetry.is_heard:
-                self._parts.telemetry.emit(JobsSubmitted(made, time.perf_counter() - begun))
-            if self._parts.broker.is_attended:
-                await self._parts.broker.announce(_places(made))
-        return answers
-
-    async def _insert(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
-        try:
-            answers = await self._parts.store.insert(jobs, bound=self._parts.queue_bound)
-        except Unavailable:
-            self._doubt(jobs)
-            raise
+            if parts.telemetry.is_heard:
+                parts.telemetry.emit(JobsSubmitted(made, time.perf_counter() - begun))
+            if parts.broker.is_attended:
+                await parts.broker.announce(_places(made))
         return answers
 
     def _doubt(self, jobs: Sequence[NewJob]) -> None:
@@ -105,7 +102,12 @@ class Jobs:
             if not taken:
                 return
             again = [replace(jobs[place], id=self._parts.fresh_id()) for place in taken]
-            for place, answer in zip(taken, await self._insert(again), strict=True):
+            try:
+                found = await self._parts.store.insert(again, bound=self._parts.queue_bound)
+            except Unavailable:
+                self._doubt(again)
+                raise
+            for place, answer in zip(taken, found, strict=True):
                 answers[place] = answer
         raise StoreUnavailable("no free id was found; is this host's clock far behind the others'?")
 
@@ -252,6 +254,14 @@ class Jobs:
             self._parts.telemetry.emit(CancelAsked([job for job in jobs if job.id in asked]))
             self._parts.telemetry.emit(Acted(entry))
         return tuple(asked)
+
+
+def _are_created(answers: Sequence[Inserted]) -> bool:
+    # Not by `all`: for the one job that most callers bring, its generator costs more than the rest.
+    for answer in answers:  # noqa: SIM110
+        if answer.receipt is not _CREATED:
+            return False
+    return True
 
 
 def _places(jobs: Sequence[NewJob]) -> set[str]:

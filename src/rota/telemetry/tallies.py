@@ -89,7 +89,9 @@ class Spreads:
         cells = self.values.get(labels)
         if cells is None:
             cells = self.values[labels] = Cells([0] * (len(self._bounds) + 1))
-        value = max(value, 0.0)
+        # Not by `max`: all that happens passes here, and most of it is one call.
+        if value < 0.0:  # noqa: PLR1730
+            value = 0.0
         cells.counts[bisect_left(self._bounds, value)] += 1
         cells.total += value
 

@@ -17,6 +17,7 @@ from rota.api.settings import ApiSettings, Scope
 from rota.api.table import Route
 from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaError
 from rota.core.identity import to_text
+from rota.core.lifecycle import State
 from rota.core.schedule import Draft, Schedule, rule_of
 from rota.core.submission import NewJob, Template
 from rota.core.trace import is_traceparent, traced
@@ -25,30 +26,46 @@ from rota.ports.store import Inserted, Receipt
 from rota.wire.jobs import BatchItem, BatchReply, BatchRequest, JobForm, TaskForm, form_of, fresh_form, task_form
 from rota.wire.scalars import Name
 from rota.wire.schedules import RecurringForm, recurring_form
-from rota.wire.submission import Submission, folded, new_job_of, template_of
+from rota.wire.submission import Submission, folded, new_job_of, template_of, text_of
 
+#: Compared by identity: to look up a member of an enumeration costs a call.
+_CREATED, _PENDING = Receipt.CREATED, State.PENDING
 _KEY_REUSED = "this idempotency key came before with another request; take a new key, or send the same request"
 
 
 async def submit(call: Call) -> Answer:
     """Take one job; it is on stable storage when this answers."""
-    submission = folded(read(await call.json(), Submission, call.context.limits), header_key(call))
-    if submission.cron is not None:
-        return await _recurring(call, submission)
-    now = await call.engine.store.time() if _counts_from_now(submission) else call.engine.clock()
-    job = checked(call, submission, now)
-    (inserted,) = await call.engine.submit([job])
-    is_ours = call.path.startswith("/v1/")
-    if inserted.receipt is Receipt.CREATED:
-        form = fresh_form(job, inserted, now, warnings(job.type, call.context.settings))
-        place = f"{call.path}/{form.id}"
+    context, headers = call.context, call.headers
+    engine = context.engine
+    submission = read(await call.json(), Submission, context.limits)
+    kind = None
+    if b"idempotency-key" not in headers and b"traceparent" not in headers:
+        kind = context.kinds.find(submission)
+    if kind is not None:
+        now = engine.clock()
+        job = kind.job(engine.fresh_id.at(now), text_of(submission.payload))
+    else:
+        submission = folded(submission, header_key(call))
+        if submission.cron is not None:
+            return await _recurring(call, submission)
+        now = await engine.store.time() if _counts_from_now(submission) else engine.clock()
+        job = checked(call, submission, now)
+    (inserted,) = await engine.jobs.submit([job])
+    path = call.path
+    is_ours = path.startswith("/v1/")
+    if inserted.receipt is _CREATED:
+        id_text, warned = to_text(inserted.job_id), warnings(job.type, context.settings)
+        place = f"{path}/{id_text}"
+        if kind is not None and is_ours and inserted.state is _PENDING and not warned:
+            return Answer(kind.shown(id_text, job.payload, now), 201, [(b"location", place.encode())])
+        form = fresh_form(job, inserted, now, warned)
         return shown(form if is_ours else task_form(form), 201, location=place)
     if inserted.receipt is Receipt.KEY_REUSED:
         raise KeyReused(_KEY_REUSED, field="idempotency_key")
     if inserted.receipt is Receipt.QUEUE_FULL:
         raise full(job.queue)
-    form = form_of(await call.engine.jobs.one(inserted.job_id))
-    place = f"{call.path}/{form.id}"
+    form = form_of(await engine.jobs.one(inserted.job_id))
+    place = f"{path}/{form.id}"
     return shown(form if is_ours else task_form(form), location=place, idempotent_replayed="true")
 
 
@@ -120,9 +137,17 @@ def header_key(call: Call) -> str | None:
 
 def checked(call: Call, submission: Submission, now: datetime) -> NewJob:
     """Make the core's value of a submission, its payload checked where its type is built in."""
-    engine, settings = call.engine, call.context.settings
-    job = new_job_of(submission, engine.fresh_id(), now, defaults=settings.defaults, key_scope=call.key.key_scope)
-    check_payloads(job, settings, "")
+    context = call.context
+    settings, fresh_id = context.settings, context.engine.fresh_id()
+    kind = context.kinds.find(submission)
+    if kind is not None:
+        job = kind.job(fresh_id, text_of(submission.payload))
+    else:
+        job = new_job_of(submission, fresh_id, now, defaults=settings.defaults, key_scope=call.key.key_scope)
+        check_payloads(job, settings, "")
+        # Where a payload is checked, it is one by one.
+        if job.type not in settings.payload_checks:
+            context.kinds.learn(submission, job)
     traceparent = _traceparent(call)
     return job if traceparent is None else replace(job, meta=traced(job.meta, traceparent))
 
