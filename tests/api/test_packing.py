@@ -21,6 +21,9 @@ class Line:
     def close(self) -> None:
         self.sent.append(b"closed")
 
+    def is_closing(self) -> bool:
+        return b"closed" in self.sent
+
 
 def packed(line: Line) -> PackingTransport:
     return PackingTransport(cast("asyncio.Transport", line), asyncio.get_running_loop())
@@ -48,6 +51,17 @@ async def test_what_nothing_follows_is_sent_when_the_turn_is_over() -> None:
         transport.write(piece)
     await asyncio.sleep(0)
     assert line.sent == [b"12", b"3"]
+
+
+async def test_a_whole_answer_is_sent_at_once_and_behind_what_was_kept() -> None:
+    line = Line()
+    transport = packed(line)
+    transport.send(b"201")
+    assert line.sent == [b"201"]
+    transport.write(b"100 continue ")
+    transport.send(b"201")
+    await asyncio.sleep(0)
+    assert line.sent == [b"201", b"100 continue 201"]
 
 
 async def test_closing_leaves_nothing_behind() -> None:

@@ -1,30 +1,13 @@
-"""From a route to ASGI: calling its handler, and sending what it answers."""
+"""From an answer to ASGI: sending it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
-from rota.api.auth import authorize
 from rota.api.calls import Answer, AsgiScope, Call, Send, Stream, refused
 from rota.api.errors import refusal_of
-from rota.api.table import Route
+from rota.api.replying import ALWAYS, REPLY, Reply
 from rota.core.errors import RotaError
-
-#: Said in every answer: nothing here is to be kept by caches or guessed at.
-_ALWAYS: Final = (
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-)
-
-
-async def answered(route: Route, call: Call) -> Answer | Stream:
-    """Call a route's handler; whatever goes wrong is an answer too."""
-    try:
-        authorize(call.key, route.scope)
-        return await route.handler(call)
-    except Exception as error:  # noqa: BLE001 - every error has an answer
-        return refused(refusal_of(error))
 
 
 async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
@@ -37,7 +20,10 @@ async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
 
 async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
     """Send an answer that is ready."""
-    headers = [*_ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
+    reply: Reply | None = scope.get(REPLY)
+    if reply is not None and reply(answer):
+        return
+    headers = [*ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
     if answer.media:
         headers.append((b"content-type", answer.media.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -50,7 +36,7 @@ async def _stream(answer: Stream, call: Call, send: Send) -> None:
     try:
         with call.context.streams:
             first = await anext(answer.chunks, None) if is_asked_for else None
-            headers = [*_ALWAYS, (b"content-type", answer.media.encode()), *answer.headers]
+            headers = [*ALWAYS, (b"content-type", answer.media.encode()), *answer.headers]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             if first is not None:
                 await send({"type": "http.response.body", "body": first, "more_body": True})

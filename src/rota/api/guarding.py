@@ -4,14 +4,19 @@ uvicorn's protocol reads a request's head for as long and as much as it comes; t
 not sent a whole head in time is closed, one whose head grows beyond all measure too, and there are caps for connections
 altogether and from one address. A request that was answered before it was sent whole gets a moment to finish, so that
 its answer arrives, and no more.
+
+A connection waits for one thing at a time, and has one timer for all of it. What comes in time, as nearly everything
+does, only puts off what the timer will see when it rings: a timer for each request would cost more than its head.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -20,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from rota.api.calls import PROBLEM
 from rota.api.errors import Refusal
 from rota.api.packing import PackingTransport
+from rota.api.replying import REPLY, reply
 from rota.api.settings import Limits
 
 
@@ -46,9 +52,16 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(*args, **kwargs)
-        self._deadline: asyncio.TimerHandle | None = None
+        #: When what we wait for is late, and what is done then; None while we wait for nothing.
+        self._due: float | None = None
+        self._late: Callable[[], None] = self._is_late
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
+        #: Whether we wait for another request, and nothing of it has come.
+        self._is_idle = False
         self._head_bytes = 0
         self._is_in_head = True
+        self._has_begun = False
         self._source = ""
         # Both limits together and room for the words between: what is just beyond a limit gets its own answer.
         self._most_head = 2 * (self.limits.header_bytes + self.limits.url_bytes)
@@ -62,12 +75,15 @@ class GuardedProtocol(HttpToolsProtocol):
         if total > self.timeouts.connections or alike > self.timeouts.connections_from_one:
             self._refuse(Refusal(429, "too_many_connections", "too many connections are open"))
             return
-        self._expect_head()
+        self._expect(self.timeouts.head.total_seconds(), self._is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
         super().connection_lost(exc)
         self._be_content()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.sources[self._source] -= 1
         if not self.sources[self._source]:
             del self.sources[self._source]
@@ -79,55 +95,92 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._is_in_head and self._head_bytes > self._most_head and not self.transport.is_closing():
             self._refuse(Refusal(431, "headers_too_large", "the head of the request is too large"))
-        elif self._deadline is None and not self._is_in_head:
-            # Most requests come in one piece and never need a timer.
-            self._deadline = self.loop.call_later(self.timeouts.body.total_seconds(), self._is_late)
+        elif self._due is None and not self.transport.is_closing():
+            # Most requests come in one piece, and nothing has to be waited for.
+            if not self._is_in_head:
+                self._expect(self.timeouts.body.total_seconds(), self._is_late)
+            elif self._has_begun:
+                self._expect(self.timeouts.head.total_seconds(), self._is_late)
 
     def on_message_begin(self) -> None:
         """Begin to read a request's head."""
         super().on_message_begin()
-        if self._deadline is None:
-            self._expect_head()
+        self._has_begun = True
 
     def on_headers_complete(self) -> None:
         """Have a request's head."""
-        self._is_in_head = False
+        self._is_in_head = self._has_begun = False
         self._head_bytes = 0
-        self._be_content()
+        self._due = None
         super().on_headers_complete()
+        # The application has not begun: that is for the loop's next turn.
+        self.scope[REPLY] = partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
-        """Have answered; whoever is still sending gets a moment to finish."""
-        super().on_response_complete()
-        if self.cycle.more_body and not self.transport.is_closing():
-            self._unset_keepalive_if_required()
-            self._be_content()
-            self._deadline = self.loop.call_later(self.timeouts.linger.total_seconds(), self.transport.close)
+        """Have answered: go on with the next request, or expect one; whoever is still sending has to finish."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._due is None:
+            self._be_idle()
+        if self.cycle.more_body:
+            self._expect(self.timeouts.linger.total_seconds(), self.transport.close)
 
     def on_message_complete(self) -> None:
         """Have a whole request."""
         super().on_message_complete()
         self._is_in_head = True
-        self._be_content()
-        if self.cycle.response_complete and self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        self._due = None
+        if self.cycle.response_complete:
+            self._be_idle()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, in the form that all refusals have."""
         self._refuse(Refusal(400, "invalid_http", msg))
 
-    def _expect_head(self) -> None:
-        self._deadline = self.loop.call_later(self.timeouts.head.total_seconds(), self._is_late)
+    def _unset_keepalive_if_required(self) -> None:
+        """Have heard of whoever was idle."""
+        if self._is_idle:
+            self._be_content()
+
+    def _be_idle(self) -> None:
+        self._expect(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._is_idle = True
+
+    def _expect(self, seconds: float, late: Callable[[], None]) -> None:
+        """Wait for something, but not for ever. It takes the place of what was waited for before."""
+        self._due = due = self.loop.time() + seconds
+        self._late, self._is_idle = late, False
+        if self._timer is None:
+            self._set_timer(due)
+        elif due < self._rings_at:
+            self._timer.cancel()
+            self._set_timer(due)
+
+    def _set_timer(self, due: float) -> None:
+        self._rings_at = due
+        self._timer = self.loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._due is None:
+            return
+        if self._due > self.loop.time():
+            # What was waited for came in time, and something else is waited for now.
+            self._set_timer(self._due)
+        else:
+            self._be_content()
+            self._late()
 
     def _is_late(self) -> None:
         self._refuse(Refusal(408, "too_slow", "the request did not arrive in time"))
 
     def _be_content(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._due, self._is_idle = None, False
 
     def _refuse(self, refusal: Refusal) -> None:
         self._be_content()

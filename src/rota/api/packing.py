@@ -13,12 +13,14 @@ from typing import Any
 class PackingTransport:
     """A transport that keeps what is written until more is, or until this turn of the loop is over."""
 
-    __slots__ = ("_kept", "_loop", "_transport")
+    __slots__ = ("_kept", "_loop", "_transport", "is_closing")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._kept: bytes | None = None
+        #: Asked at every answer: found here at once.
+        self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
         """Send this soon, with what comes next if it comes now. No more than one piece is ever kept."""
@@ -28,6 +30,11 @@ class PackingTransport:
         else:
             kept, self._kept = self._kept, None
             self._transport.write(kept + data)
+
+    def send(self, data: bytes) -> None:
+        """Send this now, which is a whole answer, behind what was kept."""
+        kept, self._kept = self._kept, None
+        self._transport.write(data if kept is None else kept + data)
 
     def flush(self) -> None:
         """Send what was kept."""

@@ -1,0 +1,71 @@
+"""Sending an answer that is ready in one piece, where the server below is our own.
+
+ASGI has an answer sent as a head and a body, each a message of its own, which uvicorn takes apart, checks and writes
+one by one. Our server (`guarding`) leaves in the scope of a request what sends both at once, and `endpoint` uses it
+where it is there. What is written is, byte for byte, what uvicorn would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from rota.api.calls import Answer
+from rota.api.packing import PackingTransport
+
+#: Where in a scope it is found.
+REPLY: Final = "rota.reply"
+#: Sends an answer; False, and nothing done, if it has to go the long way.
+Reply = Callable[[Answer], bool]
+
+Headers = tuple[tuple[bytes, bytes], ...]
+#: Said in every answer: nothing here is to be kept by caches or guessed at.
+ALWAYS: Final[Headers] = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+)
+#: What uvicorn refuses in a value.
+_CONTROLS: Final = bytes({*range(0x20), 0x7F} - {0x09})
+
+
+def reply(cycle: RequestResponseCycle, answer: Answer) -> bool:
+    """Answer a request of uvicorn's in one piece."""
+    if cycle.response_started or cycle.flow.write_paused or cycle.access_log:
+        return False
+    if cycle.disconnected:
+        return True
+    body = answer.body
+    parts = [_start(answer.status, tuple(cycle.default_headers)), b"%d\r\n" % len(body)]
+    for name, value in answer.headers:
+        if name == b"connection" or len(value.translate(None, _CONTROLS)) != len(value):
+            # It means something to uvicorn, or is refused there.
+            return False
+        parts += (name, b": ", value, b"\r\n")
+    parts.append(_end(answer.media, cycle.keep_alive))
+    if cycle.scope["method"] != "HEAD":
+        parts.append(body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    transport = cast("PackingTransport", cycle.transport)
+    transport.send(b"".join(parts))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        transport.close()
+    cycle.on_response()
+    return True
+
+
+# Cached, since one of its lines is the date, and it changes once in a second.
+@lru_cache(maxsize=64)
+def _start(status: int, common: Headers) -> bytes:
+    lines = b"".join(b"%b: %b\r\n" % line for line in (*common, *ALWAYS))
+    return STATUS_LINE[status] + lines + b"content-length: "
+
+
+@lru_cache(maxsize=64)
+def _end(media: str, keep_alive: bool) -> bytes:  # noqa: FBT001 - a part of what is cached
+    line = b"content-type: %b\r\n" % media.encode() if media else b""
+    return line + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
