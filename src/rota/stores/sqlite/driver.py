@@ -71,7 +71,7 @@ class Connection(Protocol):
 
 
 #: A power of two. More rows in one statement gain nothing.
-_MOST_ROWS: Final = 128
+MOST_ROWS: Final = 128
 
 
 def run_for_rows(connection: Connection, sql: str, rows: Sequence[Row], *, before: Row = ()) -> int:
@@ -83,7 +83,7 @@ def run_for_rows(connection: Connection, sql: str, rows: Sequence[Row], *, befor
     """
     changed = start = 0
     while start < len(rows):
-        count = 1 << (min(len(rows) - start, _MOST_ROWS).bit_length() - 1)
+        count = 1 << (min(len(rows) - start, MOST_ROWS).bit_length() - 1)
         parameters = (*before, *chain.from_iterable(rows[start : start + count]))
         changed += connection.run(for_rows(sql, count), parameters)
         start += count

@@ -37,6 +37,7 @@ class Manner:
     #: May share a call with others of its verb and further arguments: the first is a batch, answered in its order.
     is_mergeable: bool = False
     #: Does the same by one statement, which is a transaction by itself; None, and nothing done, where that will not do.
+    #: Only for a verb that is mergeable.
     stroke: Verb | None = None
     #: Reads first, and often finds nothing to write: then the lock is not taken at all, unless another needs it.
     reads_first: bool = False
@@ -103,13 +104,20 @@ def _perform_together(connection: Connection, operations: Sequence[Operation]) -
     if len(operations) == 1:
         _perform_alone(connection, operations[0])
         return
-    batch = [item for operation in operations for item in operation.arguments[0]]
-    answers = operations[0].verb(connection, batch, *operations[0].arguments[1:])
+    answers = operations[0].verb(connection, _gathered(operations), *operations[0].arguments[1:])
+    _share_out(operations, answers)
+
+
+def _gathered(operations: Sequence[Operation]) -> list[Any]:
+    return [item for operation in operations for item in operation.arguments[0]]
+
+
+def _share_out(operations: Sequence[Operation], answers: Sequence[Any]) -> None:
     start = 0
     for operation in operations:
-        size = len(operation.arguments[0])
-        operation.answer = answers[start : start + size]
-        start += size
+        end = start + len(operation.arguments[0])
+        operation.answer = answers[start:end]
+        start = end
 
 
 def patiently(act: Callable[[], T]) -> T:
@@ -136,7 +144,7 @@ def begin(connection: Connection) -> None:
 
 def transact(connection: Connection, operations: Sequence[Operation]) -> None:
     """Run operations in one transaction; if one of them fails, each in a transaction of its own."""
-    if len(operations) == 1 and _strike(connection, operations[0]):
+    if _strike(connection, operations):
         return
     if all(one.manner.reads_first for one in operations) and _look_first(connection, operations):
         return
@@ -186,19 +194,40 @@ def _look_first(connection: Connection, operations: Sequence[Operation]) -> bool
     return False
 
 
-def _strike(connection: Connection, operation: Operation) -> bool:
-    """Do an operation at one stroke; say whether that was possible. Beginning and ending cost one job as much as it."""
-    stroke = operation.manner.stroke
-    if stroke is None:
+def _strike(connection: Connection, operations: Sequence[Operation]) -> bool:
+    """Do operations at one stroke; say whether that was possible.
+
+    Beginning and ending cost one job as much as storing it. And for a crowd each further statement lets go of the
+    interpreter, and has to wait until the thread that hands in lets go of it in its turn.
+    """
+    stroke = operations[0].manner.stroke
+    if stroke is None or not _are_mergeable(operations):
         return False
+    batch, *rest = operations[0].arguments
     try:
-        operation.answer = stroke(connection, *operation.arguments)
+        answers = stroke(connection, batch if len(operations) == 1 else _gathered(operations), *rest)
     except Busy:
         # Nothing was done. In a transaction, it waits for its turn among the processes.
         return False
     except Exception as error:  # noqa: BLE001 - it is that operation's answer
-        fail((operation,), error)
-    return operation.answer is not None or operation.error is not None
+        if len(operations) > 1 and not isinstance(error, Broken):
+            # Whose it is, is found out in transactions of their own.
+            return False
+        fail(operations, error)
+        return True
+    if answers is None:
+        return False
+    _share_out(operations, answers)
+    return True
+
+
+def _are_mergeable(operations: Sequence[Operation]) -> bool:
+    """Say whether all can share one call."""
+    if len(operations) == 1:
+        return True
+    first = operations[0]
+    verb, rest = first.verb, first.arguments[1:]
+    return all(one.verb is verb and one.arguments[1:] == rest for one in operations)
 
 
 def roll_back(connection: Connection) -> None:

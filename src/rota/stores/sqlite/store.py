@@ -74,7 +74,7 @@ class SqliteStore:
         self._clock = clock
         # Made once: operations share a call only if they have the very same verb.
         self._insert = self._timed(submitting.insert)
-        self._inserting = Manner(is_mergeable=True, stroke=self._timed(submitting.insert_one))
+        self._inserting = Manner(is_mergeable=True, stroke=self._timed(submitting.insert_at_once))
         self._claiming = Manner(reads_first=True)
         self._settle = self._timed(settling.settle)
         self._renew = self._timed(leasing.renew)

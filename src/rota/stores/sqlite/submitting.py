@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from rota.core.identity import LARGEST, JobId
@@ -13,9 +14,10 @@ from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.rows import are_alike, are_plain, ids_text, is_plain, new_job_row, plain_job_row
-from rota.stores.sqlite.driver import Clash, Connection, run_for_rows
+from rota.stores.sqlite.driver import MOST_ROWS, Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
 from rota.stores.sqlite.statements import statement
+from rota.stores.statements import for_rows
 
 _STATES: Final = {state.value: state for state in State}
 #: How many more jobs may wait in each queue that has a bound.
@@ -33,19 +35,34 @@ def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, no
     return _linked(connection, jobs, answers, now) if any(job.after for job in jobs) else answers
 
 
-def insert_one(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted] | None:
-    """Store one plain job by one statement; None, and nothing done, if it needs a closer look."""
-    if bound is not None or len(jobs) != 1 or not is_plain(jobs[0]):
+def insert_at_once(
+    connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int
+) -> list[Inserted] | None:
+    """Store plain jobs by one statement; None, and nothing done, if they need a closer look."""
+    if bound is not None or not 0 < len(jobs) <= MOST_ROWS or not are_plain(jobs):
         return None
-    row = plain_job_row(jobs[0], now)
+    first = plain_job_row(jobs[0], now)
+    states: Sequence[State] = (_STATES[first[4]],) * len(jobs)
+    told = jobs
+    if len(jobs) == 1:
+        sql, parameters = statement("insert_one"), first
+    elif are_alike(jobs):
+        shared = first[1:-1]
+        pairs = [(job.id, job.payload) for job in jobs]
+        sql, parameters = for_rows(statement("insert_alike_at_once"), len(jobs)), (*shared, *chain.from_iterable(pairs))
+        told = jobs[:1]
+    else:
+        rows = [plain_job_row(job, now) for job in jobs]
+        sql, parameters = for_rows(statement("insert_plain_at_once"), len(jobs)), tuple(chain.from_iterable(rows))
+        states = [_STATES[row[4]] for row in rows]
     try:
-        count = connection.run(statement("insert_one"), row)
+        count = connection.run(sql, parameters)
     except Clash:
         return None
     if not count:
         return None
-    _tell_of(connection, jobs, (state := _STATES[row[4]],))
-    return [Inserted(row[0], Receipt.CREATED, state)]
+    _tell_of(connection, told, states)
+    return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
 
 
 def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
