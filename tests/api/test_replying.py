@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
 import time
@@ -111,6 +112,26 @@ async def test_no_header_can_make_another(address: str, value: bytes) -> None:
     answer = Answer(b"{}", headers=[(b"location", value)])
     with patch("rota.api.routes.health.shown", return_value=answer):
         assert await heard(address, LAST) == b""
+
+
+async def test_no_request_leaves_a_ring_to_the_collector(address: str) -> None:
+    """It had: with the collector at work every so many requests, one in a hundred took 28 ms instead of 14."""
+    stream = b"GET /v1/events HTTP/1.1\r\n" + HOST + b"\r\n"
+    for said in (SUBMIT, b"GET /v1/jobs HTTP/1.1\r\n" + HOST + b"\r\n", stream.replace(b"GET", b"HEAD")):
+        host, port = address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                writer.write(said)
+                await reader.readuntil(b"\r\n\r\n")
+            scopes = [one for one in gc.get_objects() if type(one) is dict and "raw_path" in one]
+        finally:
+            gc.enable()
+        writer.close()
+        # Those of the last requests may still be in use.
+        assert len(scopes) < 10
 
 
 async def test_who_listens_for_requests_hears_of_them(

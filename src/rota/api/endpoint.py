@@ -20,7 +20,8 @@ async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
 
 async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
     """Send an answer that is ready."""
-    reply: Reply | None = scope.get(REPLY)
+    # Taken out: it holds what holds the scope, and a ring for each request would be left to the collector.
+    reply: Reply | None = scope.pop(REPLY, None)
     if reply is not None and reply(answer):
         return
     headers = [*ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
@@ -32,6 +33,7 @@ async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
 
 async def _stream(answer: Stream, call: Call, send: Send) -> None:
     """Send a stream. Its first chunk is made before anything is sent, so that a refusal can still be one."""
+    call.scope.pop(REPLY, None)
     is_asked_for = call.scope["method"] != "HEAD"
     try:
         with call.context.streams:
