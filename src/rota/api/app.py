@@ -61,34 +61,27 @@ class Api:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Let a request in."""
-        if scope["type"] == "http":
-            self._in_flight += 1
-            try:
-                await self._serve(scope, receive, send)
-            finally:
-                self._in_flight -= 1
-        elif scope["type"] == "lifespan":
-            await _live(receive, send)
-        else:
-            # No route speaks anything else, so nothing else needs a key: it ends here.
-            await receive()
-            await send({"type": "websocket.close", "code": 1008})
-
-    async def _serve(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
-        answer: Answer | Stream
+        if scope["type"] != "http":
+            await _serve_other(scope, receive, send)
+            return
+        self._in_flight += 1
         try:
-            call.key = admit(scope, headers, self.context.settings, self._in_flight)
-            route = self._route(scope, call)
-            authorize(call.key, route.scope)
-            answer = await route.handler(call)
-        except Exception as error:  # noqa: BLE001 - every error has an answer
-            answer = refused(refusal_of(error))
-        if type(answer) is Answer:
-            await respond(answer, scope, send)
-        else:
-            await deliver(answer, call, send)
+            headers: Mapping[bytes, bytes] = dict(scope["headers"])
+            call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
+            answer: Answer | Stream
+            try:
+                call.key = key = admit(scope, headers, self.context.settings, self._in_flight)
+                route = self._route(scope, call)
+                authorize(key, route.scope)
+                answer = await route.handler(call)
+            except Exception as error:  # noqa: BLE001 - every error has an answer
+                answer = refused(refusal_of(error))
+            if type(answer) is Answer:
+                await respond(answer, scope, send)
+            else:
+                await deliver(answer, call, send)
+        finally:
+            self._in_flight -= 1
 
     def _route(self, scope: AsgiScope, call: Call) -> Route:
         """Find what is asked for."""
@@ -144,16 +137,24 @@ def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Lim
     if len(address) + len(scope["query_string"]) > limits.url_bytes:
         raise Refusal(414, "url_too_long", f"the address is longer than {limits.url_bytes} bytes")
     pairs = scope["headers"]
-    size = sum(map(len, chain.from_iterable(pairs)))
-    if len(pairs) > limits.header_count or size > limits.header_bytes:
+    if len(pairs) > limits.header_count or sum(map(len, chain.from_iterable(pairs))) > limits.header_bytes:
         allowed = f"{limits.header_count} headers of {limits.header_bytes} bytes together are allowed"
         raise Refusal(431, "headers_too_large", f"too many or too long headers; {allowed}")
     length = headers.get(b"content-length")
     if length is not None and not (length.isdigit() and int(length) <= limits.body_bytes):
         detail = f"the body is larger than {limits.body_bytes} bytes"
         raise Refusal(413, "too_large", detail, fix="send less at once")
-    if headers.get(b"content-encoding", b"identity") != b"identity":
+    if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
         raise Refusal(415, "unsupported_media_type", "compressed bodies are not taken", fix="send it plain")
+
+
+async def _serve_other(scope: AsgiScope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await _live(receive, send)
+    else:
+        # No route speaks anything else, so nothing else needs a key: it ends here.
+        await receive()
+        await send({"type": "websocket.close", "code": 1008})
 
 
 async def _live(receive: Receive, send: Send) -> None:

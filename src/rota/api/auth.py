@@ -80,12 +80,12 @@ def authorize(key: ApiKey, scope: Scope) -> None:
 def refuse_strangers(headers: Mapping[bytes, bytes], settings: ApiSettings) -> None:
     """Refuse what a web page of someone else makes a browser send, and names that only pretend to be ours."""
     host = headers.get(b"host", b"")
-    if headers.get(b"sec-fetch-site") in {b"cross-site", b"same-site"}:
+    if b"sec-fetch-site" in headers and headers[b"sec-fetch-site"] in {b"cross-site", b"same-site"}:
         raise Refusal(403, "cross_site", "requests from other sites' pages are refused")
     origin = headers.get(b"origin")
     if origin is not None and origin.partition(b"://")[2] != host:
         raise Refusal(403, "cross_site", "requests from other sites' pages are refused")
-    if not settings.keys and not settings.serves_any_host and host and not _is_ours(host):
+    if host and not settings.keys and not settings.serves_any_host and not _is_ours(host):
         fix = "use http://127.0.0.1 or http://localhost, or set a token"
         raise Refusal(403, "foreign_host", "without a token only names of this machine are served", fix=fix)
 

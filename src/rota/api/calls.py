@@ -151,11 +151,11 @@ class Call:
 
     async def body(self) -> bytes:
         """Read the body, if it is not too large. That it comes in time is seen to by the server (`guarding`)."""
-        limits = self.context.limits
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise malformed("the request ended before its body did")
         body: bytes = message.get("body", b"")
+        limits = self.context.settings.limits
         if message.get("more_body"):
             body = await self._rest(body, limits)
         elif len(body) > limits.body_bytes:

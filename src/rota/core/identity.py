@@ -19,6 +19,7 @@ ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 LENGTH: Final = 13
 EPOCH_MILLISECONDS: Final = 1_704_067_200_000
 SEQUENCE_BITS: Final = 22
+SEQUENCE_SIZE: Final = 1 << SEQUENCE_BITS
 LARGEST: Final = 2**63 - 1
 
 _PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]
@@ -27,7 +28,7 @@ _TO_BASE_32: Final = str.maketrans(ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 
 def compose(milliseconds: int, sequence: int) -> int:
     """Make the id of the `sequence`-th thing made in a millisecond of the Unix clock."""
-    return max(milliseconds - EPOCH_MILLISECONDS, 0) << SEQUENCE_BITS | sequence & (1 << SEQUENCE_BITS) - 1
+    return max(milliseconds - EPOCH_MILLISECONDS, 0) << SEQUENCE_BITS | sequence & SEQUENCE_SIZE - 1
 
 
 def to_text(number: int) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import cast
 
-from rota.core.identity import EPOCH_MILLISECONDS, SEQUENCE_BITS, JobId, ScheduleId, compose
-from rota.core.instant import to_micros
+from rota.core.identity import EPOCH_MILLISECONDS, SEQUENCE_BITS, SEQUENCE_SIZE, JobId, ScheduleId, compose
+from rota.core.instant import EPOCH, MILLISECOND
 from rota.ports.clock import Clock, Dice
 
 
@@ -29,12 +29,13 @@ class IdMaker:
 
     def at(self, now: datetime, count: int = 1) -> JobId:
         """Make an id for a job, or the first of so many in a row; the time has just been read. From any thread."""
-        milliseconds = to_micros(now) // 1000
-        if milliseconds - EPOCH_MILLISECONDS > self._last >> SEQUENCE_BITS:
-            fresh = compose(milliseconds, int(self._dice() * (1 << SEQUENCE_BITS)))
+        last = self._last
+        milliseconds = (now - EPOCH) // MILLISECOND
+        if milliseconds - EPOCH_MILLISECONDS > last >> SEQUENCE_BITS:
+            fresh = compose(milliseconds, int(self._dice() * SEQUENCE_SIZE))
         else:
             # The same millisecond, or a clock that went back: count on.
-            fresh = self._last + 1
+            fresh = last + 1
         # No lock: should two threads ever make the same id, the store refuses the second, as it does between processes.
         self._last = fresh + count - 1
         return JobId(fresh)

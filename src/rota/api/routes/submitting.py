@@ -37,7 +37,7 @@ async def submit(call: Call) -> Answer:
     """Take one job; it is on stable storage when this answers."""
     context, headers = call.context, call.headers
     engine = context.engine
-    submission = read(await call.json(), Submission, context.limits)
+    submission = read(await call.json(), Submission, context.settings.limits)
     kind = None
     if b"idempotency-key" not in headers and b"traceparent" not in headers:
         kind = context.kinds.find(submission)

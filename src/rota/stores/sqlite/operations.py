@@ -47,20 +47,24 @@ PLAINLY: Final = Manner()
 MERGED: Final = Manner(is_mergeable=True)
 
 
-@dataclass(slots=True, eq=False)
 class Operation:
     """Something to be done at a desk, and who waits for the answer: a task on a loop, a thread, or its own caller."""
 
-    verb: Verb
-    arguments: tuple[Any, ...]
-    manner: Manner
-    future: asyncio.Future[Any] | None = None
+    # Written only where they are set: every job makes an operation, and most have none of these.
     #: Held until there is an answer, by a thread that waits.
     waiting: threading.Lock | None = None
     #: Set by a thread that waits no longer.
-    is_abandoned: bool = False
+    is_abandoned = False
     answer: Any = None
     error: BaseException | None = None
+
+    def __init__(
+        self, verb: Verb, arguments: tuple[Any, ...], manner: Manner, future: asyncio.Future[Any] | None = None
+    ) -> None:
+        self.verb = verb
+        self.arguments = arguments
+        self.manner = manner
+        self.future = future
 
     @property
     def is_wanted(self) -> bool:
@@ -200,31 +204,35 @@ def _strike(connection: Connection, operations: Sequence[Operation]) -> bool:
     Beginning and ending cost one job as much as storing it. And for a crowd each further statement lets go of the
     interpreter, and has to wait until the thread that hands in lets go of it in its turn.
     """
-    stroke = operations[0].manner.stroke
-    if stroke is None or not _are_mergeable(operations):
+    first = operations[0]
+    stroke, is_alone = first.manner.stroke, len(operations) == 1
+    if stroke is None or not (is_alone or _are_mergeable(operations)):
         return False
-    batch, *rest = operations[0].arguments
     try:
-        answers = stroke(connection, batch if len(operations) == 1 else _gathered(operations), *rest)
+        if is_alone:
+            answers = stroke(connection, *first.arguments)
+        else:
+            answers = stroke(connection, _gathered(operations), *first.arguments[1:])
     except Busy:
         # Nothing was done. In a transaction, it waits for its turn among the processes.
         return False
     except Exception as error:  # noqa: BLE001 - it is that operation's answer
-        if len(operations) > 1 and not isinstance(error, Broken):
+        if not is_alone and not isinstance(error, Broken):
             # Whose it is, is found out in transactions of their own.
             return False
         fail(operations, error)
         return True
     if answers is None:
         return False
-    _share_out(operations, answers)
+    if is_alone:
+        first.answer = answers
+    else:
+        _share_out(operations, answers)
     return True
 
 
 def _are_mergeable(operations: Sequence[Operation]) -> bool:
     """Say whether all can share one call."""
-    if len(operations) == 1:
-        return True
     first = operations[0]
     verb, rest = first.verb, first.arguments[1:]
     return all(one.verb is verb and one.arguments[1:] == rest for one in operations)

@@ -41,28 +41,21 @@ def insert_at_once(
     """Store plain jobs by one statement; None, and nothing done, if they need a closer look."""
     if bound is not None or not 0 < len(jobs) <= MOST_ROWS or not are_plain(jobs):
         return None
-    first = plain_job_row(jobs[0], now)
-    states: Sequence[State] = (_STATES[first[4]],) * len(jobs)
-    told = jobs
-    if len(jobs) == 1:
-        sql, parameters = statement("insert_one"), first
-    elif are_alike(jobs):
-        shared = first[1:-1]
-        pairs = [(job.id, job.payload) for job in jobs]
-        sql, parameters = for_rows(statement("insert_alike_at_once"), len(jobs)), (*shared, *chain.from_iterable(pairs))
-        told = jobs[:1]
-    else:
-        rows = [plain_job_row(job, now) for job in jobs]
-        sql, parameters = for_rows(statement("insert_plain_at_once"), len(jobs)), tuple(chain.from_iterable(rows))
-        states = [_STATES[row[4]] for row in rows]
     try:
-        count = connection.run(sql, parameters)
+        if len(jobs) == 1:
+            return _put_one(connection, jobs, now)
+        put = _put_alike if are_alike(jobs) else _put_plain
+        return put(connection, jobs, now, at_once=True)
     except Clash:
         return None
-    if not count:
+
+
+def _put_one(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
+    row = plain_job_row(jobs[0], now)
+    if not connection.run(statement("insert_one"), row):
         return None
-    _tell_of(connection, told, states)
-    return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
+    _tell_of(connection, jobs, (state := _STATES[row[4]],))
+    return [Inserted(row[0], Receipt.CREATED, state)]
 
 
 def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
@@ -103,17 +96,32 @@ def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> l
     return answers
 
 
-def _put_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
+def _put_plain(
+    connection: Connection, jobs: Sequence[NewJob], now: int, *, at_once: bool = False
+) -> list[Inserted] | None:
     rows = [plain_job_row(job, now) for job in jobs]
-    run_for_rows(connection, statement("insert_plain"), rows)
+    if at_once:
+        sql = for_rows(statement("insert_plain_at_once"), len(rows))
+        if not connection.run(sql, tuple(chain.from_iterable(rows))):
+            return None
+    else:
+        run_for_rows(connection, statement("insert_plain"), rows)
     states = [_STATES[row[4]] for row in rows]
     _tell_of(connection, jobs, states)
     return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
 
 
-def _put_alike(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted]:
-    _, *shared, _ = plain_job_row(jobs[0], now)
-    run_for_rows(connection, statement("insert_alike"), [(job.id, job.payload) for job in jobs], before=tuple(shared))
+def _put_alike(
+    connection: Connection, jobs: Sequence[NewJob], now: int, *, at_once: bool = False
+) -> list[Inserted] | None:
+    shared = plain_job_row(jobs[0], now)[1:-1]
+    rows = [(job.id, job.payload) for job in jobs]
+    if at_once:
+        sql = for_rows(statement("insert_alike_at_once"), len(rows))
+        if not connection.run(sql, (*shared, *chain.from_iterable(rows))):
+            return None
+    else:
+        run_for_rows(connection, statement("insert_alike"), rows, before=shared)
     state = _STATES[shared[3]]
     _tell_of(connection, jobs[:1], (state,))
     return [Inserted(job.id, Receipt.CREATED, state) for job in jobs]
