@@ -37,22 +37,20 @@ def reply(cycle: RequestResponseCycle, answer: Answer) -> bool:
         return False
     if cycle.disconnected:
         return True
-    body = answer.body
-    parts = [_start(answer.status, tuple(cycle.default_headers)), b"%d\r\n" % len(body)]
+    body, keep_alive, lines = answer.body, cycle.keep_alive, b""
     for name, value in answer.headers:
         if name == b"connection" or len(value.translate(None, _CONTROLS)) != len(value):
             # It means something to uvicorn, or is refused there.
             return False
-        parts += (name, b": ", value, b"\r\n")
-    parts.append(_end(answer.media, cycle.keep_alive))
-    if cycle.scope["method"] != "HEAD":
-        parts.append(body)
+        lines += b"%b: %b\r\n" % (name, value)
+    start, end = _start(answer.status, tuple(cycle.default_headers)), _end(answer.media, keep_alive)
+    sent = b"" if cycle.scope["method"] == "HEAD" else body
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
     transport = cast("PackingTransport", cycle.transport)
-    transport.send(b"".join(parts))
+    transport.send(b"%b%d\r\n%b%b%b" % (start, len(body), lines, end, sent))
     cycle.message_event.set()
-    if not cycle.keep_alive:
+    if not keep_alive:
         transport.close()
     cycle.on_response()
     return True
