@@ -178,14 +178,14 @@ async def test_a_companion_that_has_rested_beats_when_it_would_have_otherwise(st
         "path": sys.path, "factory": "worker.staging:open_source", "argument": {"path": str(stage.path)},
         "name": "eve", "pid": os.getpid(), "lease": 7200.0, "beat": 3600.0, "silence": 7200.0,
     }  # fmt: skip
-    (orders, tell), (answers, answer), (last_words, dying) = os.pipe(), os.pipe(), os.pipe()
+    (orders, tell), (answers, answer), (last_words, dying), (bell, ring) = (os.pipe() for _ in range(4))
     heard = setup_message(setup) + leases_message(Word.HOLD, [(job_id, job.fence)])
-    running = asyncio.create_task(Companion(orders, answer, last_words, heard, time.monotonic() - 3600).run())
+    running = asyncio.create_task(Companion(orders, bell, answer, last_words, heard, time.monotonic() - 3600).run())
     await stage.until(job_id, lambda now: now.lease_until not in {job.lease_until, None})
     os.write(tell, plain_message(Word.GOODBYE))
     os.close(tell)
     await running
-    for descriptor in (answers, last_words, dying):
+    for descriptor in (answers, last_words, dying, ring):
         os.close(descriptor)
 
 

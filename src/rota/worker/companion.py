@@ -1,7 +1,8 @@
 """The companion: a small process beside a worker that keeps its leases, and speaks for it when it dies.
 
 It runs no user code, so nothing can block it. It renews what the worker holds, every beat, and passes on which jobs
-are to be stopped and which are lost.
+are to be stopped and which are lost. What the worker says it reads at its beats, when the worker rings, and when it is
+gone: to be woken by each job would take the core of whoever begins that.
 
 Whether to renew is more than whether the worker exists. A worker that was stopped (SIGSTOP) is not renewed for:
 others should take its jobs, and the fence keeps it out when it comes back. A worker that has said nothing for a long
@@ -35,14 +36,12 @@ from rota.core.outcome import Lost
 from rota.core.settlement import JobError
 from rota.ports.faces import Report, WorkSource
 from rota.worker.leases import Key, Messages, Word, leases_message, read_kin, read_leases
-from rota.worker.pipe import PipeReader, PipeWriter
+from rota.worker.pipe import LazyReader, PipeReader, PipeWriter
 from rota.worker.references import resolve
 from rota.worker.verdict import plain
 
 _log = logging.getLogger("rota.worker.companion")
 LARGEST_BATCH: Final = 500
-#: Under load the worker's messages are read together, at most this often: leases last for seconds.
-BREATH_SECONDS: Final = 0.05
 LONGEST_LAST_WORDS: Final = 8000
 
 
@@ -62,7 +61,7 @@ class Setup(msgspec.Struct):
 class Companion:
     """Keeps leases for one worker."""
 
-    def __init__(self, orders: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:
+    def __init__(self, orders: int, bell: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._began_at = began_at
         self._held: dict[Key, None] = {}
@@ -77,7 +76,8 @@ class Companion:
         self._last_words = last_words
         self._answers = PipeWriter(self._loop, answers)
         self._take(heard)
-        self._orders = PipeReader(self._loop, orders, self._take, self._part, pause=BREATH_SECONDS)
+        self._orders = LazyReader(self._loop, orders, self._take, self._part)
+        self._bell = PipeReader(self._loop, bell, lambda _: self._orders.drain(), lambda: None)
 
     async def run(self) -> None:
         """Keep leases until the worker says goodbye or dies."""
@@ -128,6 +128,7 @@ class Companion:
                     await self._beat_now.wait()
             pause = setup.beat
             self._beat_now.clear()
+            self._orders.drain()
             if self._held and self._should_renew(setup):
                 try:
                     await self._renew(source, list(self._held), timedelta(seconds=setup.lease))
@@ -199,10 +200,10 @@ def _batches(keys: Sequence[Key]) -> Iterable[Sequence[Key]]:
     return (keys[start : start + LARGEST_BATCH] for start in range(0, len(keys), LARGEST_BATCH))
 
 
-def accompany(orders: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:
+def accompany(orders: int, bell: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:
     """Accompany the worker at the other end of these pipes, which has said something since we began."""
 
     async def run() -> None:
-        await Companion(orders, answers, last_words, heard, began_at).run()
+        await Companion(orders, bell, answers, last_words, heard, began_at).run()
 
     asyncio.run(run())

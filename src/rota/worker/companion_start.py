@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Final
 
-#: As in the companion itself: what comes within such a time is read together.
+#: What comes within such a time is read together.
 BREATH_SECONDS: Final = 0.05
 _CHUNK: Final = 1 << 16
 #: How a message begins, and the last one of a worker that ends as it should; as in leases.py, which loads too much.
@@ -52,18 +52,18 @@ def ends_in_goodbye(heard: bytes) -> bool:
 
 
 def main() -> None:
-    """Run as ``python -m rota.worker.companion_start ORDERS ANSWERS LAST_WORDS SECONDS``."""
+    """Run as ``python -m rota.worker.companion_start ORDERS BELL ANSWERS LAST_WORDS SECONDS``."""
     # Whoever stops the worker stops it, not us: we end when it does.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     began_at = time.monotonic()
-    orders, answers, last_words = map(int, sys.argv[1:4])
-    heard = listen(orders, float(sys.argv[4]))
+    orders, bell, answers, last_words = map(int, sys.argv[1:5])
+    heard = listen(orders, float(sys.argv[5]))
     if ends_in_goodbye(heard):
         return
     from rota.worker.companion import accompany  # noqa: PLC0415 - what this is about
 
-    accompany(orders, answers, last_words, heard, began_at)
+    accompany(orders, bell, answers, last_words, heard, began_at)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 The companion (companion.py) is told which leases are held, in one small message for each batch and before any of its
 jobs begins, since a job may take the process down at once. It renews them whatever this process is doing, be it that
 a handler holds the GIL for minutes; and it learns from the end of its pipe that this process died. Nobody waits for it
-to be up: what it was told meanwhile is in its pipe, also if we are gone by the time it looks.
+to be up, and nobody wakes it for each message: what it was told is in its pipe, also if we are gone by the time it
+looks. It is rung for with our signs of life, when there is haste, and before the pipe is full.
 
 Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there.
 What it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
@@ -49,6 +50,8 @@ from rota.worker.verdict import Stop
 _log = logging.getLogger("rota.worker")
 #: Leases let go of are told together, with the next message or at the latest when there are so many.
 MOST_LET_GO: Final = 256
+#: How many bytes may lie in the pipe before the companion is rung for. It holds four times as many.
+MOST_UNHEARD: Final = 16_384
 #: How long a companion leaves the machine to others before it loads what it needs: this much of a beat at the most.
 #: The rest is for it to be up in time for its first beat, on a busy machine too.
 LONGEST_REST_SECONDS: Final = 3.0
@@ -73,9 +76,10 @@ class Companion:
     def __init__(self, setup: dict[str, Any], take: Callable[[Word, bytes], None], end: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         words_end, orders = os.pipe()
+        bell_end, bell = os.pipe()
         answers, answers_end = os.pipe()
         last_words_end, self._last_words = os.pipe()
-        inherited = (words_end, answers_end, last_words_end)
+        inherited = (words_end, bell_end, answers_end, last_words_end)
         rest = min(LONGEST_REST_SECONDS, setup["beat"] * REST_OF_BEAT)
         command = [sys.executable, "-m", "rota.worker.companion_start", *map(str, inherited), str(rest)]
         try:
@@ -88,8 +92,10 @@ class Companion:
         self._messages = Messages()
         self._take = take
         self._orders = PipeWriter(loop, orders)
+        self._bell = PipeWriter(loop, bell)
+        self._unheard = 0
         self._answers = PipeReader(loop, answers, self._heard, end)
-        self._orders.write(setup_message(setup))
+        self.tell(setup_message(setup), rings=True)
         self._lends_ear = not faulthandler.is_enabled()
         if self._lends_ear:
             # A crash in native code leaves its traceback with the companion, as our last words.
@@ -100,9 +106,13 @@ class Companion:
         """Its process id."""
         return self._process.pid
 
-    def tell(self, message: bytes) -> None:
-        """Send a message."""
+    def tell(self, message: bytes, *, rings: bool = False) -> None:
+        """Send a message. It is read sooner or later, and at once if it rings."""
         self._orders.write(message)
+        self._unheard += len(message)
+        if rings or self._unheard >= MOST_UNHEARD:
+            self._unheard = 0
+            self._bell.write(b"\0")
 
     def catch_up(self) -> None:
         """Read what it has said so far."""
@@ -112,6 +122,7 @@ class Companion:
         """Say goodbye and see it end."""
         self.tell(plain_message(Word.GOODBYE))
         self._orders.close()
+        self._bell.close()
         self._answers.close()
         if self._lends_ear:
             faulthandler.disable()
@@ -177,7 +188,7 @@ class CompanionHeart:
                 self._start()
                 self._ready.set()
             else:
-                self._companion.tell(self._gone() + plain_message(Word.PULSE))
+                self._companion.tell(self._gone() + plain_message(Word.PULSE), rings=True)
                 await (self._own.beat() if is_haste else self._tell_news())
             pause = self._beat if self._companion is not None else min(self._patience.next(), self._beat)
             with suppress(TimeoutError):
@@ -206,7 +217,7 @@ class CompanionHeart:
         if self._companion is not None:
             self._companion.catch_up()
         if self._companion is not None:
-            self._companion.tell(plain_message(Word.BEAT_NOW))
+            self._companion.tell(plain_message(Word.BEAT_NOW), rings=True)
         self._haste.set()
 
     async def close(self) -> None:

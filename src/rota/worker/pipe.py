@@ -1,9 +1,14 @@
-"""A pipe's writing end, on a loop: takes all it is given, writes what the pipe takes, and keeps the rest for later."""
+"""A pipe's two ends, on a loop.
+
+The writing end takes all it is given, writes what the pipe takes, and keeps the rest for later. The reading end reads
+as data comes; or, where who reads is in no hurry, when it is told to, and data alone wakes nobody.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -61,27 +66,16 @@ class PipeReader:
         descriptor: int,
         take: Callable[[bytes], None],
         end: Callable[[], None],
-        *,
-        pause: float = 0.0,
     ) -> None:
         os.set_blocking(descriptor, False)
         self._loop = loop
         self._descriptor: int | None = descriptor
         self._take = take
         self._end = end
-        #: After each read, leave the pipe alone for a moment: much that is small is then read together.
-        self._pause = pause
-        self._listen()
+        self._listen(descriptor)
 
-    def _listen(self) -> None:
-        if self._descriptor is not None:
-            self._loop.add_reader(self._descriptor, self._ready)
-
-    def _ready(self) -> None:
-        self.drain()
-        if self._pause and self._descriptor is not None:
-            self._loop.remove_reader(self._descriptor)
-            self._loop.call_later(self._pause, self._listen)
+    def _listen(self, descriptor: int) -> None:
+        self._loop.add_reader(descriptor, self.drain)
 
     def drain(self) -> None:
         """Read all there is."""
@@ -105,3 +99,23 @@ class PipeReader:
                 self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+class LazyReader(PipeReader):
+    """Reads when `drain` is called and when the other side is gone; as data comes where nobody tells of that alone."""
+
+    def _listen(self, descriptor: int) -> None:
+        if not hasattr(select, "epoll"):
+            super()._listen(descriptor)
+            return
+        # Asked for nothing, it tells of the end only.
+        self._ends = select.epoll()
+        self._ends.register(descriptor, 0)
+        self._loop.add_reader(self._ends.fileno(), self.drain)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._descriptor is not None and hasattr(select, "epoll"):
+            self._loop.remove_reader(self._ends.fileno())
+            self._ends.close()
+        super().close()
