@@ -13,7 +13,7 @@ import pytest
 
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
-from rota.worker import Cancelled, current, handler_of
+from rota.worker import Cancelled, current, handler_of, watchdog
 from worker.staging import OPERATOR, Stage
 
 SHORT = timedelta(milliseconds=150)
@@ -54,6 +54,28 @@ async def test_an_async_handler_past_its_limit_is_cancelled(stage: Stage) -> Non
     assert job.error is not None
     assert (job.error.kind, job.error.message) == ("HandlerTimedOut", "ran past its limit of 0.15 s")
     assert "in slow" in job.error.traceback
+
+
+async def test_the_watchdog_leaves_those_alone_who_end_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked the handlers' loop for a sign of life at the very moment at which a job was to begin there."""
+    monkeypatch.setattr(watchdog, "FIRST_LOOK_SECONDS", 60.0)
+    looks = 0
+    look = watchdog.Watchdog.look
+
+    def counted(self: watchdog.Watchdog) -> float:
+        nonlocal looks
+        looks += 1
+        return look(self)
+
+    monkeypatch.setattr(watchdog.Watchdog, "look", counted)
+
+    async def quick() -> None:
+        pass
+
+    async with stage.worker(quick):
+        for _ in range(3):
+            await stage.end_of(await stage.submit("quick"))
+        assert looks <= 1, "but for the first, when the worker came"
 
 
 async def test_the_jobs_own_limit_goes_before_the_handlers(stage: Stage) -> None:

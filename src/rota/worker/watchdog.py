@@ -1,8 +1,9 @@
 """The watchdog: one task that sees to every deadline.
 
 It looks whenever something is due (the earliest deadline, the end of a grace, a lease that may run out) and at least
-once a second while anything runs; with nothing held it sleeps. A run that begins with an earlier deadline than the
-next look wakes it. It lives on the source's loop, so a blocked handler cannot keep it from noticing.
+once a second while anything runs; with nothing held it sleeps. When runs come in it looks a moment later: most have
+ended by then, and those that begin need not share the interpreter with it. A run that begins with an earlier deadline
+than the next look wakes it. It lives on the source's loop, so a blocked handler cannot keep it from noticing.
 
 For each run, by the monotonic clock:
 
@@ -37,6 +38,8 @@ from rota.worker.verdict import Stop
 
 _log = logging.getLogger("rota.worker")
 LONGEST_PAUSE: Final = 1.0
+#: How long after runs came in to look for the first time.
+FIRST_LOOK_SECONDS: Final = 0.05
 #: From this part of a lease on it is in doubt.
 DOUBT_FROM: Final = 0.9
 
@@ -67,9 +70,10 @@ class Watchdog:
         self._is_block_told = False
 
     def nudge(self) -> None:
-        """Look, since runs came in."""
+        """Look before long, since runs came in. To be called on the source's loop."""
         if self._alarm.at == inf:
-            self._alarm.called.set()
+            self._alarm.at = self._clock() + FIRST_LOOK_SECONDS
+            asyncio.get_running_loop().call_later(FIRST_LOOK_SECONDS, self._alarm.called.set)
 
     async def run(self) -> None:
         """Look, until cancelled."""
