@@ -38,8 +38,9 @@ GLANCE_SECONDS: Final = 0.02
 LONGEST_UNSEEN_SECONDS: Final = 0.2
 #: How long to wait before each look after the log was written to; a disk that takes longer is seen at the next wait.
 PAUSES: Final = (0.002, 0.002, 0.004, 0.008, *(GLANCE_SECONDS,) * 10)
-#: How long after a report the next one comes at the earliest, and by how much longer each time while it goes on.
-SHORTEST_BREATH_SECONDS: Final = 0.001
+#: How long after a report the next one comes at the earliest, and by how much longer each time while it goes on. At
+#: first for as long as a claim takes: whoever looks out again before has the loop when the claim's answer comes to it.
+SHORTEST_BREATH_SECONDS: Final = 0.003
 LONGEST_BREATH_SECONDS: Final = 0.01
 BREATH_GROWTH: Final = 1.5
 #: How soon after a breath something must come for the next breath to be longer.
