@@ -180,6 +180,21 @@ async def test_a_head_that_begins_after_a_rest_has_as_long_as_any(stage: Stage) 
         writer.close()
 
 
+async def test_an_answer_does_not_hurry_the_request_behind_it(stage: Stage) -> None:
+    """What is still being sent is the next one, and nobody has answered that: it has as long as any."""
+    async with served(stage.api, Timeouts(linger=timedelta(seconds=0.1))) as address:
+        host, port = address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(LAST.replace(b"Connection: close\r\n", b"") + SUBMIT[:-3])
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+        # Longer than whoever was answered too early may take.
+        await asyncio.sleep(0.3)
+        writer.write(SUBMIT[-3:])
+        async with asyncio.timeout(10):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 201 ")
+        writer.close()
+
+
 async def test_no_timer_outlives_its_connection(stage: Stage, address: str) -> None:
     made: list[GuardedProtocol] = []
     before = GuardedProtocol.connection_made

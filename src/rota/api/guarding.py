@@ -118,17 +118,17 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Have answered: go on with the next request, or expect one; whoever is still sending has to finish."""
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self.pipeline or self.transport.is_closing():
+            # What was answered came whole, and the next one has a time of its own if it did not.
+            super().on_response_complete()
             return
+        self.server_state.total_requests += 1
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-        elif self._due is None:
-            self._be_idle()
         if self.cycle.more_body:
             self._expect(self.timeouts.linger.total_seconds(), self.transport.close)
+        elif self._due is None:
+            self._be_idle()
 
     def on_message_complete(self) -> None:
         """Have a whole request."""
