@@ -165,6 +165,20 @@ async def test_a_connection_that_is_used_again_is_closed_when_it_rests(stage: St
         writer.close()
 
 
+async def test_empty_lines_are_no_request_and_keep_no_connection_open(stage: Stage) -> None:
+    """One had called the timer off, and nothing set it again: the connection stayed for as long as its owner liked."""
+    async with served(stage.api, Timeouts(idle=timedelta(seconds=1))) as address:
+        host, port = address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(SUBMIT)
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(re.findall(rb"content-length: (\d+)", head)[0]))
+        writer.write(b"\r\n")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
 async def test_a_head_that_begins_after_a_rest_has_as_long_as_any(stage: Stage) -> None:
     """The timer was set for the end of the rest by then, which is far, and has to be set anew."""
     async with served(stage.api, Timeouts(head=timedelta(seconds=0.2))) as address:

@@ -106,6 +106,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin to read a request's head."""
         super().on_message_begin()
         self._has_begun = True
+        # Only now: an empty line is no request, and whoever sends nothing else rests.
+        if self._is_idle:
+            self._be_content()
 
     def on_headers_complete(self) -> None:
         """Have a request's head."""
@@ -123,7 +126,6 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_response_complete()
             return
         self.server_state.total_requests += 1
-        self._unset_keepalive_if_required()
         self.flow.resume_reading()
         if self.cycle.more_body:
             self._expect(self.timeouts.linger.total_seconds(), self.transport.close)
@@ -141,11 +143,6 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, in the form that all refusals have."""
         self._refuse(Refusal(400, "invalid_http", msg))
-
-    def _unset_keepalive_if_required(self) -> None:
-        """Have heard of whoever was idle."""
-        if self._is_idle:
-            self._be_content()
 
     def _be_idle(self) -> None:
         self._expect(self.timeout_keep_alive, self.timeout_keep_alive_handler)
