@@ -106,6 +106,20 @@ async def test_what_is_sent_in_one_piece_is_what_uvicorn_sends(address: str, wha
     assert _alike(ours) == _alike(theirs)
 
 
+async def test_a_uvicorn_that_we_do_not_know_answers_by_itself(address: str) -> None:
+    """A field that is renamed would be set in vain, and the same request answered twice."""
+
+    class Renamed:
+        def __init__(self) -> None:
+            self.has_started = False
+
+    assert replying.knows(RequestResponseCycle)
+    assert not replying.knows(Renamed)
+    with patch.object(GuardedProtocol, "can_reply", False), patch("rota.api.guarding.reply") as reply:  # noqa: FBT003
+        assert (await heard(address, SUBMIT, LAST)).count(b"HTTP/1.1 20") == 2
+    reply.assert_not_called()
+
+
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"\x00", b"a\x7f"])
 async def test_no_header_can_make_another(address: str, value: bytes) -> None:
     """Such an answer goes the long way, where uvicorn refuses to send it."""

@@ -20,12 +20,12 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from rota.api.calls import PROBLEM
 from rota.api.errors import Refusal
 from rota.api.packing import PackingTransport
-from rota.api.replying import REPLY, reply
+from rota.api.replying import REPLY, knows, reply
 from rota.api.settings import Limits
 
 
@@ -49,6 +49,7 @@ class GuardedProtocol(HttpToolsProtocol):
     timeouts = Timeouts()
     limits = Limits()
     sources: ClassVar[Counter[str]] = Counter()
+    can_reply: ClassVar[bool] = knows(RequestResponseCycle)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(*args, **kwargs)
@@ -116,8 +117,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._due = None
         super().on_headers_complete()
-        # The application has not begun: that is for the loop's next turn.
-        self.scope[REPLY] = partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
+        if self.can_reply:
+            # The application has not begun: that is for the loop's next turn.
+            self.scope[REPLY] = partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
         """Have answered: go on with the next request, or expect one; whoever is still sending has to finish."""

@@ -27,6 +27,13 @@ ALWAYS: Final[Headers] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
+#: What is read and set here of uvicorn's own, none of which it promises to anybody.
+_FIELDS: Final = frozenset(
+    {
+        "access_log", "default_headers", "disconnected", "flow", "keep_alive", "message_event", "on_response",
+        "response_complete", "response_started", "scope", "transport", "waiting_for_100_continue",
+    }
+)  # fmt: skip
 #: What uvicorn refuses in a value.
 _CONTROLS: Final = bytes({*range(0x20), 0x7F} - {0x09})
 
@@ -54,6 +61,11 @@ def reply(cycle: RequestResponseCycle, answer: Answer) -> bool:
         transport.close()
     cycle.on_response()
     return True
+
+
+def knows(cycle: type) -> bool:
+    """Say whether uvicorn answers as we know it; where a release does not, answers go the long way."""
+    return frozenset(cycle.__init__.__code__.co_names) >= _FIELDS  # type: ignore[misc]
 
 
 # Cached, since one of its lines is the date, and it changes once in a second.
