@@ -2,7 +2,7 @@
 
 A server is mostly handed the same few kinds of jobs, thousands of times. The first of a kind is read, checked and shown
 field by field; the next ones take from it what they share, which is all but id, payload and time. Nothing is decided
-here: what cannot be known from the request alone, or was refused, is never kept.
+here: what cannot be known from the request alone is never kept, and what the engine refuses it refuses every time.
 """
 
 from __future__ import annotations
