@@ -1,6 +1,7 @@
 -- Record that processes are alive, as beat.sql; take or keep the lead if somebody would and nobody else holds it, as
 -- lead.sql; and give the time, who leads, and how a queue is set. By primary keys. What is given of the lead is as it was
--- when the statement began, unless it has taken it.
+-- when the statement began, unless it has taken it; never our own lead of then, which somebody has taken meanwhile if we
+-- could not keep it.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 told AS MATERIALIZED (
     SELECT *
@@ -36,7 +37,8 @@ taken AS (
 known AS (
     SELECT name, holder, term, until FROM taken
     UNION ALL
-    SELECT name, holder, term, until FROM leader WHERE name = $3::text AND NOT EXISTS (SELECT 1 FROM taken)
+    SELECT name, holder, term, until FROM leader
+    WHERE name = $3::text AND holder IS DISTINCT FROM $4::text AND NOT EXISTS (SELECT 1 FROM taken)
 )
 SELECT
     clock.now, known.name, known.holder, known.term, known.until, queue.name, queue.paused_at,
