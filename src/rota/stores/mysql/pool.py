@@ -51,6 +51,11 @@ class Pool:
         self._grounded_until = float("-inf")
         self._is_open = True
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a verb would be run at once."""
+        return not self._places.locked()
+
     async def run(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
         """Run a verb on a connection; in one transaction, unless each of its statements is one."""
         if not self._is_open:

@@ -137,11 +137,12 @@ class MysqlStore:
         """Lease jobs to those who ask at the same time.
 
         Mostly there is nothing if nobody rang since they last asked, and a transaction is several statements. So it is
-        asked first then whether there is anything; also if the time has to be asked for anyway, which goes with it.
+        asked first then whether there is anything; also if the time has to be asked for anyway, which goes with it. But
+        nobody waits for those who read at length to ask that.
         """
         news = self._rings + self._lookout.changes
         is_quiet, self._news = news == self._news, news
-        may_look = now is None and self._clock is None and all(map(leasing.is_plain, claims))
+        may_look = now is None and self._clock is None and self._readers.has_room and all(map(leasing.is_plain, claims))
         looks_first = may_look and (is_quiet or not self._server_clock.is_fresh)
         if looks_first and not await self._readers.run(leasing.has_work, self._server_clock, claims):
             return [[] for _ in claims]
@@ -361,8 +362,9 @@ class MysqlStore:
     async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
         """Record that processes are alive, take or keep the lead, and say what is known."""
         moment = self._clock() if now is None and self._clock is not None else now
-        # On a connection that commits by itself.
-        bearings: Bearings = await self._readers.run(fleet.check_in, told, _given(moment))
+        # On a connection that commits by itself, unless others read on all of them: who is silent is taken for gone.
+        pool = self._readers if self._readers.has_room else self._writers
+        bearings: Bearings = await pool.run(fleet.check_in, told, _given(moment))
         return bearings
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
