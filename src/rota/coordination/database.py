@@ -106,9 +106,9 @@ class DatabaseCoordinator:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + at_most.total_seconds()
         while True:
-            # One that is late is not yet missing.
+            # One that is late is not yet missing. What was seen before whoever asks last looked is no change.
             rest = self._seen_at + 2 * self._look_seconds - loop.time()
-            if rest > 0:
+            if rest > 0 and self._seen.revision >= since.revision:
                 found = self._seen
             else:
                 found, rest = await self.configuration(), self._look_seconds
