@@ -84,3 +84,16 @@ async def test_jobs_between_which_others_took_some_leave_the_line_alone(url: str
     left = {job.id for job in await all_that_can_be_had(store)}
     assert left == set(ids_of(jobs)) - {job_id for _, job_id in taken}
     assert jobs[3].id in left
+
+
+async def test_nobody_waits_for_a_neighbour_in_another_lane(url: str) -> None:
+    """A crowd that came at once: the server takes the line for a short one, in which it might as well look at all."""
+    async with connected(url) as ada, connected(url) as ben, asyncio.timeout(10):
+        await ada.run("TRUNCATE TABLE ready")
+        rows = [("default", "mail" if number < 450 else "report", number, number, 0) for number in range(455)]
+        await ada.many("INSERT INTO ready (queue, type, turn, id, run_at) VALUES (%s, %s, %s, %s, %s)", rows)
+        await ada.commit()
+        theirs = await leasing.take(ben, ("default", "report"), 5, FAR)
+        ours = await leasing.take(ada, LANE, 450, FAR)
+        await ada.commit()
+    assert [job_id for _, job_id in (*ours, *theirs)] == list(range(455))
