@@ -17,11 +17,13 @@ from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable, StoreUnavailable
-from rota.core.fleet import Leadership, Member, Role, trusted_seconds
+from rota.core.fleet import ALIVE_FOR, CheckIn, Leadership, Member, Role, trusted_seconds
 from rota.engine import Engine
 from rota.ports.coordinator import Coordinator
 from rota.ports.store import Store
 from rota.roles.presence import (
+    ANSWER_SECONDS,
+    BEAT,
     HASTE_SECONDS,
     HEALTHY_FOR_SECONDS,
     LEAD,
@@ -286,6 +288,27 @@ async def test_a_word_that_was_lost_is_said_again_while_the_lead_is_trusted(in_s
         await until(lambda: presence.is_leader)
     assert in_store.line.calls.count("check_in") == 2
     assert loop.time() - begun < LEAD_BEAT.total_seconds() * 0.8
+
+
+async def test_who_gets_no_answer_says_it_anew_before_it_is_taken_for_gone(
+    in_store: InStore, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert BEAT.total_seconds() + ANSWER_SECONDS + HASTE_SECONDS < ALIVE_FOR.total_seconds()
+    monkeypatch.setattr("rota.roles.presence.ANSWER_SECONDS", 0.05)
+    check_in = in_store.coordinator.check_in
+    asked: list[CheckIn] = []
+
+    async def without_a_word_at_first(told: CheckIn) -> Leadership | None:
+        asked.append(told)
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        return await check_in(told)
+
+    monkeypatch.setattr(in_store.coordinator, "check_in", without_a_word_at_first)
+    presence = in_store.presence(watch, Role.SCHEDULER)
+    async with running(presence), asyncio.timeout(10):
+        await until(lambda: presence.is_leader)
+    assert len(asked) == 2
 
 
 async def test_a_workers_word_is_passed_on_when_it_comes_and_when_it_goes(

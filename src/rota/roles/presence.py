@@ -29,7 +29,7 @@ from typing import Final
 
 from rota import __version__
 from rota.core.configuration import LOG_LEVEL, Configuration, checked
-from rota.core.errors import InvalidRequest, RotaError
+from rota.core.errors import CoordinatorUnavailable, InvalidRequest, RotaError
 from rota.core.fleet import CheckIn, Leadership, Member, Role, trusted_seconds
 from rota.core.patience import Patience
 from rota.engine import Engine
@@ -52,6 +52,9 @@ WATCH: Final = timedelta(seconds=30)
 GOODBYE_SECONDS: Final = 5.0
 #: Longer than a beat: how long nobody may have checked in before a worker speaks for itself.
 SILENCE_SECONDS: Final = 7.0
+#: How long an answer is waited for when we check in. A way that is gone without a word shows only by that, and all that
+#: this process says goes the same way: it is tried anew before we are taken for gone.
+ANSWER_SECONDS: Final = 7.0
 _log = logging.getLogger("rota.presence")
 
 
@@ -168,7 +171,12 @@ class Presence:
     async def _check_in(self, check_in: CheckingIn) -> None:
         holder = self.instance if Role.SCHEDULER in self._boots else None
         sent = self._clock()
-        self._learn(await check_in(CheckIn((*self._own(), *self._workers()), LEAD, holder, TERM)), sent)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found = await check_in(CheckIn((*self._own(), *self._workers()), LEAD, holder, TERM))
+        except TimeoutError as error:
+            raise CoordinatorUnavailable(f"no answer within {ANSWER_SECONDS:g} s") from error
+        self._learn(found, sent)
 
     def _learn(self, found: Leadership | None, sent: float) -> None:
         before, self._leadership = self._leadership, found
