@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_job
+from building import claim, ids_of, new_job, new_jobs
 from rota.core.lane import Queue
 from rota.stores.mysql import MysqlStore, clock, leasing
 
@@ -43,6 +43,19 @@ async def test_who_has_just_heard_of_work_asks_for_it_at_once(store: MysqlStore,
     await store.time()
     assert ids_of(await store.claim(PLAIN)) == [job.id]
     assert looks == [], "the time was known, and something was rung for"
+
+
+async def test_who_was_given_all_it_wanted_asks_on_without_a_look(store: MysqlStore, looks: list[bool]) -> None:
+    """A backlog is quiet, too, and each look was one more statement for every claim of it."""
+    await store.insert(new_jobs(5))
+    few = claim(limit=2, types=("mail", "report"))
+    given = []
+    for _ in range(4):
+        await store.time()
+        given.append(len(await store.claim(few)))
+    assert given == [2, 2, 1, 0]
+    # The first had heard of work, the second and the third were given two before; the last got one of two before.
+    assert looks == [False]
 
 
 @pytest.mark.parametrize("types", [("mail", "report"), ("mail",), None], ids=["several", "one", "any"])

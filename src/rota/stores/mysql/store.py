@@ -73,6 +73,8 @@ class MysqlStore:
         #: How often we have rung, and how often anybody had when somebody last claimed.
         self._rings = 0
         self._news = -1
+        #: Whether the last claim gave all that was wanted: then there is more, as often as not.
+        self._gave_all = False
         self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert), prompt=True)
         self._claiming = MergingDesk[Claim, Sequence[Job]](self._claim_together)
         self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
@@ -136,12 +138,12 @@ class MysqlStore:
     async def _claim_together(self, claims: Sequence[Claim], now: int | None) -> Sequence[Sequence[Job]]:
         """Lease jobs to those who ask at the same time.
 
-        Mostly there is nothing if nobody rang since they last asked, and a transaction is several statements. So it is
-        asked first then whether there is anything; also if the time has to be asked for anyway, which goes with it. But
-        nobody waits for those who read at length to ask that.
+        Mostly there is nothing if nobody rang since they last asked and got less than they wanted, and a transaction is
+        several statements. So it is asked first then whether there is anything; also if the time has to be asked for
+        anyway, which goes with it. But nobody waits for those who read at length to ask that.
         """
         news = self._rings + self._lookout.changes
-        is_quiet, self._news = news == self._news, news
+        is_quiet, self._news = news == self._news and not self._gave_all, news
         may_look = now is None and self._clock is None and self._readers.has_room and all(map(leasing.is_plain, claims))
         looks_first = may_look and (is_quiet or not self._server_clock.is_fresh)
         if looks_first and not await self._readers.run(leasing.has_work, self._server_clock, claims):
@@ -151,6 +153,7 @@ class MysqlStore:
             given: Sequence[Sequence[Job]] = await claim(claims, now)
         except leasing.RepeatedError:
             given = await claim([replace(wanted, is_new=False) for wanted in claims], now)
+        self._gave_all = all(len(jobs) == wanted.limit for jobs, wanted in zip(given, claims, strict=True))
         return given
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
