@@ -122,6 +122,8 @@ def test_the_query_goes_by_key(crowded: StandardConnection, name: str) -> None:
     parameters: object = Anything() if ":" in sql else tuple("[]" for _ in range(sql.count("?")))
     steps = plan(crowded, name, parameters)
     assert not any(step.startswith(("SCAN job", "SCAN dependency")) for step in steps), steps
+    # An index by the state would do, and lead to all jobs of that state.
+    assert all("PRIMARY KEY" in step for step in steps if step.startswith("SEARCH job ")), steps
 
 
 def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: StandardConnection) -> None:
