@@ -58,6 +58,22 @@ async def test_who_was_given_all_it_wanted_asks_on_without_a_look(store: MysqlSt
     assert looks == [False]
 
 
+async def test_a_look_that_finds_nothing_ends_the_backlog(
+    store: MysqlStore, looks: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made for the time's sake, and the next claim asked in a transaction what the look had told."""
+    await store.insert(new_jobs(2))
+    few = claim(limit=2, types=("mail", "report"))
+    assert len(await store.claim(few)) == 2
+    looks.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(clock, "TRUSTED_SECONDS", 0.0)
+        assert list(await store.claim(few)) == []
+    await store.time()
+    assert list(await store.claim(few)) == []
+    assert looks == [False, False]
+
+
 @pytest.mark.parametrize("types", [("mail", "report"), ("mail",), None], ids=["several", "one", "any"])
 async def test_what_came_without_a_word_is_found_by_the_look(
     store: MysqlStore, url: str, looks: list[bool], types: tuple[str, ...] | None

@@ -147,6 +147,7 @@ class MysqlStore:
         may_look = now is None and self._clock is None and self._readers.has_room and all(map(leasing.is_plain, claims))
         looks_first = may_look and (is_quiet or not self._server_clock.is_fresh)
         if looks_first and not await self._readers.run(leasing.has_work, self._server_clock, claims):
+            self._gave_all = False
             return [[] for _ in claims]
         claim = self._serve(leasing.claim)
         try:
