@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import asyncpg
 
@@ -28,55 +30,93 @@ class Ceiling:
     batched_rows: float
 
 
+class Bare(Protocol):
+    """The bare driver at work on a database of its own; both say how many rows it did in a second."""
+
+    def single_commits(self, count: int, /) -> float: ...
+
+    def batched_rows(self, count: int, /) -> float: ...
+
+
+class _Awaitable(Protocol):
+    def single_commits(self, count: int, /) -> Awaitable[float]: ...
+
+    def batched_rows(self, count: int, /) -> Awaitable[float]: ...
+
+
+class _Awaited:
+    """A driver that is made for a loop, on a loop of its own."""
+
+    def __init__(self, bare: _Awaitable, runner: asyncio.Runner) -> None:
+        self._bare = bare
+        self._runner = runner
+
+    def single_commits(self, count: int, /) -> float:
+        return self._runner.run(_result(self._bare.single_commits(count)))
+
+    def batched_rows(self, count: int, /) -> float:
+        return self._runner.run(_result(self._bare.batched_rows(count)))
+
+
+async def _result(wanted: Awaitable[float]) -> float:
+    return await wanted
+
+
 def ceiling_of(store: Store, ground: Ground) -> Ceiling | None:
     """Measure the ceilings of a store; None for one that has none."""
     # Fewer where less is measured: the ceilings shall not take longer than what they are held against.
     share = min(1.0, ground.sizes.jobs / 10_000)
     single, batched = max(int(_SINGLE * share), 50), max(int(_BATCHED * share) // 500 * 500, 1_000)
+    with bare_on(store, ground) as bare:
+        return None if bare is None else Ceiling(bare.single_commits(single), bare.batched_rows(batched))
+
+
+@contextmanager
+def bare_on(store: Store, ground: Ground) -> Iterator[Bare | None]:
+    """Open the bare driver on a store; None on one that has no ceilings."""
     match store:
         case "sqlite":
-            return _of_sqlite(single, batched)
+            with tempfile.TemporaryDirectory() as folder:
+                bare = sqlite.Bare(Path(folder) / "bare.db")
+                try:
+                    yield bare
+                finally:
+                    bare.connection.close()
         case "postgres":
-            dsn = ground.servers.new_postgres_database()
-            try:
-                return asyncio.run(_of_postgres(dsn, single, batched))
-            finally:
-                ground.servers.drop_postgres_database(dsn)
+            yield from _on_postgres(ground)
         case "mysql":
-            url = ground.servers.new_mariadb_database()
-            try:
-                return asyncio.run(_of_mysql(url, single, batched))
-            finally:
-                ground.servers.drop_mariadb_database(url)
+            yield from _on_mysql(ground)
         case "redis":
-            return None
+            yield None
 
 
-def _of_sqlite(single: int, batched: int) -> Ceiling:
-    with tempfile.TemporaryDirectory() as folder:
-        bare = sqlite.Bare(Path(folder) / "bare.db")
+def _on_postgres(ground: Ground) -> Iterator[Bare]:
+    dsn = ground.servers.new_postgres_database()
+    with asyncio.Runner() as runner:
+        connection = runner.run(asyncpg.connect(dsn))
         try:
-            return Ceiling(bare.single_commits(single), bare.batched_rows(batched))
+            bare = postgres.Bare(connection)
+            runner.run(bare.prepare())
+            yield _Awaited(bare, runner)
         finally:
-            bare.connection.close()
+            runner.run(connection.close())
+            ground.servers.drop_postgres_database(dsn)
 
 
-async def _of_postgres(dsn: str, single: int, batched: int) -> Ceiling:
-    connection = await asyncpg.connect(dsn)
-    try:
-        bare = postgres.Bare(connection)
-        await bare.prepare()
-        return Ceiling(await bare.single_commits(single), await bare.batched_rows(batched))
-    finally:
-        await connection.close()
+def _on_mysql(ground: Ground) -> Iterator[Bare]:
+    url = ground.servers.new_mariadb_database()
+    with asyncio.Runner() as runner:
+        bare = runner.run(_opened_mysql(url))
+        try:
+            yield _Awaited(bare, runner)
+        finally:
+            runner.run(bare.close())
+            ground.servers.drop_mariadb_database(url)
 
 
-async def _of_mysql(url: str, single: int, batched: int) -> Ceiling:
+async def _opened_mysql(url: str) -> mysql.Bare:
     # Its bare table has the columns of ours, so ours must be there.
     await (await MysqlStore.open(url)).close()
     bare = await mysql.Bare.open(location_of(url))
-    try:
-        await bare.create()
-        return Ceiling(await bare.single_commits(single), await bare.batched_rows(batched))
-    finally:
-        await bare.close()
+    await bare.create()
+    return bare

@@ -2,26 +2,35 @@
 
 A program without a loop may have another way to submit, which is measured too: on a file it commits on its own thread,
 where a loop must not.
+
+Whoever submits one by one takes turns with bare commits, some of each: the disk changes by the second, and a ratio to
+what it was a minute ago says more about the disk than about us.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Final
 
+from bench.ceilings.measured import bare_on
 from bench.ground import Ground
 from bench.systems.catalogue import Contender
-from bench.systems.session import session
+from bench.systems.session import Session, session
 from bench.workloads.protocol import Reading, Target, at_least
 
 ONE, PLAINLY, CROWD, BULK = "one by one", "one by one, without a loop", "256 callers", "in bulk"
+ONE_BESIDE, PLAINLY_BESIDE = (f"{what}, beside bare commits in turn" for what in (ONE, PLAINLY))
+#: How many come one by one before it is the bare commits' turn.
+TURN: Final = 100
 CALLERS: Final = 256
 TARGETS: Final[Mapping[tuple[str, str], tuple[Target, ...]]] = {
-    ("sqlite", ONE): (at_least(0.75, "C1"),),
-    ("sqlite", PLAINLY): (at_least(0.75, "C1"),),
+    ("sqlite", ONE_BESIDE): (at_least(0.75),),
+    ("sqlite", PLAINLY_BESIDE): (at_least(0.75),),
     ("sqlite", CROWD): (at_least(0.25, "C2"),),
     ("sqlite", BULK): (at_least(0.6, "C2"),),
-    ("postgres", ONE): (at_least(0.75, "C1"), at_least(1, "pgqueuer")),
+    ("postgres", ONE): (at_least(1, "pgqueuer"),),
+    ("postgres", ONE_BESIDE): (at_least(0.75),),
     ("postgres", CROWD): (at_least(0.5, "C2"),),
     ("postgres", BULK): (at_least(0.6, "C2"), at_least(1, "pgqueuer")),
     ("mysql", BULK): (at_least(0.6, "C2"),),
@@ -40,18 +49,32 @@ class Submit:
     def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
         jobs = ground.sizes.jobs
         with session(contender, ground, "submit") as system:
-            system.ask("one_by_one", first=3 * jobs, count=20)
-            alone = max(jobs // 5, 1)
-            yield self._reading(contender, ONE, alone, system.ask("one_by_one", first=0, count=alone))
+            yield from self._one_by_one(contender, ground, system, "one_by_one", (ONE, ONE_BESIDE))
             if system.description.get("has_plain_way"):
-                system.ask("plainly", first=3 * jobs, count=20)
-                took = system.ask("plainly", first=0, count=alone)
-                yield self._reading(contender, PLAINLY, alone, took)
+                yield from self._one_by_one(contender, ground, system, "plainly", (PLAINLY, PLAINLY_BESIDE))
             if system.description["is_shared"]:
                 took = system.ask("together", first=jobs, count=jobs, callers=CALLERS)
                 yield self._reading(contender, CROWD, jobs, took)
             if system.description["can_submit_many"]:
                 yield self._reading(contender, BULK, jobs, system.ask("in_bulk", first=2 * jobs, count=jobs))
+
+    def _one_by_one(
+        self, contender: Contender, ground: Ground, system: Session, way: str, names: tuple[str, str]
+    ) -> Iterator[Reading]:
+        jobs = ground.sizes.jobs
+        alone = max(jobs // 5, 1)
+        name, beside = names
+        spent = spent_bare = 0.0
+        with bare_on(contender.store, ground) if (contender.name, beside) in TARGETS else nullcontext() as bare:
+            system.ask(way, first=3 * jobs, count=20)
+            for first in range(0, alone, TURN):
+                count = min(TURN, alone - first)
+                spent += system.ask(way, first=first, count=count)
+                if bare is not None:
+                    spent_bare += count / bare.single_commits(count)
+        yield self._reading(contender, name, alone, spent)
+        if bare is not None:
+            yield Reading(beside, spent_bare / spent, "x", TARGETS[contender.name, beside])
 
     def _reading(self, contender: Contender, what: str, jobs: int, seconds: float) -> Reading:
         return Reading(what, jobs / seconds, "/s", TARGETS.get((contender.name, what), ()))

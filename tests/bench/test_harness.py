@@ -34,7 +34,9 @@ def test_every_workload_yields_its_figures(results: Results) -> None:
     assert results.failures == []
     assert set(results.figures) == {
         ("sqlite", "w1", "one by one"),
+        ("sqlite", "w1", "one by one, beside bare commits in turn"),
         ("sqlite", "w1", "one by one, without a loop"),
+        ("sqlite", "w1", "one by one, without a loop, beside bare commits in turn"),
         ("sqlite", "w1", "256 callers"),
         ("sqlite", "w1", "in bulk"),
         ("sqlite", "w2", "drain"),
