@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
@@ -93,6 +94,26 @@ async def test_a_companion_is_rung_for_before_its_pipe_is_full(monkeypatch: pyte
     assert stub.rings() == 1
     companion.tell(b"beat now", rings=True)
     assert stub.rings() == 1
+    await companion.close()
+    for end in (stub.orders, stub.bell, *stub.others):
+        os.close(end)
+
+
+@linux_only
+async def test_a_companion_hears_what_its_pipe_could_not_take_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd of jobs fills any pipe, and that of a user who has very many holds little; the rest waited for a beat."""
+    monkeypatch.setattr(subprocess, "Popen", Stub)
+    companion = Companion({"beat": 5.0}, lambda *_: None, lambda: None)
+    stub = Stub.last
+    os.read(stub.orders, 4096)
+    assert stub.rings() == 1, "for what comes first"
+    page = fcntl.fcntl(stub.orders, fcntl.F_SETPIPE_SZ, 1)
+    assert 3 * page < MOST_UNHEARD
+    companion.tell(b"x" * 3 * page)
+    for _ in range(3):
+        assert stub.rings() == 1
+        assert len(os.read(stub.orders, MOST_UNHEARD)) == page
+        await turn()
     await companion.close()
     for end in (stub.orders, stub.bell, *stub.others):
         os.close(end)

@@ -50,7 +50,8 @@ from rota.worker.verdict import Stop
 _log = logging.getLogger("rota.worker")
 #: Leases let go of are told together, with the next message or at the latest when there are so many.
 MOST_LET_GO: Final = 256
-#: How many bytes may lie in the pipe before the companion is rung for. It holds four times as many.
+#: How many bytes may lie in the pipe before the companion is rung for. It holds four times as many, but where its user
+#: has very many pipes the kernel gives it less; it is rung for when the pipe is full, too.
 MOST_UNHEARD: Final = 16_384
 #: How long a companion leaves the machine to others before it loads what it needs: this much of a beat at the most.
 #: The rest is for it to be up in time for its first beat, on a busy machine too.
@@ -91,8 +92,9 @@ class Companion:
                 os.close(descriptor)
         self._messages = Messages()
         self._take = take
-        self._orders = PipeWriter(loop, orders)
         self._bell = PipeWriter(loop, bell)
+        # What had to wait for room wants to be heard as well: until it is in the pipe, it would be lost with us.
+        self._orders = PipeWriter(loop, orders, went_on=self._ring)
         self._unheard = 0
         self._answers = PipeReader(loop, answers, self._heard, end)
         self.tell(setup_message(setup), rings=True)
@@ -110,9 +112,8 @@ class Companion:
         """Send a message. It is read sooner or later, and at once if it rings."""
         self._orders.write(message)
         self._unheard += len(message)
-        if rings or self._unheard >= MOST_UNHEARD:
-            self._unheard = 0
-            self._bell.write(b"\0")
+        if rings or self._unheard >= MOST_UNHEARD or self._orders.is_full:
+            self._ring()
 
     def catch_up(self) -> None:
         """Read what it has said so far."""
@@ -132,6 +133,10 @@ class Companion:
             return
         self._process.kill()
         self._process.wait()
+
+    def _ring(self) -> None:
+        self._unheard = 0
+        self._bell.write(b"\0")
 
     def _heard(self, data: bytes) -> None:
         for word, body in self._messages.feed(data):

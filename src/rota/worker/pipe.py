@@ -18,11 +18,20 @@ from rota.worker.wire import CHUNK
 class PipeWriter:
     """Writes without ever blocking. If the reader is gone, so is what is written; its end is noticed elsewhere."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, descriptor: int, went_on: Callable[[], None] = lambda: None
+    ) -> None:
         os.set_blocking(descriptor, False)
         self._loop = loop
         self._descriptor: int | None = descriptor
         self._rest = bytearray()
+        #: Called when some of what had to wait was written.
+        self._went_on = went_on
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something waits for room."""
+        return bool(self._rest)
 
     def write(self, data: bytes) -> None:
         """Write, now or as soon as there is room."""
@@ -46,6 +55,7 @@ class PipeWriter:
         del self._rest[: self._try(self._descriptor, bytes(self._rest))]
         if not self._rest:
             self._loop.remove_writer(self._descriptor)
+        self._went_on()
 
     @staticmethod
     def _try(descriptor: int, data: bytes) -> int:
