@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,10 @@ async def test_who_reads_at_leisure_reads_all_there_is_when_the_other_side_is_go
     async with asyncio.timeout(10):
         await ended.wait()
     assert b"".join(heard) == b"hold"
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 class Stub:
@@ -117,3 +122,17 @@ async def test_a_companion_hears_what_its_pipe_could_not_take_at_once(monkeypatc
     await companion.close()
     for end in (stub.orders, stub.bell, *stub.others):
         os.close(end)
+
+
+@linux_only
+async def test_a_companion_that_cannot_be_started_leaves_no_files_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again and again, and each time took four of the files that a process may have."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    before = open_files()
+    with pytest.raises(BlockingIOError):
+        Companion({"beat": 5.0}, lambda *_: None, lambda: None)
+    assert open_files() == before

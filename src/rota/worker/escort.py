@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,20 +76,18 @@ class Companion:
 
     def __init__(self, setup: dict[str, Any], take: Callable[[Word, bytes], None], end: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
-        words_end, orders = os.pipe()
-        bell_end, bell = os.pipe()
-        answers, answers_end = os.pipe()
-        last_words_end, self._last_words = os.pipe()
-        inherited = (words_end, bell_end, answers_end, last_words_end)
-        rest = min(LONGEST_REST_SECONDS, setup["beat"] * REST_OF_BEAT)
-        command = [sys.executable, "-m", "rota.worker.companion_start", *map(str, inherited), str(rest)]
-        try:
+        with ExitStack() as ours, ExitStack() as theirs:
+            words_end, orders = _pipe(theirs, ours)
+            bell_end, bell = _pipe(theirs, ours)
+            answers, answers_end = _pipe(ours, theirs)
+            last_words_end, self._last_words = _pipe(theirs, ours)
+            inherited = (words_end, bell_end, answers_end, last_words_end)
+            rest = min(LONGEST_REST_SECONDS, setup["beat"] * REST_OF_BEAT)
+            command = [sys.executable, "-m", "rota.worker.companion_start", *map(str, inherited), str(rest)]
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 command, stdin=subprocess.DEVNULL, pass_fds=inherited, start_new_session=True
             )
-        finally:
-            for descriptor in inherited:
-                os.close(descriptor)
+            ours.pop_all()
         self._messages = Messages()
         self._take = take
         self._bell = PipeWriter(loop, bell)
@@ -141,6 +139,14 @@ class Companion:
     def _heard(self, data: bytes) -> None:
         for word, body in self._messages.feed(data):
             self._take(word, body)
+
+
+def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
+    """Make a pipe whose ends are closed with the stacks: with `theirs` in any case, with `ours` if the start fails."""
+    ends = os.pipe()
+    for end, stack in zip(ends, (reading, writing), strict=True):
+        stack.callback(os.close, end)
+    return ends
 
 
 class CompanionHeart:
