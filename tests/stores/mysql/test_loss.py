@@ -13,16 +13,19 @@ import pytest
 from building import claim, ids_of, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest, StoreUnavailable
+from rota.core.fleet import CheckIn
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.ports.store import Receipt
-from rota.stores.mysql import MysqlStore, driver
+from rota.roles.presence import ANSWER_SECONDS
+from rota.stores.mysql import MysqlStore, driver, pool
 from rota.stores.mysql.driver import Again, Connection, Lost, connect
 from rota.stores.mysql.leasing import SHORTEST_STRETCH
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.venturing import FEWEST_TO_SHARE
 from servers.mariadb import MariadbServer, require_binary, shared_server
+from servers.ways import Way
 
 
 @pytest.fixture
@@ -274,6 +277,26 @@ async def test_a_server_that_falls_silent_is_given_up(url: str, store: MysqlStor
         with pytest.raises(Lost):
             await connection.rows("SELECT 1")
         connection.abandon()
+
+
+async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_connection(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that checks in was silent for twice as long, and taken for gone."""
+    assert pool.SILENT_SECONDS < ANSWER_SECONDS
+    monkeypatch.setattr(pool, "SILENT_SECONDS", 0.2)
+    told = CheckIn((), "upkeep")
+    async with Way(shared_server().port) as way:
+        store = await MysqlStore.open(way.through(url))
+        await asyncio.gather(*(store.check_in(told) for _ in range(3)))
+        assert len(store._readers._idle) > 1
+        way.lose_all()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await store.check_in(told)
+        async with asyncio.timeout(10):
+            await store.check_in(told)
+        await store.close()
 
 
 async def test_whoever_waits_for_a_whole_table_gives_up_before_all_others_wait_behind_it(url: str) -> None:

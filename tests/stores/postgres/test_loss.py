@@ -11,12 +11,15 @@ import pytest
 
 from building import SECOND, claim, new_job, new_jobs
 from rota.core.errors import InvalidRequest, StoreUnavailable
+from rota.core.fleet import CheckIn
 from rota.ports.store import Receipt
+from rota.roles.presence import ANSWER_SECONDS
 from rota.stores.postgres import PostgresStore, connecting, session
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.session import Session
 from servers.postgres import PostgresServer, require_binaries, shared_server
+from servers.ways import Way
 
 
 @pytest.fixture
@@ -231,6 +234,27 @@ async def test_a_connection_whose_other_end_vanished_without_a_word_is_given_up(
         is_swallowing.clear()
         await store.insert([new_job()])
         assert (await store.census()).total() == 2
+        await store.close()
+
+
+async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_connection(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that checks in was silent for twice as long, and taken for gone."""
+    assert session.COMMAND_SECONDS * session.SILENT_FROM < ANSWER_SECONDS
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.4)
+    monkeypatch.setattr(session, "LEAVE_SECONDS", 0.1)
+    told = CheckIn((), "upkeep")
+    async with Way(shared_server().port) as way:
+        store = await PostgresStore.open(way.through(dsn))
+        await asyncio.gather(*(store.check_in(told) for _ in range(3)))
+        assert len(store._database.writers._idle) > 1
+        way.lose_all()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await store.check_in(told)
+        async with asyncio.timeout(10):
+            await store.check_in(told)
         await store.close()
 
 

@@ -9,7 +9,8 @@ A transaction runs on a connection that nobody else uses meanwhile. What can go 
 - The connection is lost while the commit is under way: whether it happened nobody can tell. `StoreUnavailable`.
 - It is lost because a proxy cannot bear several commands at once: run again without, and so is all else for a while.
 - No connection can be made: `StoreUnavailable` at once; the next call tries again. So everything heals by itself.
-- The caller goes away: the connection is dropped, and the server undoes what was begun.
+- The caller goes away: the connection is dropped, and the server undoes what was begun. If it had waited for long, the
+  server may be gone without a word, and all idle connections with it: the next call makes one anew, and waits for none.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SHORTEST_PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.1
 #: How often a transaction is run again whose connection was lost before its commit.
 MOST_LOSSES: Final = 3
+#: A caller who goes away after so long may have waited for an answer that never comes.
+SILENT_SECONDS: Final = 5.0
 #: How long nobody flies after a proxy could not bear it. It may have been something else.
 GROUNDED_SECONDS: Final = 3600.0
 
@@ -96,6 +99,7 @@ class Pool:
 
     async def _once(self, verb: Verb, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the verb does
         connection = await self._take()
+        begun = asyncio.get_running_loop().time()
         try:
             answer = await verb(connection, *arguments)
             if not self._autocommit:
@@ -115,6 +119,8 @@ class Pool:
         except BaseException:
             # Cut off in the middle of a reply, the connection can no longer be understood.
             connection.abandon()
+            if asyncio.get_running_loop().time() - begun >= SILENT_SECONDS:
+                self._drop_idle()
             raise
         self._idle.append(connection)
         return answer

@@ -2,7 +2,8 @@
 
 Connections are made when they are first needed and made anew when they have died. Whoever was interrupted in the middle
 of something does not give its connection back: nobody knows what is still on its way through it. Whoever waits for an
-answer for too long is called off.
+answer for too long is called off. Where one was waited for in vain the server may be gone without a word, and so those
+that rest are dropped as well: the next caller has one made, and need not find out about each of them.
 """
 
 from __future__ import annotations
@@ -82,12 +83,18 @@ class Pool:
 
     def _take_back(self, session: Session, *, is_sound: bool) -> None:
         self.lent.remove(session)
-        session.lent_to(None)
         if is_sound and self._is_open:
             self._idle.append(session)
         else:
             session.connection.terminate()
+            if session.is_silent:
+                self._drop_idle()
+        session.lent_to(None)
         self._free_a_place()
+
+    def _drop_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().connection.terminate()
 
     async def _turn(self) -> None:
         """Wait for a place, which is then ours."""

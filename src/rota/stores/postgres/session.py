@@ -27,6 +27,8 @@ from rota.stores.rows import Row
 #: word is given up within 15 s, with the pauses between looks.
 COMMAND_SECONDS: Final = 13.0
 LEAVE_SECONDS: Final = 1.0
+#: From this part of that time on, nobody may be there to answer.
+SILENT_FROM: Final = 0.5
 #: Whoever has a session and waits for something else is not called off: nobody would tell it why.
 _NOTHING_ASKED: Final = float("inf")
 
@@ -74,6 +76,11 @@ class Session:
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         """Go back to whoever lent it."""
         self._take_back(self, is_sound=raised is None)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether an answer has been missing for long."""
+        return self.answer_by < monotonic() + COMMAND_SECONDS * (1 - SILENT_FROM)
 
     async def rows(self, name: str, *arguments: object, seconds: float | None = None) -> Sequence[Row]:
         """Run a statement and give the rows it yields."""
