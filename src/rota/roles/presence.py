@@ -45,8 +45,8 @@ LOOK_BEAT: Final = timedelta(seconds=4)
 HASTE_SECONDS: Final = 1.0
 TERM: Final = timedelta(seconds=6)
 LEAD: Final = "scheduler"
-#: Longer than a beat and the adapters' patience together: one slow answer is no outage.
-HEALTHY_FOR_SECONDS: Final = 10.0
+#: Longer than a beat, the time in which no answer comes, and the pause before it is asked again: one is no outage.
+HEALTHY_FOR_SECONDS: Final = 14.0
 #: How long a watch of the configuration lasts at most: a watch that died without a word costs no more.
 WATCH: Final = timedelta(seconds=30)
 GOODBYE_SECONDS: Final = 5.0
