@@ -35,6 +35,7 @@ SAID = {
     "one behind the other": (SUBMIT + SUBMIT + b"GET /v1/schedules HTTP/1.1\r\n" + HOST + b"\r\n" + LAST,),
     "letter by letter": (*(SUBMIT[place : place + 9] for place in range(0, len(SUBMIT), 9)), LAST),
     "in chunks": (IN_CHUNKS, LAST),
+    "nothing where a body is due": (SUBMIT.replace(JOB, b"").replace(b": %d" % len(JOB), b": 0"), LAST),
     "asking first": (EXPECTING, JOB, LAST),
     "asking first, all at once": (EXPECTING + JOB, LAST),
     "asking first, refused": (EXPECTING.replace(b"/v1/jobs", b"/v1/nope"), LAST),
@@ -96,9 +97,9 @@ async def test_what_is_sent_in_one_piece_is_what_uvicorn_sends(address: str, wha
         replies.append(replying.reply(cycle, answer))
         return replies[-1]
 
-    with patch("rota.api.guarding.reply", reply):
+    with patch("rota.api.endpoint.reply", reply):
         ours = await heard(address, *SAID[what])
-    with patch("rota.api.guarding.reply", return_value=False):
+    with patch("rota.api.endpoint.reply", return_value=False), patch("rota.api.calls.whole_body", return_value=None):
         theirs = await heard(address, *SAID[what])
     assert replies
     assert all(replies)
@@ -115,7 +116,7 @@ async def test_a_uvicorn_that_we_do_not_know_answers_by_itself(address: str) -> 
 
     assert replying.knows(RequestResponseCycle)
     assert not replying.knows(Renamed)
-    with patch.object(GuardedProtocol, "can_reply", False), patch("rota.api.guarding.reply") as reply:  # noqa: FBT003
+    with patch.object(GuardedProtocol, "can_reply", False), patch("rota.api.endpoint.reply") as reply:  # noqa: FBT003
         assert (await heard(address, SUBMIT, LAST)).count(b"HTTP/1.1 20") == 2
     reply.assert_not_called()
 

@@ -15,6 +15,7 @@ from rota.api.counting import Counting
 from rota.api.errors import Refusal, invalid, malformed, too_busy
 from rota.api.live import Live
 from rota.api.reading import meant, read
+from rota.api.receiving import whole_body
 from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.engine import Engine
 from rota.ports.faces import Actor
@@ -151,19 +152,15 @@ class Call:
 
     async def body(self) -> bytes:
         """Read the body, if it is not too large. That it comes in time is seen to by the server (`guarding`)."""
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise malformed("the request ended before its body did")
-        body: bytes = message.get("body", b"")
-        limits = self.context.settings.limits
-        if message.get("more_body"):
-            body = await self._rest(body, limits)
-        elif len(body) > limits.body_bytes:
+        body, limits = whole_body(self.scope), self.context.settings.limits
+        if body is None:
+            return await self._received(limits)
+        if len(body) > limits.body_bytes:
             raise too_large(limits)
         return body
 
-    async def _rest(self, body: bytes, limits: Limits) -> bytes:
-        parts = bytearray(body)
+    async def _received(self, limits: Limits) -> bytes:
+        parts = bytearray()
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":

@@ -6,7 +6,8 @@ import asyncio
 
 from rota.api.calls import Answer, AsgiScope, Call, Send, Stream, refused
 from rota.api.errors import refusal_of
-from rota.api.replying import ALWAYS, REPLY, Reply
+from rota.api.receiving import CYCLE
+from rota.api.replying import ALWAYS, reply
 from rota.core.errors import RotaError
 
 
@@ -20,9 +21,9 @@ async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
 
 async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
     """Send an answer that is ready."""
-    # Taken out: it holds what holds the scope, and a ring for each request would be left to the collector.
-    reply: Reply | None = scope.pop(REPLY, None)
-    if reply is not None and reply(answer):
+    # Taken out: it holds the scope, and a ring for each request would be left to the collector.
+    cycle = scope.pop(CYCLE, None)
+    if cycle is not None and reply(cycle, answer):
         return
     headers = [*ALWAYS, (b"content-length", b"%d" % len(answer.body)), *answer.headers]
     if answer.media:
@@ -33,7 +34,7 @@ async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
 
 async def _stream(answer: Stream, call: Call, send: Send) -> None:
     """Send a stream. Its first chunk is made before anything is sent, so that a refusal can still be one."""
-    call.scope.pop(REPLY, None)
+    call.scope.pop(CYCLE, None)
     is_asked_for = call.scope["method"] != "HEAD"
     try:
         with call.context.streams:

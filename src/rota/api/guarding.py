@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -25,7 +24,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from rota.api.calls import PROBLEM
 from rota.api.errors import Refusal
 from rota.api.packing import PackingTransport
-from rota.api.replying import REPLY, knows, reply
+from rota.api.receiving import CYCLE
+from rota.api.replying import knows
 from rota.api.settings import Limits
 
 
@@ -119,7 +119,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.can_reply:
             # The application has not begun: that is for the loop's next turn.
-            self.scope[REPLY] = partial(reply, self.cycle)  # type: ignore[typeddict-unknown-key]
+            self.scope[CYCLE] = self.cycle  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
         """Have answered: go on with the next request, or expect one; whoever is still sending has to finish."""

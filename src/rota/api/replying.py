@@ -1,13 +1,12 @@
 """Sending an answer that is ready in one piece, where the server below is our own.
 
 ASGI has an answer sent as a head and a body, each a message of its own, which uvicorn takes apart, checks and writes
-one by one. Our server (`guarding`) leaves in the scope of a request what sends both at once, and `endpoint` uses it
+one by one. Our server (`guarding`) leaves in the scope of a request what can send both at once, and `endpoint` uses it
 where it is there. What is written is, byte for byte, what uvicorn would write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, cast
 
@@ -16,22 +15,17 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from rota.api.calls import Answer
 from rota.api.packing import PackingTransport
 
-#: Where in a scope it is found.
-REPLY: Final = "rota.reply"
-#: Sends an answer; False, and nothing done, if it has to go the long way.
-Reply = Callable[[Answer], bool]
-
 Headers = tuple[tuple[bytes, bytes], ...]
 #: Said in every answer: nothing here is to be kept by caches or guessed at.
 ALWAYS: Final[Headers] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-#: What is read and set here of uvicorn's own, none of which it promises to anybody.
+#: What is read and set here, and in `receiving`, of uvicorn's own, none of which it promises to anybody.
 _FIELDS: Final = frozenset(
     {
-        "access_log", "default_headers", "disconnected", "flow", "keep_alive", "message_event", "on_response",
-        "response_complete", "response_started", "scope", "transport", "waiting_for_100_continue",
+        "access_log", "body", "default_headers", "disconnected", "flow", "keep_alive", "message_event", "more_body",
+        "on_response", "response_complete", "response_started", "scope", "transport", "waiting_for_100_continue",
     }
 )  # fmt: skip
 #: What uvicorn refuses in a value.
@@ -39,7 +33,7 @@ _CONTROLS: Final = bytes({*range(0x20), 0x7F} - {0x09})
 
 
 def reply(cycle: RequestResponseCycle, answer: Answer) -> bool:
-    """Answer a request of uvicorn's in one piece."""
+    """Answer a request of uvicorn's in one piece; False, and nothing done, if it has to go the long way."""
     if cycle.response_started or cycle.flow.write_paused or cycle.access_log:
         return False
     if cycle.disconnected:
