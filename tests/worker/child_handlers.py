@@ -100,6 +100,16 @@ async def forever(marker: str) -> None:
     await asyncio.sleep(600)
 
 
+def leaves_a_child(marker: str) -> None:
+    """Fork, as a pool of processes does: the child has all that this process has open, and outlives it."""
+    child = os.fork()
+    if not child:
+        time.sleep(600)
+        os._exit(0)
+    Path(marker).write_text(str(child), encoding="ascii")
+    time.sleep(600)
+
+
 async def quick() -> int:
     return 1
 

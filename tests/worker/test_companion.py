@@ -107,6 +107,21 @@ async def test_the_jobs_of_a_dead_worker_are_given_up_at_once(stage: Stage, tmp_
         assert "crashes_here" in job.error.traceback
 
 
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="elsewhere only the end of the pipe tells")
+async def test_a_dead_worker_is_missed_though_somebody_has_what_it_had_open(stage: Stage, tmp_path: Path) -> None:
+    """A pool of processes that outlives it has its end of the pipe; leases were kept for a quarter of an hour."""
+    marker = tmp_path / "marker"
+    async with worker_process(stage, lease=60) as process:
+        job_id = await stage.submit("leaves_a_child", json.dumps({"marker": str(marker)}), max_attempts=5)
+        child = int(await written(marker))
+        try:
+            process.kill()
+            job = await stage.until(job_id, lambda job: job.state is not State.RUNNING)
+        finally:
+            os.kill(child, signal.SIGKILL)
+    assert (job.state, job.crashes) == (State.PENDING, 1)
+
+
 async def test_a_job_that_kills_its_workers_kills_only_itself_in_the_end(stage: Stage) -> None:
     job_id = await stage.submit("exits_here", max_attempts=10)
     for _ in range(2):

@@ -18,6 +18,7 @@ async def work(path: str, settings: dict[str, float]) -> None:
     async with stage_at(Path(path)) as stage:
         functions = (
             children.holds_the_gil, children.exits_here, children.crashes_here, children.forever, children.quick,
+            children.leaves_a_child,
         )  # fmt: skip
         handlers = Handlers(handler_of(function) for function in functions)
         handlers.register(handler_of(children.sleeps, executor="process"))

@@ -8,9 +8,11 @@ Whether to renew is more than whether the worker exists. A worker that was stopp
 others should take its jobs, and the fence keeps it out when it comes back. A worker that has said nothing for a long
 time (`silence`: something holds its GIL) is not renewed for either, or a job could run for ever.
 
-The worker's death is the end of the pipe. Then the process groups of its children are killed, and every lease it held
-is reported as lost, with what it had to say last: a crash in native code leaves a traceback. So its jobs run again in
-about a second instead of a lease. Should the store be away, this is tried until the leases have run out anyway.
+The worker's death is the end of its process, where the system tells of that (a pidfd), or of the pipe: which does not
+end while a child that the worker's code has forked lives on, since that has it open as well. Then the process groups of
+its children are killed, and every lease it held is reported as lost, with what it had to say last: a crash in native
+code leaves a traceback. So its jobs run again in about a second instead of a lease. Should the store be away, this is
+tried until the leases have run out anyway.
 
 If the companion itself dies, the worker beats by itself and starts another. See companion_start.py for how it starts.
 """
@@ -85,6 +87,7 @@ class Companion:
         setup = self._setup
         if setup is None:
             return
+        self._watch(setup.pid)
         sys.path[:] = setup.path
         opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
         async with opened as source:
@@ -93,6 +96,27 @@ class Companion:
             beating.cancel()
             if not self._said_goodbye:
                 await self._speak_for_the_dead(source, setup)
+
+    def _watch(self, pid: int) -> None:
+        """Learn of the worker's end from its process."""
+        if not hasattr(os, "pidfd_open"):
+            return
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._bury()
+        except OSError as error:
+            _log.debug("only the end of its pipe will tell of the worker's: %s", error)
+        else:
+            self._loop.add_reader(process, self._bury, process)
+
+    def _bury(self, process: int | None = None) -> None:
+        if process is not None:
+            # It stays ended, and we would be told again and again.
+            self._loop.remove_reader(process)
+        # What it said last is in the pipe.
+        self._orders.drain()
+        self._part()
 
     def _part(self) -> None:
         self._told.set()
