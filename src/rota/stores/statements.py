@@ -1,7 +1,7 @@
 """The SQL of a store: one query, one file, loaded once.
 
 A file may name others that are parts of several, as in `{job_columns}` or `{clock}`; nothing else is ever put into SQL
-but bound parameters.
+but bound parameters, and on PostgreSQL the ids between which a statement looks.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ import pytest_asyncio
 
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connecting import Connection, Connector
-from rota.stores.postgres.statements import statement
+from rota.stores.postgres.retiring import day_of
+from rota.stores.postgres.statements import among, statement
 from servers.postgres import migrated_database, new_database, shared_server
 
 ROWS = 100_000
@@ -127,6 +129,16 @@ async def planned_dsn(request: pytest.FixtureRequest) -> AsyncIterator[str]:
         await connection.execute("ANALYZE")
         await connection.close()
         yield dsn
+
+
+@pytest.mark.parametrize("name", ["insert_now", "insert_one", "insert_plain", "insert_alike"])
+async def test_who_stores_jobs_of_a_day_looks_at_no_other_day(planned_dsn: str, name: str) -> None:
+    """Each part of the archive that is in a plan is locked at every job, whether it is then looked at or not."""
+    today = day_of(datetime.now(UTC))
+    found = list(nodes(await plan(planned_dsn, name + among(today.lowest, today.beyond - 1))))
+    looks = [step["Index Name"] for step in found if step.get("Relation Name", "").startswith("job_done")]
+    assert looks == [f"{today.name}_pkey"]
+    assert not [step for step in found if step["Node Type"] == "Append"]
 
 
 async def plan(dsn: str, name: str) -> dict[str, Any]:

@@ -1,23 +1,59 @@
-"""A lone job is stored by one of two statements, with a notice and without: the same row, and the same no."""
+"""Plain jobs are stored by one of four statements, alone or together, and each made for some ids: the same row, and the
+same no.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
 import pytest
 
 from building import new_job
+from rota.core.identity import LARGEST, JobId
 from rota.core.submission import NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres import PostgresStore, submitting
+from rota.stores.postgres.session import Session
+from rota.stores.postgres.statements import Endings, among, anywhere
 
 NOW = 1_800_000_000_000_000
+FINISHED = """
+INSERT INTO job_done (
+    id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, finished_at
+)
+VALUES ($1, 'mail', 'default', 5, 'completed', 1, 1, 1, 1, 1, 'at_least_once', 'null', 1)
+"""
 NOTICE = '["somebody", ["default", "mail", 5]]'
 
 
+#: A stretch of ids that has those of these tests, as a day has, and one that has none of them.
+NEAR, FAR = among(1, LARGEST - 1), among(1, 2)
+
+
 async def put(store: PostgresStore, job: NewJob, notice: str | None) -> Inserted | None:
-    return await store._database.alone(submitting.insert_one, job, NOW, notice)
+    return await store._database.alone(submitting.insert_one, job, anywhere, NOW, notice)
+
+
+async def put_now(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
+    return await submitting.insert_now(session, job, endings, NOW)
+
+
+async def put_one(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
+    return await submitting.insert_one(session, job, endings, NOW, None)
+
+
+async def put_alike(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
+    return (await submitting.insert_alike(session, [job], endings, None, NOW))[0]
+
+
+async def put_plain(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
+    return (await submitting.insert_plain(session, [job], endings, None, NOW))[0]
+
+
+Way = Callable[[Session, NewJob, Endings], Awaitable[Inserted | None]]
+WAYS: list[Way] = [put_now, put_one, put_alike, put_plain]
 
 
 async def row(dsn: str, job: NewJob) -> dict[str, Any]:
@@ -44,12 +80,28 @@ async def test_what_needs_a_closer_look_is_left_alone(store: PostgresStore, dsn:
     await store.insert([taken])
     connection = await asyncpg.connect(dsn)
     await connection.execute("INSERT INTO queue (name, max_depth, version) VALUES ('narrow', 1, 1)")
-    await connection.execute(
-        "INSERT INTO job_done (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
-        " delivery, payload, finished_at) VALUES ($1, 'mail', 'default', 5, 'completed', 1, 1, 1, 1, 1,"
-        " 'at_least_once', 'null', 1)",
-        finished.id,
-    )
+    await connection.execute(FINISHED, finished.id)
     assert [await put(store, job, notice) for job in (taken, finished, bounded)] == [None] * 3
     assert await connection.fetchval("SELECT count(*) FROM job") == 1
+    await connection.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ending", [anywhere(JobId(1), JobId(1)), NEAR], ids=["anywhere", "near"])
+async def test_an_id_that_has_been_is_left_alone(store: PostgresStore, dsn: str, way: Way, ending: str) -> None:
+    fresh, finished = new_job(), new_job()
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(FINISHED, finished.id)
+    answers = [await store._database.alone(way, job, lambda *_: ending) for job in (fresh, finished)]
+    assert [answer and answer.job_id for answer in answers] == [fresh.id, None]
+    assert await connection.fetchval("SELECT array_agg(id) FROM job") == [fresh.id]
+    await connection.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_statement_stores_no_id_that_it_was_not_made_for(store: PostgresStore, dsn: str, way: Way) -> None:
+    """It would not see whether a job of that id has ended."""
+    assert await store._database.alone(way, new_job(), lambda *_: FAR) is None
+    connection = await asyncpg.connect(dsn)
+    assert await connection.fetchval("SELECT count(*) FROM job") == 0
     await connection.close()

@@ -38,7 +38,7 @@ from rota.stores.guests import (
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.migrations import all_migrations
-from rota.stores.postgres.statements import Runner, changed_by, statement
+from rota.stores.postgres.statements import Runner, anywhere, changed_by, statement
 from rota.stores.postgres.stepping import look, perform
 from rota.stores.postgres.submitting import insert, insert_plain
 from rota.stores.rows import Row, are_plain
@@ -135,7 +135,7 @@ async def _stored(runner: Runner, jobs: Sequence[NewJob], bound: int | None, now
     """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
     first: Sequence[Inserted | None] = [None] * len(jobs)
     if are_plain(jobs):
-        first = await insert_plain(runner, jobs, bound, now)
+        first = await insert_plain(runner, jobs, anywhere, bound, now)
     left = [job for job, answer in zip(jobs, first, strict=True) if answer is None]
     rest = iter(await insert(runner, left, bound, now) if left else ())
     return [next(rest) if answer is None else answer for answer in first]

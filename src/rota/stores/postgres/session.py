@@ -142,9 +142,16 @@ class Session:
         return answer
 
     async def _prepare(self, name: str) -> Prepared:
+        self._forget_others(name)
         made = await self._answered(self.connection.prepare(statement(name)), None)
         prepared = self._prepared[name] = Prepared(self.connection, made)
         return prepared
+
+    def _forget_others(self, name: str) -> None:
+        """Forget a statement of another day: it has had its time, and the driver has the server forget it too."""
+        file, _, ids = name.partition(" ")
+        for other in [one for one in self._prepared if ids and one.startswith(f"{file} ")]:
+            del self._prepared[other]
 
     async def _answered(self, question: Awaitable[T], seconds: float | None) -> T:
         self.answer_by = monotonic() + (seconds or COMMAND_SECONDS)

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeAlias
 
+from rota.core.identity import LARGEST, JobId
 from rota.stores.rows import Row
 from rota.stores.statements import statements_of
 
-statement: Final = statements_of(__package__)
+#: Says for ids from one to another how the names of statements end that are made for them; see `archive`.
+Endings: TypeAlias = Callable[[JobId, JobId], str]
+#: The end of a name that is made for all ids.
+ANYWHERE: Final = ""
+
+_text_of: Final = statements_of(__package__)
+
+
+def among(first: int, last: int) -> str:
+    """Give the end of a statement's name that is made for ids from one to another."""
+    return f" {first:d} {last:d}"
+
+
+def anywhere(_first: JobId, _last: JobId) -> str:
+    """Have statements made for all ids."""
+    return ANYWHERE
+
+
+@lru_cache(maxsize=512)
+def statement(name: str) -> str:
+    """Give a statement by the name of its file; what follows that says for which ids it is made."""
+    file, *ids = name.split()
+    first, last = ids or ("0", str(LARGEST))
+    return _text_of(file).replace("{first}", first).replace("{last}", last)
 
 
 def changed_by(status: str) -> int:

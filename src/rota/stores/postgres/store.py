@@ -47,6 +47,7 @@ from rota.stores.postgres import (
     submitting,
     upkeep,
 )
+from rota.stores.postgres.archive import Archive
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.edges import Edge
@@ -81,6 +82,7 @@ class PostgresStore:
         self._database = database
         self._clock = clock
         self._lanes = Lanes()
+        self._archive = Archive(clock or _wall_clock)
         self._floors = Floors(database)
         self._due_edge = Edge(time.monotonic)
         self._lease_edge = Edge(time.monotonic)
@@ -152,7 +154,7 @@ class PostgresStore:
         answers: list[Inserted | None] = [None] * len(jobs)
         if are_plain(jobs):
             put = submitting.insert_alike if are_alike(jobs) else submitting.insert_plain
-            answers = await self._database.alone(put, jobs, bound, now)
+            answers = await self._database.alone(put, jobs, self._archive.holding, bound, now)
         # Not `None in answers`: that asks each answer whether it equals None.
         left = [place for place, answer in enumerate(answers) if answer is None]
         if left:
@@ -171,9 +173,9 @@ class PostgresStore:
         answer: Inserted | None = None
         try:
             if notice is None and job.run_at is None:
-                answer = await self._database.alone(submitting.insert_now, job, now)
+                answer = await self._database.alone(submitting.insert_now, job, self._archive.holding, now)
             else:
-                answer = await self._database.alone(submitting.insert_one, job, now, notice)
+                answer = await self._database.alone(submitting.insert_one, job, self._archive.holding, now, notice)
         finally:
             self._bell.follow(notice, places, has_changed=answer is not None)
         if answer is not None:
@@ -508,6 +510,10 @@ class PostgresStore:
 
     async def _read_timed(self, verb: Timed[T], *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - as the verb's
         return await self._database.read(partial(_timed, verb), *arguments, now=now)
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
 
 
 async def _ask_time(session: Session) -> list[int]:

@@ -21,7 +21,7 @@ from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.numbers import numbers
 from rota.stores.postgres.releasing import link
-from rota.stores.postgres.statements import Runner
+from rota.stores.postgres.statements import Endings, Runner
 from rota.stores.rows import Row, micros
 
 _job_id: Final = attrgetter("id")
@@ -31,45 +31,51 @@ Key = tuple[str, str]
 Room = dict[str, int]
 
 
-async def insert_now(session: Runner, job: NewJob, now: int | None) -> Inserted | None:
+async def insert_now(session: Runner, job: NewJob, endings: Endings, now: int | None) -> Inserted | None:
     """Store one plain job that is due at once; None if it needs a closer look. Arrays would cost more than the job."""
     arguments = (job.id, job.type, job.queue, job.priority, job.max_attempts, job.delivery.value, job.payload)
     try:
-        count = await session.run("insert_now", now, AGING_MICROS, *arguments)
+        count = await session.run("insert_now" + endings(job.id, job.id), now, AGING_MICROS, *arguments)
     except UniqueViolationError:
         # Its id is taken. In a transaction, that is void now, and there is nothing else in it.
         return None
     return Inserted(job.id, Receipt.CREATED, State.PENDING) if count else None
 
 
-async def insert_one(session: Runner, job: NewJob, now: int | None, notice: str | None) -> Inserted | None:
+async def insert_one(
+    session: Runner, job: NewJob, endings: Endings, now: int | None, notice: str | None
+) -> Inserted | None:
     """Store one plain job, with a notice to others if one is given; otherwise as `insert_now`."""
-    rows = await session.rows("insert_one", now, AGING_MICROS, *_plain_row(job), notice)
+    name = "insert_one" + endings(job.id, job.id)
+    rows = await session.rows(name, now, AGING_MICROS, *_plain_row(job), notice)
     return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
 
 
 async def insert_plain(
-    session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int | None
+    session: Runner, jobs: Sequence[NewJob], endings: Endings, bound: int | None, now: int | None
 ) -> list[Inserted | None]:
     """Store plain jobs with one statement; None stands for one that needs a closer look.
 
     Its id is taken, or its queue has a bound that is not far off.
     """
     queues = list({job.queue for job in jobs})
-    columns = zip(*map(_plain_row, sorted(jobs, key=_job_id)), strict=True)
-    rows = await session.rows("insert_plain", now, AGING_MICROS, bound, queues, *map(list, columns))
+    ordered = sorted(jobs, key=_job_id)
+    columns = zip(*map(_plain_row, ordered), strict=True)
+    name = "insert_plain" + endings(ordered[0].id, ordered[-1].id)
+    rows = await session.rows(name, now, AGING_MICROS, bound, queues, *map(list, columns))
     made: dict[JobId, str] = dict(rows)
     return [_created(job, made) for job in jobs]
 
 
 async def insert_alike(
-    session: Runner, jobs: Sequence[NewJob], bound: int | None, now: int | None
+    session: Runner, jobs: Sequence[NewJob], endings: Endings, bound: int | None, now: int | None
 ) -> list[Inserted | None]:
     """Store plain jobs that differ in id and payload only. Otherwise as `insert_plain`."""
     _, *shared, _ = _plain_row(jobs[0])
     ordered = sorted(jobs, key=_job_id)
     ids, payloads = numbers(map(_job_id, ordered)), [job.payload for job in ordered]
-    rows = await session.rows("insert_alike", now, AGING_MICROS, bound, *shared, ids, payloads)
+    name = "insert_alike" + endings(ordered[0].id, ordered[-1].id)
+    rows = await session.rows(name, now, AGING_MICROS, bound, *shared, ids, payloads)
     if len(rows) == len(jobs):
         state = _STATES[rows[0][1]]
         return [Inserted(job_id, Receipt.CREATED, state) for job_id in map(_job_id, jobs)]

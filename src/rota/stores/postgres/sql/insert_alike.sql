@@ -16,6 +16,11 @@ SELECT
     greatest($7::bigint, clock.now) - $6::smallint * $2::bigint,
     coalesce($7::bigint, clock.now), clock.now, clock.now, $8::bigint, $9::text, new.payload
 FROM clock, room, unnest($10::text::bigint[], $11::text[]) AS new (id, payload)
-WHERE room.is_there AND NOT EXISTS (SELECT 1 FROM job_done WHERE job_done.id = new.id OFFSET 0)
+WHERE room.is_there AND new.id BETWEEN {first}::bigint AND {last}::bigint
+    AND NOT EXISTS (
+        SELECT 1 FROM job_done
+        WHERE job_done.id = new.id AND job_done.id BETWEEN {first}::bigint AND {last}::bigint
+        OFFSET 0
+    )
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state

@@ -1,5 +1,6 @@
 -- Store one new job that sets nothing beyond what every job sets, unless its queue has a bound of its own. Made for one
 -- caller who comes alone: everything that a batch would share costs it twice. It may take a notice along, see hearing.py.
+-- It is made for some ids, and looks into no part of the archive that can have none of them, see archive.py.
 INSERT INTO job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload
 )
@@ -9,7 +10,10 @@ SELECT
     greatest($7::bigint, clock.now) - $6::smallint * $2::bigint,
     coalesce($7::bigint, clock.now), clock.now, clock.now, $8::bigint, $9::text, $10::text
 FROM (SELECT coalesce($1::bigint, {clock}) AS now OFFSET 0) AS clock
-WHERE NOT EXISTS (SELECT 1 FROM queue WHERE name = $5::text AND max_depth IS NOT NULL)
-    AND NOT EXISTS (SELECT 1 FROM job_done WHERE id = $3::bigint)
+WHERE $3::bigint BETWEEN {first}::bigint AND {last}::bigint
+    AND NOT EXISTS (SELECT 1 FROM queue WHERE name = $5::text AND max_depth IS NOT NULL)
+    AND NOT EXISTS (
+        SELECT 1 FROM job_done WHERE id = $3::bigint AND id BETWEEN {first}::bigint AND {last}::bigint
+    )
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state, CASE WHEN $11::text IS NOT NULL THEN pg_notify('rota', $11::text)::text END

@@ -1,4 +1,5 @@
--- Store new jobs that set nothing beyond what every job sets. Otherwise as insert.sql.
+-- Store new jobs that set nothing beyond what every job sets. Otherwise as insert.sql, but made for some ids, as
+-- insert_one.sql.
 -- Where queues have a bound, only if the table as it lies on the disk has not even the room for so many unfinished jobs
 -- (64 fit on a page), with some to spare for those that others are just storing; otherwise nothing is stored.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
@@ -19,6 +20,11 @@ SELECT
 FROM clock, room, unnest(
     $5::bigint[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[]
 ) AS new (id, type, queue, priority, run_at, max_attempts, delivery, payload)
-WHERE room.is_there AND NOT EXISTS (SELECT 1 FROM job_done WHERE job_done.id = new.id OFFSET 0)
+WHERE room.is_there AND new.id BETWEEN {first}::bigint AND {last}::bigint
+    AND NOT EXISTS (
+        SELECT 1 FROM job_done
+        WHERE job_done.id = new.id AND job_done.id BETWEEN {first}::bigint AND {last}::bigint
+        OFFSET 0
+    )
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state
