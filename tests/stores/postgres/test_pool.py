@@ -181,7 +181,7 @@ async def test_the_public_way_does_where_the_driver_has_no_other(dsn: str) -> No
     statement = await connection.prepare("INSERT INTO thing SELECT generate_series(1, $1::int) RETURNING id")
     usual = Prepared(connection, statement)
 
-    def other_release(_state: Any, _arguments: Any) -> None:  # noqa: ANN401 - the driver's
+    def other_release(_state: Any, _arguments: Any) -> Any:  # noqa: ANN401 - the driver's
         """Take other arguments than we give."""
 
     changed, gone = Prepared(connection, statement), Prepared(connection, statement)

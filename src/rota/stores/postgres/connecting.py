@@ -90,19 +90,15 @@ class Connector:
         names = parse_qs(urlsplit(dsn).query)
         self._attributes = None if "target_session_attrs" in names else "read-write"
         self._knows = False
-        self._is_pooled = False
+        #: Whether sessions are not our own. Known after the first connection.
+        self.is_pooled = False
         self._makes_sync = False
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether sessions are not our own. Known after the first connection."""
-        return self._is_pooled
 
     @property
     def preamble(self) -> str:
         """What begins a transaction."""
         parts = ["BEGIN ISOLATION LEVEL READ COMMITTED"]
-        if self._is_pooled:
+        if self.is_pooled:
             parts += [f"SET LOCAL {name} = '{value}'" for name, value in _PLANS.items() if name != "plan_cache_mode"]
             if self._makes_sync:
                 parts.append("SET LOCAL synchronous_commit = 'on'")
@@ -117,7 +113,7 @@ class Connector:
 
     async def __call__(self) -> Connection:
         """Make a connection."""
-        if self._is_pooled:
+        if self.is_pooled:
             return await self._connect({})
         settings = {**_SESSION, **_PLANS}
         if self._makes_sync:
@@ -127,7 +123,7 @@ class Connector:
         except asyncpg.exceptions.ProtocolViolationError as error:
             if "startup parameter" not in str(error):
                 raise
-            self._is_pooled = True
+            self.is_pooled = True
             connection = await self._connect({})
         if not self._knows:
             connection = await self._get_to_know(connection)
@@ -149,10 +145,10 @@ class Connector:
             raise
         mark, synchronous_commit = values or (None, "")
         self._knows = True
-        self._is_pooled = mark != "yes"
+        self.is_pooled = mark != "yes"
         # An acknowledged job must survive a crash, whatever this database is tuned for.
         self._makes_sync = synchronous_commit == "off"
-        if self._is_pooled or self._makes_sync:
+        if self.is_pooled or self._makes_sync:
             await connection.close(timeout=CONNECT_SECONDS)
             return await self()
         return connection

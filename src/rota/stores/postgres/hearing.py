@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
+from time import monotonic
 from typing import Any, Final
 
 from rota.core.errors import RotaError
@@ -94,7 +95,7 @@ class Bell:
 
     def notice(self, places: Iterable[Place]) -> str | None:
         """Give a notice to take along with a commit, if the last one is old enough; `follow` the commit in any case."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         is_taken = self._is_on_its_way or self._riding_since is not None or self._has_bounced
         if is_taken or now < self._sent_at + self._pause:
             return None
@@ -132,10 +133,9 @@ class Bell:
             await self._deliver()
 
     async def _send(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while (self._places or self._riding) and not self._is_closing:
-                early = self._next_at() - loop.time()
+                early = self._next_at() - monotonic()
                 if early > 0:
                     # No less than a loop's clock can tell.
                     await asyncio.sleep(max(early, 0.001))
@@ -167,7 +167,7 @@ class Bell:
             self._is_on_its_way = False
 
     def _note_sent(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         goes_on = now < self._sent_at + 2 * LONGEST_PAUSE_SECONDS
         self._pause = min(self._pause * PAUSE_GROWTH, LONGEST_PAUSE_SECONDS) if goes_on else PAUSE_SECONDS
         self._sent_at = now

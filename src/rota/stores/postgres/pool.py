@@ -41,25 +41,29 @@ class Pool:
         self._is_open = True
 
     def at_hand(self) -> Session | None:
-        """Lend a session that rests, if there is one and nobody waits."""
-        session = self._rested() if self._places and self._is_open else None
-        if session is not None:
-            self._places -= 1
-            self._note(session)
-        return session
+        """Lend a session that rests and is alive as far as anyone can know, if there is one and nobody waits."""
+        while self._idle and self._places and self._is_open:
+            # The last one back first: the others may rest, and a busy one is the most surely alive.
+            session = self._idle.pop()
+            if not session.connection.is_closed():
+                self._places -= 1
+                self._note(session)
+                return session
+        return None
 
     async def lend(self) -> Session:
         """Lend a session, as soon as there is one or one can be made."""
-        if self._places:
-            self._places -= 1
-        else:
+        if not self._places:
             await self._turn()
+            self._places += 1
+        session = self.at_hand()
+        if session is not None:
+            return session
+        self._places -= 1
         try:
             if not self._is_open:
                 raise StoreUnavailable("the store is closed")
-            session = self._rested()
-            if session is None:
-                session = Session(await self._connect(), self._take_back, is_pooled=self._connect.is_pooled)
+            session = Session(await self._connect(), self._take_back, is_pooled=self._connect.is_pooled)
         except BaseException:
             self._free_a_place()
             raise
@@ -72,24 +76,15 @@ class Pool:
         while self._idle:
             await self._idle.pop().leave()
 
-    def _rested(self) -> Session | None:
-        """Take a session that nobody uses, and that is alive as far as anyone can know."""
-        while self._idle:
-            # The last one back first: the others may rest, and a busy one is the most surely alive.
-            session = self._idle.pop()
-            if not session.connection.is_closed():
-                return session
-        return None
-
     def _take_back(self, session: Session, *, is_sound: bool) -> None:
         self.lent.remove(session)
+        session.task = None
         if is_sound and self._is_open:
             self._idle.append(session)
         else:
             session.connection.terminate()
             if session.is_silent:
                 self._drop_idle()
-        session.lent_to(None)
         self._free_a_place()
 
     def _drop_idle(self) -> None:

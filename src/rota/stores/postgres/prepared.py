@@ -7,7 +7,7 @@ layers is called directly, and the public way is kept for a release of the drive
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rota.stores.postgres.connecting import Connection
@@ -29,19 +29,19 @@ class Prepared:
 
     def __init__(self, connection: Connection, statement: _Statement) -> None:
         self._statement = statement
-        self._bind = getattr(getattr(connection, "_protocol", None), "bind_execute", None)
         self._state = getattr(statement, "_state", None)
+        self._bind: Callable[..., Awaitable[Answer]] | None = None
+        if self._state is not None:
+            self._bind = getattr(getattr(connection, "_protocol", None), "bind_execute", None)
 
     def ask(self, arguments: tuple[object, ...]) -> Awaitable[Answer]:
         """Run it, and give all that is told of it."""
-        if self._bind is not None and self._state is not None:
+        if self._bind is not None:
             try:
-                answer: Awaitable[Answer] = self._bind(self._state, arguments, "", 0, True, None)  # noqa: FBT003 - the driver's
+                return self._bind(self._state, arguments, "", 0, True, None)  # noqa: FBT003 - the driver's
             except TypeError:
                 # It takes something else now. Nothing has been sent yet.
                 self._bind = None
-            else:
-                return answer
         return self._ask_politely(arguments)
 
     async def _ask_politely(self, arguments: tuple[object, ...]) -> Answer:

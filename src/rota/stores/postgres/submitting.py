@@ -33,9 +33,20 @@ Room = dict[str, int]
 
 async def insert_now(session: Runner, job: NewJob, endings: Endings, now: int | None) -> Inserted | None:
     """Store one plain job that is due at once; None if it needs a closer look. Arrays would cost more than the job."""
-    arguments = (job.id, job.type, job.queue, job.priority, job.max_attempts, job.delivery.value, job.payload)
+    name = "insert_now" + endings(job.id, job.id)
     try:
-        count = await session.run("insert_now" + endings(job.id, job.id), now, AGING_MICROS, *arguments)
+        count = await session.run(
+            name,
+            now,
+            AGING_MICROS,
+            job.id,
+            job.type,
+            job.queue,
+            job.priority,
+            job.max_attempts,
+            job.delivery._value_,
+            job.payload,
+        )
     except UniqueViolationError:
         # Its id is taken. In a transaction, that is void now, and there is nothing else in it.
         return None
@@ -92,7 +103,7 @@ def _plain_row(job: NewJob) -> Row:
         job.priority,
         None if job.run_at is None else to_micros(job.run_at),
         job.max_attempts,
-        job.delivery.value,
+        job.delivery._value_,
         job.payload,
     )
 
