@@ -58,14 +58,17 @@ CROWD = (
 IDS = tuple(range(500, 1000))
 PAIRS = tuple((number, number + 1) for number in IDS)
 STRETCH = {"first_turn": 500, "first_id": 500, "last_turn": 1000, "last_id": 1000}
+BEHIND = {"queue": "default", "type": "type-1", "after_turn": 500, "after_id": 500}
 #: The key that serves each statement, by the table that it reads first.
 SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "next_type": ("ready", "PRIMARY", {"queue": "default", "floor": "", "now": 0}),
-    "pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
-    "take_pending": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "now": 0, "limit": 10}),
+    "pending": ("ready", "PRIMARY", {**BEHIND, "now": 0, "limit": 10}),
+    "take_pending": ("ready", "PRIMARY", {**BEHIND, "now": 0, "limit": 10}),
+    "leased_stretch": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH, "now": 0, "limit": 1000}),
     "leave_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
     "count_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH}),
-    "leave_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH}),
+    "leave_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH, "ids": IDS}),
+    "leave_ready_one": ("ready", "PRIMARY", {"queue": "default", "type": "type-5", "first_turn": 5, "first_id": 5}),
     "own_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
     "dispatch": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
     "recall": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
@@ -168,9 +171,9 @@ async def test_the_order_comes_from_the_key(crowded: Connection, name: str) -> N
 
 #: Whoever runs these has rows locked, and others have rows locked beside them.
 BESIDE_OTHERS = [
-    "take_pending", "leave_ready", "own_ready", "lock_jobs", "lock_free_jobs", "lock_leases", "hold_leases",
-    "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished", "leave_held", "renew", "complete", "waiters",
-    "meet", "drop_jobs", "drop_tags", "drop_fired", "hold_schedules",
+    "take_pending", "leave_ready", "leave_ready_range", "leave_ready_one", "own_ready", "lock_jobs", "lock_free_jobs",
+    "lock_leases", "hold_leases", "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished", "leave_held",
+    "renew", "complete", "waiters", "meet", "drop_jobs", "drop_tags", "drop_fired", "hold_schedules",
 ]  # fmt: skip
 
 
@@ -180,7 +183,7 @@ async def test_a_small_table_is_not_scanned_either(few: Connection, name: str) -
     table, key, parameters = SERVED[name]
     steps = await plan(few, name, parameters)
     first = next(step for step in steps if step["table"] == table)
-    assert (first["key"], first["type"] in {"range", "ref", "eq_ref"}) == (key, True), steps
+    assert (first["key"], first["type"] in {"range", "ref", "eq_ref", "const"}) == (key, True), steps
 
 
 async def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: Connection) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final, Protocol, cast
 
 import asyncmy
@@ -195,6 +196,11 @@ class Connection:
         A round trip costs more than most statements. What goes wrong with it is told by the next one.
         """
         self._deferred.append(self._cursor.mogrify(sql, parameters))
+
+    def defer_rows(self, sql: str, rows: Sequence[Row]) -> None:
+        """Insert rows together with the next statement; the statement says what one row is."""
+        head, row = sql.split(" VALUES ")
+        self.defer(f"{head} VALUES {', '.join([row] * len(rows))}", tuple(chain.from_iterable(rows)))
 
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""

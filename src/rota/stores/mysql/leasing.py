@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import Final
+from typing import Any, Final
 
 from rota.core.identity import JobId
 from rota.core.instant import from_micros, span_to_micros
@@ -15,18 +15,17 @@ from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import Again, Clash, Connection, lists
+from rota.stores.mysql.driver import LONGEST_LIST, Again, Clash, Connection, lists
+from rota.stores.mysql.floors import BEGINNING, Lane, Place, Trail
 from rota.stores.mysql.places import Standing, leave, lock, own
 from rota.stores.mysql.statements import statement
 from rota.stores.rounds import rounds
 from rota.stores.rows import Row, job_of, leased_jobs
 
-#: Fewer jobs than this leave the line one by one: a stretch takes two questions more.
+#: Fewer jobs than this leave the line one by one.
 SHORTEST_STRETCH: Final = 16
-
-
-class RepeatedError(Exception):
-    """A claim that was said to be new has come before, and nothing was leased."""
+#: Fewer leases than this are not worth a statement that says what they have in common.
+FEWEST_TO_SHARE: Final = 8
 
 
 def is_plain(wanted: Claim) -> bool:
@@ -45,11 +44,13 @@ async def has_work(connection: Connection, clock: ServerClock, claims: Sequence[
     return (await clock.ask(connection, statement("has_work"), parameters))[1] is not None
 
 
-async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> list[list[Job]]:
+async def claim(connection: Connection, claims: Sequence[Claim], trail: Trail, now: int) -> list[list[Job]]:
     """Lease the most urgent jobs that may be claimed, to each in the order in which they came.
 
     Those who ask for the same share one look at the line: the first gets its head, the next what follows.
     """
+    # It may be run again.
+    trail.forget()
     answers: list[list[Job]] = [[] for _ in claims]
     repeated = await _recalled(connection, claims)
     together: dict[tuple[object, ...], list[int]] = {}
@@ -61,7 +62,7 @@ async def claim(connection: Connection, claims: Sequence[Claim], now: int) -> li
             alone = place if wanted.ids is not None else None
             together.setdefault((wanted.queues, wanted.types, wanted.ahead, alone), []).append(place)
     for places in together.values():
-        given = await _lease_together(connection, [claims[place] for place in places], now)
+        given = await _lease_together(connection, [claims[place] for place in places], trail, now)
         for place, jobs in zip(places, given, strict=True):
             answers[place] = jobs
     await _remember(connection, [(claims[place], answers[place]) for place in first_of.values()], now)
@@ -83,27 +84,32 @@ async def _recalled(connection: Connection, claims: Sequence[Claim]) -> dict[str
 
 
 async def _remember(connection: Connection, given: Sequence[tuple[Claim, Sequence[Job]]], now: int) -> None:
-    """Keep what claims gave, so that they can be repeated. One that gave nothing is as if it had never come."""
+    """Keep what claims gave, so that they can be repeated. One that gave nothing is as if it had never come.
+
+    If one that was said to be new has come before, this clashes, at the latest when the transaction ends.
+    """
     rows = [(wanted.claim_id, now, json.dumps([[job.id, job.fence] for job in jobs])) for wanted, jobs in given if jobs]
-    if not rows:
+    if all(wanted.is_new for wanted, _ in given):
+        for row in rows:
+            connection.defer(statement("remember_claim"), row)
         return
     try:
         await connection.many(statement("remember_claim"), rows)
     except Clash as error:
         if any(wanted.is_new for wanted, _ in given):
-            raise RepeatedError from error
+            raise
         raise Again("the same claim was served at this moment") from error
 
 
-async def _lease_together(connection: Connection, claims: Sequence[Claim], now: int) -> list[list[Job]]:
+async def _lease_together(connection: Connection, claims: Sequence[Claim], trail: Trail, now: int) -> list[list[Job]]:
     """Lease jobs to those who ask for the same."""
     first = claims[0]
     limit = sum(wanted.limit for wanted in claims)
-    ids = (
-        await _handed_over(connection, first, first.ids, now)
-        if first.ids is not None
-        else await _most_urgent(connection, first, limit, now)
-    )
+    rows: dict[JobId, Row] = {}
+    if first.ids is not None:
+        ids = await _handed_over(connection, first, first.ids, now)
+    else:
+        ids, rows = await _most_urgent(connection, first, limit, trail, now)
     is_ahead = False
     if first.ahead and not ids and first.ids is None:
         ids = await _soon(connection, first, limit, now)
@@ -114,22 +120,22 @@ async def _lease_together(connection: Connection, claims: Sequence[Claim], now: 
         shares.append(ids[start : start + wanted.limit])
         start += wanted.limit
         if shares[-1]:
-            _lease(connection, wanted, shares[-1], now)
+            _lease(connection, wanted, shares[-1], rows, now)
     if is_ahead:
         # Each starts at a time of its own.
         jobs = await _jobs(connection, ids)
         return [[jobs[job_id] for job_id in share] for share in shares]
-    return await _leased(connection, claims, shares)
+    return await _leased(connection, claims, shares, rows)
 
 
 async def _leased(
-    connection: Connection, claims: Sequence[Claim], shares: Sequence[Sequence[JobId]]
+    connection: Connection, claims: Sequence[Claim], shares: Sequence[Sequence[JobId]], rows: dict[JobId, Row]
 ) -> list[list[Job]]:
-    """Read the jobs that were just leased to each claim."""
-    rows: dict[JobId, Row] = {}
-    for some in lists([job_id for share in shares for job_id in share]):
+    """Give the jobs that were just leased to each claim, and read those that were not read when they were taken."""
+    for some in lists([job_id for share in shares for job_id in share if job_id not in rows]):
         rows.update((row[0], row) for row in await connection.rows(statement("leased"), {"ids": some}))
-    elaborated = await _jobs(connection, [job_id for job_id, row in rows.items() if row[13] is not None])
+    ours = (rows[job_id] for share in shares for job_id in share)
+    elaborated = await _jobs(connection, [row[0] for row in ours if row[13] is not None])
     return [
         leased_jobs([rows[job_id] for job_id in share], wanted, lambda row: elaborated[row[0]])
         for wanted, share in zip(claims, shares, strict=True)
@@ -215,66 +221,116 @@ async def paused_queues(connection: Connection, now: int) -> set[str]:
     return {name for (name,) in await connection.rows(statement("paused_queues"), {"now": now})}
 
 
-async def _most_urgent(connection: Connection, wanted: Claim, limit: int, now: int) -> list[JobId]:
-    """Take the earliest turns of all lanes asked for. Each lane is looked at by itself.
+async def _most_urgent(
+    connection: Connection, wanted: Claim, limit: int, trail: Trail, now: int
+) -> tuple[list[JobId], dict[JobId, Row]]:
+    """Take the earliest turns of all lanes asked for, in their order, and give what a claim tells of most of them.
 
-    So a million jobs of a type that this worker does not know cost it one step over their lane. With several lanes we
-    first look how many of each come first, and then take so many: what was locked and not taken would look claimed to
-    others, who would go to sleep.
+    We look behind the floors, and from the beginning if that is not enough. Each lane is looked at by itself. So a
+    million jobs of a type that this worker does not know cost it one step over their lane.
     """
-    lanes = [lane async for lane in _lanes(connection, wanted, now)]
-    taken: list[Row] = []
-    while lanes and (left := limit - len(taken)) > 0:
-        shares = {lanes[0]: left} if len(lanes) == 1 else await _shares(connection, lanes, left, now)
-        got: list[Row] = []
+    read: dict[JobId, Row] = {}
+    floors = trail.start
+    taken = await _take_earliest(connection, floors, limit, now, read)
+    if len(taken) < limit:
+        floors = {lane: BEGINNING async for lane in _lanes(connection, wanted, now)}
+        taken += await _take_earliest(connection, floors, limit - len(taken), now, read)
+        trail.is_whole = True
+    taken.sort()
+    if len(taken) == limit:
+        # The last of each lane remains.
+        trail.stop = {**floors, **{lane: place for place, lane in taken}}
+    return [job_id for (_, job_id), _ in taken], read
+
+
+async def _take_earliest(
+    connection: Connection, floors: Mapping[Lane, Place], limit: int, now: int, read: dict[JobId, Row]
+) -> list[tuple[Place, Lane]]:
+    """Take the earliest turns of some lanes, and read them.
+
+    With several lanes we first look how many of each come first, and then take so many: what was locked and not taken
+    would look claimed to others, who would go to sleep.
+    """
+    taken: list[tuple[Place, Lane]] = []
+    while floors and (left := limit - len(taken)) > 0:
+        shares = dict.fromkeys(floors, left) if len(floors) == 1 else await _shares(connection, floors, left, now)
+        got: list[tuple[Place, Lane]] = []
         for lane, share in shares.items():
-            got += await take(connection, lane, share, now)
+            places = await _hold(connection, lane, share, now, floors[lane])
+            if places:
+                found = await _read_stretch(connection, lane, places, now)
+                read.update((row[0], row) for row in found)
+                _leave_ready(connection, lane, places, is_whole=len(found) == len(places))
+                got += [(place, lane) for place in places]
         taken += got
         # In a single lane we have what there was. Otherwise somebody may have been faster in one, so we look again.
-        if not got or len(lanes) == 1:
+        if not got or len(floors) == 1:
             break
-    return [job_id for _, job_id in sorted(taken)]
+    return taken
 
 
-async def _shares(
-    connection: Connection, lanes: Sequence[tuple[str, str]], limit: int, now: int
-) -> Counter[tuple[str, str]]:
+async def _shares(connection: Connection, floors: Mapping[Lane, Place], limit: int, now: int) -> Counter[Lane]:
     """Say how many of the next jobs are in which lane."""
-    found: list[tuple[Row, tuple[str, str]]] = []
-    for lane in lanes:
-        parameters = {"queue": lane[0], "type": lane[1], "now": now, "limit": limit}
-        found += [(row, lane) for row in await connection.rows(statement("pending"), parameters)]
+    found: list[tuple[Row, Lane]] = []
+    for lane, floor in floors.items():
+        rows = await connection.rows(statement("pending"), {**_behind(lane, floor), "now": now, "limit": limit})
+        found += [(row, lane) for row in rows]
     return Counter(lane for _, lane in nsmallest(limit, found))
 
 
-async def take(connection: Connection, lane: tuple[str, str], limit: int, now: int) -> Sequence[Row]:
+async def take(connection: Connection, lane: Lane, limit: int, now: int) -> Sequence[Place]:
     """Take up to so many jobs of a lane that nobody else is taking."""
-    parameters = {"queue": lane[0], "type": lane[1], "now": now, "limit": limit}
-    rows = await connection.rows(statement("take_pending"), parameters)
-    if rows:
-        await _leave_ready(connection, lane, rows)
-    return rows
+    places = await _hold(connection, lane, limit, now, BEGINNING)
+    if places:
+        ((count,),) = await connection.rows(statement("count_ready"), _stretch(lane, places))
+        _leave_ready(connection, lane, places, is_whole=count == len(places))
+    return places
 
 
-async def _leave_ready(connection: Connection, lane: tuple[str, str], rows: Sequence[Row]) -> None:
-    """Let jobs that we took stand in line no longer.
+async def _hold(connection: Connection, lane: Lane, limit: int, now: int, floor: Place) -> Sequence[Place]:
+    """Keep the next jobs of a lane that nobody else is taking, from others."""
+    return await connection.rows(statement("take_pending"), {**_behind(lane, floor), "now": now, "limit": limit})
 
-    If nobody took any between them, they are one stretch of the line, which goes at half the cost. The last of them
-    goes by itself, since where a stretch ends is looked at.
+
+def _behind(lane: Lane, floor: Place) -> dict[str, Any]:
+    return {"queue": lane[0], "type": lane[1], "after_turn": floor[0], "after_id": floor[1]}
+
+
+def _stretch(lane: Lane, places: Sequence[Place]) -> dict[str, Any]:
+    bounds = zip(("first_turn", "first_id", "last_turn", "last_id"), (*places[0], *places[-1]), strict=True)
+    return {"queue": lane[0], "type": lane[1], **dict(bounds)}
+
+
+async def _read_stretch(connection: Connection, lane: Lane, places: Sequence[Place], now: int) -> Sequence[Row]:
+    """Read all jobs from the first to the last of some that we keep, those between them that others take included.
+
+    With too many of those not all; then the rest of ours is read later.
     """
-    bounds = zip(("first_turn", "first_id", "last_turn", "last_id"), (*rows[0], *rows[-1]), strict=True)
-    stretch = {"queue": lane[0], "type": lane[1], **dict(bounds)}
-    left = rows
-    if len(rows) >= SHORTEST_STRETCH:
-        ((count,),) = await connection.rows(statement("count_ready"), stretch)
-        if count == len(rows):
-            if await connection.run(statement("leave_ready_range"), stretch) != count - 1:
-                raise Again("a job came into the stretch at this moment")
-            left = rows[-1:]
-    leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in left])
+    parameters = {**_stretch(lane, places), "now": now, "limit": 2 * len(places)}
+    return await connection.rows(statement("leased_stretch"), parameters)
 
 
-async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[str, str]]:
+def _leave_ready(connection: Connection, lane: Lane, places: Sequence[Place], *, is_whole: bool) -> None:
+    """Let jobs that we keep stand in line no longer.
+
+    If there were no others between them, they are one stretch of the line, which goes at half the cost. The last of
+    them goes by itself, since where a stretch ends is looked at.
+    """
+    left = places
+    if is_whole and len(places) >= SHORTEST_STRETCH:
+        left = places[-1:]
+        for start in range(0, len(places) - 1, LONGEST_LIST):
+            # Up to the first of the next.
+            some = places[start : start + LONGEST_LIST + 1]
+            ids = tuple(job_id for _, job_id in some[:-1])
+            connection.defer(statement("leave_ready_range"), {**_stretch(lane, some), "ids": ids})
+    if len(left) == 1:
+        connection.defer(statement("leave_ready_one"), _stretch(lane, left))
+    else:
+        leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in left])
+
+
+async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[Lane]:
     for queue in dict.fromkeys(wanted.queues):
         async for type_ in _types_with_work(connection, queue, wanted.types, now):
             yield queue, type_
@@ -302,13 +358,19 @@ async def _types_with_work(
         floor = sought[place] if place < len(sought) else None
 
 
-def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], now: int) -> None:
+def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], rows: Mapping[JobId, Row], now: int) -> None:
+    """Lease jobs to a worker. Of those that were read, and are plain, all is known that goes into a lease."""
     parameters = {
         "worker": wanted.worker.name,
         "boot": wanted.worker.boot,
         "now": now,
         "lease_until": now + span_to_micros(wanted.lease),
     }
+    fences = {job_id: rows[job_id][7] for job_id in ids if job_id in rows and rows[job_id][13] is None}
+    if len(fences) >= FEWEST_TO_SHARE:
+        connection.defer(statement("share_lease"), parameters)
+        connection.defer_rows(statement("claim_alike"), list(fences.items()))
+        ids = [job_id for job_id in ids if job_id not in fences]
     for some in lists(ids):
         connection.defer(statement("claim"), {**parameters, "ids": some})
 

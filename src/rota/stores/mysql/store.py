@@ -41,7 +41,8 @@ from rota.stores.mysql import (
     upkeep,
 )
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import Connection
+from rota.stores.mysql.driver import Clash, Connection
+from rota.stores.mysql.floors import Floors
 from rota.stores.mysql.hearing import Bell
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.lookout import Lookout
@@ -75,6 +76,7 @@ class MysqlStore:
         self._news = -1
         #: Whether the last claim gave all that was wanted: then there is more, as often as not.
         self._gave_all = False
+        self._floors = Floors()
         self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert), prompt=True)
         self._claiming = MergingDesk[Claim, Sequence[Job]](self._claim_together)
         self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
@@ -144,16 +146,20 @@ class MysqlStore:
         """
         news = self._rings + self._lookout.changes
         is_quiet, self._news = news == self._news and not self._gave_all, news
-        may_look = now is None and self._clock is None and self._readers.has_room and all(map(leasing.is_plain, claims))
+        is_by_server = now is None and self._clock is None
+        may_look = is_by_server and self._readers.has_room and all(map(leasing.is_plain, claims))
         looks_first = may_look and (is_quiet or not self._server_clock.is_fresh)
         if looks_first and not await self._readers.run(leasing.has_work, self._server_clock, claims):
             self._gave_all = False
             return [[] for _ in claims]
-        claim = self._serve(leasing.claim)
+        trail = self._floors.trail(claims, news, may_go_on=is_by_server)
         try:
-            given: Sequence[Sequence[Job]] = await claim(claims, now)
-        except leasing.RepeatedError:
-            given = await claim([replace(wanted, is_new=False) for wanted in claims], now)
+            given: Sequence[Sequence[Job]] = await self._change(leasing.claim, claims, trail, now)
+        except Clash:
+            # One that was said to be new has come before.
+            renamed = [replace(wanted, is_new=False) for wanted in claims]
+            given = await self._change(leasing.claim, renamed, trail, now)
+        self._floors.keep(trail)
         self._gave_all = all(len(jobs) == wanted.limit for jobs, wanted in zip(given, claims, strict=True))
         return given
 

@@ -1,0 +1,144 @@
+"""Floors: a line that is worked off is not looked at from its beginning each time, and nobody is forgotten for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from building import ADA, claim, ids_of, new_job, new_jobs
+from rota.core.identity import JobId
+from rota.core.lane import Queue
+from rota.stores.mysql import MysqlStore, floors
+from rota.stores.mysql.driver import Again, Connection
+from rota.stores.mysql.statements import statement
+
+
+@pytest.fixture(autouse=True)
+def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let floors stand for as long as a test takes."""
+    monkeypatch.setattr(floors, "LONGEST_SECONDS", 3600.0)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From which lanes claims have looked for work from the beginning."""
+    seen: list[str] = []
+    rows_of = Connection.rows
+
+    async def rows(self: Connection, sql: str, parameters: Any = None) -> Any:  # noqa: ANN401 - as the original
+        if sql == statement("next_type"):
+            seen.append(parameters["queue"])
+        return await rows_of(self, sql, parameters)
+
+    monkeypatch.setattr(Connection, "rows", rows)
+    return seen
+
+
+async def given(store: MysqlStore, limit: int = 2, types: Sequence[str] = ("mail",)) -> list[JobId]:
+    return ids_of(await store.claim(claim(limit=limit, types=tuple(types))))
+
+
+async def test_a_line_that_is_worked_off_is_looked_at_from_its_beginning_once(
+    store: MysqlStore, looks: list[str]
+) -> None:
+    jobs = new_jobs(6)
+    await store.insert(jobs)
+    assert [await given(store) for _ in range(3)] == [ids_of(jobs[start : start + 2]) for start in (0, 2, 4)]
+    assert looks == ["default"]
+    assert await given(store) == []
+    assert looks == ["default"] * 2, "who does not get all it asked for looks from the beginning"
+
+
+async def test_several_lanes_are_worked_off_in_the_order_of_turns(store: MysqlStore, looks: list[str]) -> None:
+    jobs = [new_job("mail" if number % 3 else "report") for number in range(12)]
+    for job in jobs:
+        await store.insert([job])
+    got = [await given(store, 4, ("mail", "report")) for _ in range(3)]
+    assert got == [ids_of(jobs[start : start + 4]) for start in (0, 4, 8)]
+    assert looks == ["default"] * 2, "once, for one type after the other"
+
+
+async def test_a_more_urgent_job_of_this_process_is_given_next(store: MysqlStore) -> None:
+    await store.insert(new_jobs(6))
+    await given(store)
+    urgent = new_job(priority=9)
+    await store.insert([urgent])
+    assert (await given(store))[0] == urgent.id
+
+
+async def test_a_more_urgent_job_of_which_we_hear_is_given_next(store: MysqlStore, url: str) -> None:
+    await store.insert(new_jobs(6))
+    await given(store)
+    other = await MysqlStore.open(url)
+    urgent = new_job(priority=9)
+    await other.insert([urgent])
+    await other.close()
+    store._lookout._note(await store._lookout.glance())
+    assert (await given(store))[0] == urgent.id
+
+
+async def test_a_job_below_the_floor_of_which_nobody_hears_is_given_at_the_latest_when_there_is_not_enough_above(
+    store: MysqlStore, url: str
+) -> None:
+    jobs = new_jobs(5)
+    await store.insert(jobs)
+    await given(store)
+    other = await MysqlStore.open(url)
+    urgent = new_job(priority=9)
+    await other.insert([urgent])
+    await other.close()
+    assert await given(store) == ids_of(jobs[2:4])
+    assert await given(store) == [urgent.id, jobs[4].id]
+
+
+async def test_a_job_below_the_floor_of_which_nobody_hears_is_given_when_the_time_is_up(
+    store: MysqlStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(floors, "LONGEST_SECONDS", 0.0)
+    jobs = new_jobs(5)
+    await store.insert(jobs)
+    await given(store)
+    other = await MysqlStore.open(url)
+    urgent = new_job(priority=9)
+    await other.insert([urgent])
+    await other.close()
+    assert await given(store) == [urgent.id, jobs[2].id]
+
+
+async def test_from_a_queue_that_another_process_has_paused_nothing_is_given(store: MysqlStore, url: str) -> None:
+    await store.insert(new_jobs(6))
+    assert len(await given(store)) == 2
+    other = await MysqlStore.open(url)
+    await other.put_queue(Queue("default", paused_at=await store.time()))
+    await other.close()
+    assert await given(store) == []
+
+
+async def test_a_claim_that_is_undone_leaves_no_floor(store: MysqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = new_jobs(6)
+    await store.insert(jobs)
+    await given(store)
+    commit = Connection.commit
+    fails = True
+
+    async def committed(self: Connection) -> None:
+        nonlocal fails
+        if fails:
+            fails = False
+            raise Again("chosen to yield")
+        await commit(self)
+
+    monkeypatch.setattr(Connection, "commit", committed)
+    assert await given(store) == ids_of(jobs[2:4])
+    assert not fails
+    assert await given(store) == ids_of(jobs[4:6])
+
+
+async def test_who_asks_for_something_else_looks_from_the_beginning(store: MysqlStore, looks: list[str]) -> None:
+    await store.insert([*new_jobs(4), *new_jobs(4, "report")])
+    await given(store)
+    report = await store.claim(claim(ADA, limit=2, types=("report",)))
+    assert {job.type for job in report} == {"report"}
+    assert looks == ["default"] * 2
