@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, ids_of, new_job, new_jobs
+from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, ids_of, means, new_job, new_jobs
 from conformance.stores.driving import begin, call_off, complete, end, end_as, kill, look, state
-from rota.core.decision import retry
+from rota.core.decision import decide, retry
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.outcome import Lost, Succeeded
 from rota.core.settlement import Reason
@@ -43,6 +43,16 @@ async def test_success_of_the_parent_releases_the_child(store: Store) -> None:
     released = await look(store, child)
     assert (released.state, released.blockers, released.updated_at) == (State.PENDING, 0, at(3))
     assert ids_of(await store.claim(claim(), now=at(3))) == [child.id]
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+async def test_the_child_of_one_of_many_that_succeed_together_is_released(store: Store, number: int) -> None:
+    parents = new_jobs(5)
+    child = new_job(after=after(parents[number]))
+    await store.insert([*parents, child], now=BASE)
+    leased = await store.claim(claim(), now=BASE)
+    await store.settle([decide(job, Succeeded(), means(at(3))) for job in leased], now=at(3))
+    assert await state(store, child) is State.PENDING
 
 
 async def test_a_released_child_whose_time_has_not_come_is_scheduled(store: Store) -> None:

@@ -93,6 +93,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "drop_keys": ("idempotency", "idempotency_job", {"keys": json.dumps(IDS)}),
     "drop_waits": ("dependency", "dependency_child", {"keys": json.dumps(IDS)}),
     "drop_dependencies": ("dependency", "PRIMARY", {"keys": json.dumps(IDS)}),
+    "have_waiters": ("dependency", "PRIMARY", {"first": 500, "last": 1000}),
     "waiters": ("dependency", "PRIMARY", {"ids": IDS}),
     "meet": ("dependency", "PRIMARY", {"waits": PAIRS}),
     "claim": ("job", "PRIMARY", {"ids": IDS, "worker": "w", "boot": "b", "lease_until": 1, "now": 1}),

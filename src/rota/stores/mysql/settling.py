@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from rota.core.identity import JobId
@@ -21,35 +22,61 @@ from rota.stores.rows import Row, error_text
 
 #: With more different kinds than this, and few of each, jobs are written one by one.
 _MOST_ALIKE: Final = 4
-_COMMON: Final = ("result", "fence", "worker", "boot", "started_at", "cancel_requested_at")
+_COMMON: Final = ("result", "fence", "cancel_requested_at", "worker", "boot", "started_at")
+_ID: Final = attrgetter("job_id")
+#: What tells a plain success, of a job that asked for nothing further.
+_KIND: Final = attrgetter("target", "source", "follow_up", "log_tail")
+_PLAIN: Final = (State.COMPLETED, State.RUNNING, None, None)
 
 
 async def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
     """Apply the settlements that still hold, and say of each whether it did."""
+    if are_plain(settlements):
+        ended = await _complete(connection, settlements, now)
+        applied = [one.job_id in ended for one in settlements]
+    else:
+        applied, ended = await _settle_in_rounds(connection, settlements, now)
+    in_order = sorted(ended)
+    if await _are_awaited(connection, in_order):
+        await release(connection, in_order, now)
+    return applied
+
+
+def are_plain(settlements: Sequence[Settlement]) -> bool:
+    """Whether these are successes of as many jobs that asked for nothing further: nearly all batches are."""
+    return len(set(map(_ID, settlements))) == len(settlements) and all(map(_PLAIN.__eq__, map(_KIND, settlements)))
+
+
+async def _settle_in_rounds(
+    connection: Connection, settlements: Sequence[Settlement], now: int
+) -> tuple[list[bool], set[JobId]]:
+    """Apply the settlements that still hold; say of each whether it did, and which jobs have ended."""
     applied = [False] * len(settlements)
     # A job that is settled twice in one batch is settled in two rounds: the second sees what the first has done.
     for places in rounds(settlements, lambda settlement: settlement.job_id):
         some = [settlements[place] for place in places]
         for place, holds in zip(places, await _settle_round(connection, some, now), strict=True):
             applied[place] = holds
-    ended = [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds and one.is_final]
-    if await _are_awaited(connection, ended):
-        await release(connection, ended, now)
-    return applied
+    return applied, {one.job_id for one, holds in zip(settlements, applied, strict=True) if holds and one.is_final}
 
 
 async def _are_awaited(connection: Connection, ended: Sequence[JobId]) -> bool:
-    """Whether anybody waits for one of these jobs; hardly any job is waited for. We keep them locked."""
-    for some in lists(sorted(ended)):
+    """Whether anybody waits for one of these jobs, which we keep locked.
+
+    Hardly any job is waited for, and mostly none anywhere between them: one look tells.
+    """
+    if not ended or not await connection.rows(statement("have_waiters"), {"first": ended[0], "last": ended[-1]}):
+        return False
+    for some in lists(ended):
         if await connection.rows(f"{statement('waiters')} LIMIT 1", {"ids": some}):
             return True
     return False
 
 
 async def _settle_round(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
-    plain = [one for one in settlements if _is_plain(one)]
+    plain = [one for one in settlements if _KIND(one) == _PLAIN]
     applied = await _complete(connection, plain, now)
-    other = [one for one in settlements if not _is_plain(one)]
+    other = [one for one in settlements if _KIND(one) != _PLAIN]
     if other:
         applied |= await _settle_other(connection, other, now)
     return [one.job_id in applied for one in settlements]
@@ -58,17 +85,18 @@ async def _settle_round(connection: Connection, settlements: Sequence[Settlement
 async def _complete(connection: Connection, settlements: Sequence[Settlement], now: int) -> set[JobId]:
     """Settle plain successes: one statement for all that have everything in common, or one for each."""
     results = {one.job_id: one for one in settlements}
+    ids: list[JobId] = []
     alike: dict[Row, list[JobId]] = {}
     expiring: list[Row] = []
     for some in lists(sorted(results)):
         for row in await connection.rows(statement("hold_leases"), {"ids": some}):
-            job_id, fence, cancelled_at, worker, boot, started_at, expires_at = row
-            if results[job_id].fence == fence:
-                common = (results[job_id].result, fence, worker, boot, started_at, cancelled_at)
-                alike.setdefault(common, []).append(job_id)
-                if expires_at is not None:
-                    expiring.append((expires_at, job_id))
-    ids = sorted(job_id for some in alike.values() for job_id in some)
+            job_id = row[0]
+            one = results[job_id]
+            if one.fence == row[1]:
+                ids.append(job_id)
+                alike.setdefault((one.result, *row[1:6]), []).append(job_id)
+                if row[6] is not None:
+                    expiring.append((row[6], job_id))
     if not ids:
         return set()
     if len(alike) > max(_MOST_ALIKE, len(ids) // 50):
@@ -79,8 +107,7 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
             parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
             for some in lists(group):
                 connection.defer(statement("complete"), {**parameters, "ids": some})
-    for some in lists(ids):
-        connection.defer(statement("finish"), {"ids": some, "now": now})
+    connection.defer_rows(statement("finish"), [(now, job_id) for job_id in ids])
     leave(connection, "lease", ids)
     leave(connection, "expiry", expiring)
     return set(ids)
@@ -111,16 +138,6 @@ def _holds(settlement: Settlement, standing: Standing | None, now: int) -> bool:
     if standing.state is State.RUNNING and standing.cancel_requested_at is not None and not settlement.is_final:
         return False
     return not settlement.if_lapsed or (standing.lease_until is not None and standing.lease_until <= now)
-
-
-def _is_plain(settlement: Settlement) -> bool:
-    """Whether this is the success of a job that asked for nothing further: nearly all of them are."""
-    return (
-        settlement.target is State.COMPLETED
-        and settlement.source is State.RUNNING
-        and settlement.follow_up is None
-        and settlement.log_tail is None
-    )
 
 
 def _after(settlement: Settlement, standing: Standing, now: int) -> Standing:
