@@ -154,12 +154,12 @@ async def test_a_job_that_comes_into_the_stretch_of_a_claim_is_not_lost(
     await store.insert(late)
     beside = await MysqlStore.open(url)
     between = new_job(priority=5, id=early.id + 1)
-    rows_of = Connection.rows
+    look_at = Connection.look
     comes = True
 
-    async def rows(self: Connection, sql: str, parameters: Any = None) -> Any:  # noqa: ANN401
+    async def look(self: Connection, sql: str, parameters: Any) -> Any:  # noqa: ANN401
         nonlocal comes
-        found = await rows_of(self, sql, parameters)
+        found = await look_at(self, sql, parameters)
         if sql == statement("leased_stretch") and comes:
             comes = False
             # A turn between the two, as that of a job which was sent back.
@@ -167,7 +167,7 @@ async def test_a_job_that_comes_into_the_stretch_of_a_claim_is_not_lost(
             await beside.insert([between], now=moment)
         return found
 
-    monkeypatch.setattr(Connection, "rows", rows)
+    monkeypatch.setattr(Connection, "look", look)
     got = await store.claim(claim())
     monkeypatch.undo()
     assert not comes

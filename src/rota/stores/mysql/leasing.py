@@ -289,7 +289,7 @@ async def take(connection: Connection, lane: Lane, limit: int, now: int) -> Sequ
 
 async def _hold(connection: Connection, lane: Lane, limit: int, now: int, floor: Place) -> Sequence[Place]:
     """Keep the next jobs of a lane that nobody else is taking, from others."""
-    return await connection.rows(statement("take_pending"), {**_behind(lane, floor), "now": now, "limit": limit})
+    return await connection.look(statement("take_pending"), {**_behind(lane, floor), "now": now, "limit": limit})
 
 
 def _behind(lane: Lane, floor: Place) -> dict[str, Any]:
@@ -307,7 +307,7 @@ async def _read_stretch(connection: Connection, lane: Lane, places: Sequence[Pla
     With too many of those not all; then the rest of ours is read later.
     """
     parameters = {**_stretch(lane, places), "now": now, "limit": 2 * len(places)}
-    return await connection.rows(statement("leased_stretch"), parameters)
+    return await connection.look(statement("leased_stretch"), parameters)
 
 
 def _leave_ready(connection: Connection, lane: Lane, places: Sequence[Place], *, is_whole: bool) -> None:

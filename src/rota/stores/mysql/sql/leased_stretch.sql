@@ -1,7 +1,7 @@
 -- Give what a claim tells of all jobs of a lane from one to another, if it leases them now: see leased.sql. By primary key.
 SELECT
     job.id, job.type, job.payload, job.queue, job.priority, job.run_at, job.created_at, job.fence + 1, job.attempts + 1,
-    job.crashes, job.max_attempts, job.delivery, %(now)s,
+    job.crashes, job.max_attempts, job.delivery, CAST(%(now)s AS SIGNED),
     IF(
         job.blockers <> 0 OR coalesce(
             job.backoff, job.timeout, job.expires_at, job.cancel_requested_at, job.result, job.error, job.reason,
