@@ -149,12 +149,12 @@ class Session:
 
 
 @contextmanager
-def session(contender: Contender, ground: Ground, role: Role) -> Iterator[Session]:
-    """Give a system on a fresh database, and take it away."""
+def session(contender: Contender, ground: Ground, role: Role, *, is_counted: bool = False) -> Iterator[Session]:
+    """Give a system on a fresh database, and take it away. To count what a server is asked slows it down a little."""
     ground.marks.clear()
     folder = ground.folder / "data"
     folder.mkdir()
-    with _fresh_store(contender, ground, folder, is_counted=role in {"idle", "alone"}) as store:
+    with _fresh_store(contender, ground, folder, is_counted=is_counted) as store:
         told = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "BENCH_"))},
             "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),

@@ -31,7 +31,7 @@ class Idle:
 
     def _watch(self, contender: Contender, ground: Ground, role: Role, name: str) -> Iterator[Reading]:
         is_alone = role == "alone"
-        with session(contender, ground, role) as system:
+        with session(contender, ground, role, is_counted=True) as system:
             if not system.start_workers():
                 return
             system.warm_up()
