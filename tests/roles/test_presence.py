@@ -17,7 +17,8 @@ from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable, StoreUnavailable
-from rota.core.fleet import ALIVE_FOR, CheckIn, Leadership, Member, Role, trusted_seconds
+from rota.core.fleet import ALIVE_FOR, Bearings, CheckIn, Leadership, Member, Role, trusted_seconds
+from rota.core.precedence import Rank
 from rota.engine import Engine
 from rota.ports.coordinator import Coordinator
 from rota.ports.store import Store
@@ -265,6 +266,16 @@ async def test_in_the_store_all_is_said_in_one(in_store: InStore, engine: Engine
     assert await engine.store.leader(LEAD) is None
 
 
+async def test_the_rank_of_a_worker_is_learnt_with_it(in_store: InStore, engine: Engine, watch: Watch) -> None:
+    other = Member(Role.WORKER, "bob", "boot-0", slots=3)
+    await engine.store.beat([other])
+    presence = Presence(in_store.coordinator, engine, clock=watch)
+    presence.introduce(lambda: WORKER)
+    async with running(presence):
+        await until(lambda: bool(engine.work.ranks))
+    assert engine.work.ranks == {WORKER.boot: Rank(1, 2)}
+
+
 async def test_a_change_of_the_configuration_is_seen_with_it(in_store: InStore, watch: Watch) -> None:
     presence = in_store.presence(watch, Role.API)
     async with running(presence):
@@ -300,7 +311,7 @@ async def test_who_gets_no_answer_says_it_anew_before_it_is_taken_for_gone(
     check_in = in_store.coordinator.check_in
     asked: list[CheckIn] = []
 
-    async def without_a_word_at_first(told: CheckIn) -> Leadership | None:
+    async def without_a_word_at_first(told: CheckIn) -> Bearings:
         asked.append(told)
         if len(asked) == 1:
             await asyncio.Event().wait()

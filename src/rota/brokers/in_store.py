@@ -1,8 +1,9 @@
 """No broker but the store: within a process an announcement rings a bell, between processes the store's change does.
 
 One task watches the store for changes by other processes while anyone listens, and rings for whom they concern, as far
-as the store can tell. When nobody listens, nobody watches. If the watch fails (the store is away), listeners wake up as
-if something had changed, ask the store, and learn it from there.
+as the store can tell; where it tells of a single job, first for the one whose turn it is, see `precedence`. What else
+comes meanwhile rings for all. When nobody listens, nobody watches. If the watch fails (the store is away), listeners
+wake up as if something had changed, ask the store, and learn it from there.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Final
 
 from rota.core.errors import RotaError
 from rota.core.identity import JobId
+from rota.core.precedence import Rank, seconds_behind
 from rota.ports.broker import Attendance, Line
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, draw_of, without_draw
 from rota.ports.store import Store
 
 #: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
@@ -27,10 +29,12 @@ WATCH: Final = timedelta(seconds=1)
 class Bell:
     """Rings for one listener."""
 
-    def __init__(self, queues: Collection[str]) -> None:
+    def __init__(self, queues: Collection[str], rank: Rank | None = None) -> None:
         self.queues = frozenset(queues)
+        self.rank = rank
         self._rung = asyncio.Event()
         self._told: set[str] = set()
+        self._later: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -42,6 +46,16 @@ class Bell:
         # Closed: nobody listens there any more.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._hear, places)
+
+    def ring_later(self, places: Collection[str], seconds: float) -> None:
+        """Ring after a while; what comes before that shares it. Always from one and the same thread."""
+        if not self._later:
+            asyncio.get_running_loop().call_later(seconds, self._ring_late)
+        self._later.update(places)
+
+    def _ring_late(self) -> None:
+        places, self._later = self._later, set()
+        self.ring(places)
 
     def _hear(self, places: Collection[str]) -> None:
         heard = {place for place in places if place in self.queues or place == EVERY_QUEUE}
@@ -90,9 +104,10 @@ class InStoreBroker:
         self,
         queues: Collection[str],
         types: Collection[str] | None = None,  # noqa: ARG002 - the store says nothing of types
+        rank: Rank | None = None,
     ) -> Iterator[Attendance]:
         """Begin to listen for work in these queues."""
-        bell = Bell(queues)
+        bell = Bell(queues, rank)
         self._bells.append(bell)
         if self._watch is None or self._watch.done():
             self._watch = asyncio.get_running_loop().create_task(self._watch_store())
@@ -138,4 +153,17 @@ class InStoreBroker:
                 places = ANYWHERE
                 await asyncio.sleep(WATCH.total_seconds())
             if places:
-                await self.announce(places)
+                self._tell(places)
+
+    def _tell(self, words: Collection[str]) -> None:
+        """Ring for what the store tells: at once, or later for those who let another go first."""
+        draw, places = draw_of(words), without_draw(words)
+        for bell in tuple(self._bells):
+            if not bell.hears(places):
+                continue
+            behind = seconds_behind(bell.rank, draw)
+            if behind:
+                # Who has left by then has been asking the store since, or will.
+                bell.ring_later(places, behind)
+            else:
+                bell.ring(places)

@@ -19,7 +19,7 @@ from typing import Final
 
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable
-from rota.core.fleet import ALIVE_FOR, CheckIn, Leadership, Lock, Member, Role
+from rota.core.fleet import ALIVE_FOR, Bearings, CheckIn, Leadership, Lock, Member, Role
 from rota.core.lane import CONFIGURATION, Queue
 from rota.ports.store import FleetStore, Store
 
@@ -59,14 +59,14 @@ class DatabaseCoordinator:
         """Record that processes are alive."""
         await self._store.beat(members)
 
-    async def check_in(self, told: CheckIn) -> Leadership | None:
+    async def check_in(self, told: CheckIn) -> Bearings:
         """Record that processes are alive, ask for a lead or who has it, and see the configuration."""
         bearings = await self._store.check_in(told)
         before, self._seen = self._seen, _configuration(bearings.configuration)
         self._seen_at = asyncio.get_running_loop().time()
         if self._seen.revision != before.revision:
             self._news.set()
-        return bearings.leadership
+        return bearings
 
     async def dismiss(self, boots: Iterable[str]) -> None:
         """Forget processes that said goodbye."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from rota.core.lane import Queue
+from rota.core.precedence import Rank
 from rota.core.value import value
 
 #: A process that was not heard of for this long is taken for gone.
@@ -65,10 +68,15 @@ class CheckIn:
 
 @value
 class Bearings:
-    """What it is told: who leads, if anybody is known to, and the row in which the shared configuration is kept."""
+    """What it is told: who leads, if anybody is known to, and the row in which the shared configuration is kept.
+
+    And by boot the ranks of its workers among those that are alive and take the same jobs, where the store can tell of
+    a job by a number that all hear alike.
+    """
 
     leadership: Leadership | None
     configuration: Queue | None
+    ranks: Mapping[str, Rank] = field(default_factory=dict)
 
 
 @value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from rota.core.job import Job
 from rota.core.lease import NOT_AHEAD, Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
 from rota.core.outcome import Failed, Lost, Released, Snoozed
+from rota.core.precedence import Rank
 from rota.core.settlement import Settlement
 from rota.engine.foresight import Foresight
 from rota.engine.parts import Parts
@@ -42,6 +43,8 @@ class Work:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.foresight = Foresight(parts.store.timetable)
+        #: The ranks of the workers in this process, by boot, as far as anybody has told them.
+        self.ranks: Mapping[str, Rank] = {}
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
@@ -59,7 +62,7 @@ class Work:
         places = (*wanted.queues, TIMETABLE) if looks_ahead else wanted.queues
         # Whoever repeats a question wants its former answer, and only the store knows that.
         may_be_repeated = wanted.claim_id is not None and not looks_again
-        with self._parts.broker.attend(places, wanted.types) as attendance:
+        with self._parts.broker.attend(places, wanted.types, self.ranks.get(wanted.worker.boot)) as attendance:
             while True:
                 known = len(refused)
                 # If it is repeated, it may have looked ahead before; what is still on its way may do so yet.

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from rota.core.identity import JobId
 from rota.core.lane import Lane
+from rota.core.precedence import Rank
 from rota.core.value import value
 from rota.ports.store import Dispatched
 
@@ -84,11 +85,12 @@ class Broker(Protocol):
         ...
 
     def attend(
-        self, queues: Collection[str], types: Collection[str] | None = None
+        self, queues: Collection[str], types: Collection[str] | None = None, rank: Rank | None = None
     ) -> AbstractContextManager[Attendance]:
         """Begin to listen for work in these queues. Whoever asks the store after this and then waits misses nothing.
 
-        Lanes of these queues and types are kept filled for as long as somebody listens.
+        Lanes of these queues and types are kept filled for as long as somebody listens. Who has a rank among those who
+        listen for the same may hear of a single job a little later than another whose turn it is, see `precedence`.
         """
         ...
 

@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import Protocol
 
 from rota.core.configuration import Configuration
-from rota.core.fleet import CheckIn, Leadership, Lock, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Lock, Member, Role
 
-CheckingIn = Callable[[CheckIn], Awaitable[Leadership | None]]
+CheckingIn = Callable[[CheckIn], Awaitable[Bearings]]
 
 
 class Leading(Protocol):

@@ -5,7 +5,10 @@ Whoever has written says at which places; whoever waits says at which it listens
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
+
+from rota.core.precedence import Draw
 
 #: In place of a queue, when something was written that has its time: whoever keeps the time may listen.
 TIMETABLE: Final = "\0timetable"
@@ -13,3 +16,24 @@ TIMETABLE: Final = "\0timetable"
 EVERY_QUEUE: Final = "\0every queue"
 #: Told by one who knows nothing but that something has changed.
 ANYWHERE: Final = frozenset({EVERY_QUEUE, TIMETABLE})
+#: How a word among places begins that is none, see `drawn`.
+_DRAW: Final = "\0draw "
+
+
+def drawn(draw: Draw) -> str:
+    """Give the word that is told beside a queue where it may be few jobs: by it those who hear agree who goes first."""
+    return f"{_DRAW}{draw.number} {draw.first}"
+
+
+def draw_of(places: Collection[str]) -> Draw | None:
+    """Give the draw that a job was told of with; None if more than that was told, or nobody knows how much."""
+    words = [word for word in places if word.startswith(_DRAW)]
+    if len(places) != 2 or not words:  # noqa: PLR2004 - a queue and a draw
+        return None
+    number, first = words[0].removeprefix(_DRAW).split()
+    return Draw(int(number), int(first))
+
+
+def without_draw(places: Collection[str]) -> frozenset[str]:
+    """Give the places themselves."""
+    return frozenset(word for word in places if not word.startswith(_DRAW))

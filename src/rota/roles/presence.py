@@ -2,7 +2,8 @@
 
 Three loops. One asks for the lead every `LEAD_BEAT`, or only who has it, less often. One says who is alive, every
 `BEAT`. One watches the shared configuration and follows it. Where the coordinator is the store, the first does all of
-it in one statement, also for a worker in this process: an idle process sends few.
+it in one statement, also for a worker in this process: an idle process sends few. It learns there, too, which of the
+workers that take the same jobs ours is; see `precedence`.
 
 Clocks: a lead is trusted from the moment it was asked for, by a clock that only goes forward and goes on while we are
 stopped, and for less than it lasts. So a process that was stopped for longer knows at once that it leads no more; and
@@ -176,7 +177,9 @@ class Presence:
                 found = await check_in(CheckIn((*self._own(), *self._workers()), LEAD, holder, TERM))
         except TimeoutError as error:
             raise CoordinatorUnavailable(f"no answer within {ANSWER_SECONDS:g} s") from error
-        self._learn(found, sent)
+        self._learn(found.leadership, sent)
+        if self._engine is not None:
+            self._engine.work.ranks = found.ranks
 
     def _learn(self, found: Leadership | None, sent: float) -> None:
         before, self._leadership = self._leadership, found

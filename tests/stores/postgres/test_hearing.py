@@ -14,7 +14,7 @@ import pytest
 
 from building import new_job, new_jobs
 from rota.core.lane import Queue
-from rota.ports.places import EVERY_QUEUE, TIMETABLE
+from rota.ports.places import EVERY_QUEUE, TIMETABLE, draw_of, without_draw
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore, hearing
 
@@ -184,7 +184,58 @@ async def test_a_notice_tells_where_to_look(store: PostgresStore, other: Postgre
     ):
         watching = asyncio.ensure_future(other.watch(SOON))
         await store.insert(jobs)
-        assert set(await watching) == places
+        assert without_draw(await watching) == places
+
+
+async def test_a_lone_job_is_told_of_with_a_number_that_all_hear_alike(
+    store: PostgresStore, other: PostgresStore, dsn: str
+) -> None:
+    third = await PostgresStore.open(dsn)
+    await all_ears(store, other, third)
+    numbers = []
+    for _ in range(3):
+        store._bell._sent_at = float("-inf")
+        watching = [asyncio.ensure_future(one.watch(SOON)) for one in (other, third)]
+        await asyncio.sleep(0)
+        await store.insert([new_job()])
+        heard, again = [draw_of(await one) for one in watching]
+        assert heard is not None
+        assert heard == again
+        assert heard.first == 1
+        numbers.append(heard.number)
+    await third.close()
+    assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_what_may_be_more_than_one_job_is_told_of_without_a_number(
+    store: PostgresStore, other: PostgresStore, count: int
+) -> None:
+    """Also a lone one that takes along what others wanted told."""
+    await all_ears(store, other)
+    store._bell._places.add(("default", "mail", 4))
+    watching = asyncio.ensure_future(other.watch(SOON))
+    await asyncio.sleep(0)
+    await store.insert(new_jobs(count))
+    told = await watching
+    assert told == without_draw(told) == {"default"}
+
+
+async def test_who_hears_several_lone_jobs_at_once_knows_that_there_is_more_than_one(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    await all_ears(store, other)
+    for _ in range(2):
+        store._bell._sent_at = float("-inf")
+        count = other._ear._count
+        await store.insert([new_job()])
+        async with asyncio.timeout(20):
+            while other._ear._count == count:
+                other._ear._change.clear()
+                await other._ear._change.wait()
+    told = await other.watch(SOON)
+    assert "default" in told
+    assert draw_of(told) is None
 
 
 async def test_what_may_be_anywhere_is_told_also_by_a_notice_that_tells_of_a_queue(

@@ -24,6 +24,7 @@ from rota.brokers.redis_streams.server import Observe, Server
 from rota.core.errors import BrokerUnavailable
 from rota.core.identity import JobId
 from rota.core.patience import Patience
+from rota.core.precedence import Rank
 from rota.ports.broker import Attendance
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.ports.store import Store
@@ -76,7 +77,10 @@ class RedisStreamsBroker:
         return self._server.is_up and self._ear.is_tended
 
     def attend(
-        self, queues: Collection[str], types: Collection[str] | None = None
+        self,
+        queues: Collection[str],
+        types: Collection[str] | None = None,
+        rank: Rank | None = None,  # noqa: ARG002 - no two are handed the same job
     ) -> AbstractContextManager[Attendance]:
         """Begin to listen: for the store's own changes, or for work."""
         if TIMETABLE in queues or EVERY_QUEUE in queues:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
+from rota.core.fleet import ALIVE_FOR, Bearings, CheckIn, Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import CONFIGURATION, Queue
 from rota.stores.postgres.session import Session
@@ -19,6 +20,7 @@ from rota.stores.rows import (
     members_text,
     queue_of,
     queue_row,
+    ranks_of,
 )
 
 #: The order of beat.sql.
@@ -69,8 +71,9 @@ async def check_in(session: Session, told: CheckIn, now: int | None) -> Bearings
     """Record that processes are alive, take or keep the lead, and say what is known: one statement."""
     lasting = span_to_micros(told.lasting)
     text = members_text(told.members)
-    (row,) = await session.rows("check_in", now, text, told.lead, told.holder, lasting, CONFIGURATION)
-    return bearings_of(row)
+    alive_for = span_to_micros(ALIVE_FOR)
+    (row,) = await session.rows("check_in", now, text, told.lead, told.holder, lasting, CONFIGURATION, alive_for)
+    return replace(bearings_of(row[:-1]), ranks=ranks_of(row[-1]))
 
 
 async def put_queue(session: Session, queue: Queue, now: int) -> bool:  # noqa: ARG001 - as all that is recorded

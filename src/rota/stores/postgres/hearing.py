@@ -5,7 +5,8 @@ is sent after the commit and not with it, since commits that notify wait for eac
 or promotes what is due, takes the notice along if the last one is old enough, with all that others wanted told: that
 spares whoever waits for it a round trip, and a caller who submits one job after the other the cost of a statement now
 and then, which is more than a tenth of its time. It tells in which lanes and with which priority jobs were stored, see
-`floors`, and who need not be woken. Each store listens on one connection, made when somebody first watches.
+`floors`, and who need not be woken; and if it was one job, a number of its own, by which those who hear it agree who
+goes first. Each store listens on one connection, made when somebody first watches.
 
 A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
 sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
@@ -16,16 +17,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import timedelta
-from itertools import islice
+from itertools import count, islice
 from time import monotonic
 from typing import Any, Final
 
 from rota.core.errors import RotaError
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
+from rota.core.precedence import Draw
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, drawn
 from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.faults import AWAY
@@ -47,8 +50,12 @@ _ANYWHERE: Final = (somewhere(EVERY_QUEUE), TIMES)
 #: How the mark of a sender begins that says of times, too. One of an earlier release says in which queue a job is, and
 #: not whether it has a time.
 SAYS_TIMES: Final = "t"
+#: What stands between the mark of a sender and the number of a notice. To an earlier release both are a sender.
+NUMBERED: Final = "#"
 #: How a notice begins that is meant for its sender.
 PROBE: Final = "?"
+#: From how many numbers a sender draws the first of its own.
+MANY: Final = 2**31
 #: A notice may have 8000 bytes.
 LONGEST: Final = 7900
 #: How long after a notice the next one is sent at the earliest, and by how much longer each time while it goes on.
@@ -92,16 +99,22 @@ class Bell:
         self._is_closing = False
         self._sent_at = float("-inf")
         self._pause = PAUSE_SECONDS
+        # Not from the beginning: many senders may send one each.
+        self._numbers = count(secrets.randbelow(MANY))
 
-    def notice(self, places: Iterable[Place]) -> str | None:
-        """Give a notice to take along with a commit, if the last one is old enough; `follow` the commit in any case."""
+    def notice(self, places: Collection[Place], *, is_one: bool = False) -> str | None:
+        """Give a notice to take along with a commit, if the last one is old enough; `follow` the commit in any case.
+
+        It is numbered if it tells of one job and of nothing else.
+        """
         now = monotonic()
         is_taken = self._is_on_its_way or self._riding_since is not None or self._has_bounced
         if is_taken or now < self._sent_at + self._pause:
             return None
         self._riding_since = now
         self._riding, self._places = self._places, set()
-        return _text(self._mark, self._riding.union(places))
+        mark = f"{self._mark}{NUMBERED}{next(self._numbers)}" if is_one and not self._riding else self._mark
+        return _text(mark, self._riding.union(places))
 
     def follow(self, notice: str | None, places: Iterable[Place], *, has_changed: bool) -> None:
         """Ring for what a commit did not tell by itself: if it changed nothing, its notice was not sent."""
@@ -284,10 +297,13 @@ class Ear:
             return
         try:
             sender, *places = json.loads(text)
-            if sender != self._mark:
+            mark, _, number = sender.partition(NUMBERED)
+            if mark != self._mark:
                 self._heed([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
                 told = frozenset(str(queue) for queue, _, _ in places) or ANYWHERE
-                self._wake(told if sender.startswith(SAYS_TIMES) else told | ANYWHERE)
+                if number:
+                    told |= {drawn(Draw(int(number)))}
+                self._wake(told if mark.startswith(SAYS_TIMES) else told | ANYWHERE)
         except (ValueError, TypeError, AttributeError):
             # Not one of ours, or from a later release: something has changed, that is all.
             self._wake()

@@ -174,7 +174,7 @@ class PostgresStore:
     async def _insert_one(self, jobs: Sequence[NewJob], now: int | None) -> Sequence[Inserted]:
         (job,) = jobs
         places = (_place(job),) if job.run_at is None else (_place(job), TIMES)
-        notice = self._bell.notice(places)
+        notice = self._bell.notice(places, is_one=job.run_at is None)
         answer: Inserted | None = None
         try:
             if notice is None and job.run_at is None:

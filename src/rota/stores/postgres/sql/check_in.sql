@@ -1,7 +1,8 @@
 -- Record that processes are alive, as beat.sql; take or keep the lead if somebody would and nobody else holds it, as
 -- lead.sql; and give the time, who leads, and how a queue is set. By primary keys. What is given of the lead is as it was
 -- when the statement began, unless it has taken it; never our own lead of then, which somebody has taken meanwhile if we
--- could not keep it.
+-- could not keep it. And the ranks of the workers among them: how many others are alive and take the same jobs, and how
+-- many of those come before each.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 told AS MATERIALIZED (
     SELECT *
@@ -42,7 +43,19 @@ known AS (
 )
 SELECT
     clock.now, known.name, known.holder, known.term, known.until, queue.name, queue.paused_at,
-    queue.pause_reason, queue.resume_at, queue.max_depth, queue.max_running, queue.rate_limit, queue.version
+    queue.pause_reason, queue.resume_at, queue.max_depth, queue.max_running, queue.rate_limit, queue.version,
+    (
+        SELECT json_object_agg(told.boot, json_build_array(peers.before, peers.others + 1))
+        FROM told, LATERAL (
+            SELECT
+                count(*) FILTER (WHERE member.boot < told.boot COLLATE "C") AS before, count(*) AS others
+            FROM member
+            WHERE member.role = 'worker' AND NOT member.is_draining AND member.seen_at > clock.now - $7::bigint
+                AND member.boot <> told.boot COLLATE "C" AND member.queues = told.queues
+                AND member.types IS NOT DISTINCT FROM told.types
+        ) AS peers
+        WHERE told.role = 'worker'
+    )
 FROM clock
 LEFT JOIN known ON true
 LEFT JOIN queue ON queue.name = $6::text
