@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,9 +63,12 @@ class Floors:
         self._now = 0
         self._lookout: asyncio.Task[None] | None = None
 
-    def placed(self, lanes: Iterable[Lane]) -> list[Lane]:
+    def placed(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
         """Say where to start in each lane."""
-        return [self._placed(lane) for lane in lanes] if self._lanes else list(lanes)
+        for watched in self._lanes.values():
+            if watched.floor != LOWEST:
+                return [self._placed(lane) for lane in lanes]
+        return lanes
 
     def _placed(self, lane: Lane) -> Lane:
         watched = self._lanes.get((lane.queue, lane.type))

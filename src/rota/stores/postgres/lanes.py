@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from rota.core.lease import Claim
@@ -40,20 +41,24 @@ class Lane:
     floor: int = LOWEST
 
 
+@lru_cache
+def _named(queues: tuple[str, ...], types: tuple[str, ...]) -> tuple[Lane, ...] | None:
+    """Give the lanes of some queues and types, unless they are many. A worker asks for the same again and again."""
+    named, known = dict.fromkeys(queues), dict.fromkeys(types)
+    if len(named) * len(known) > FEW_LANES:
+        return None
+    return tuple(Lane(queue, type_) for queue in named for type_ in known)
+
+
 class Lanes:
     """The types that have been seen in each queue."""
 
     def __init__(self) -> None:
         self._types: dict[str, list[str]] = {}
 
-    def named(self, wanted: Claim) -> list[Lane] | None:
+    def named(self, wanted: Claim) -> Sequence[Lane] | None:
         """Give the lanes that a claim names, unless it takes every type or too many to try them all."""
-        if wanted.types is None:
-            return None
-        queues, types = dict.fromkeys(wanted.queues), dict.fromkeys(wanted.types)
-        if len(queues) * len(types) > FEW_LANES:
-            return None
-        return [Lane(queue, type_) for queue in queues for type_ in types]
+        return None if wanted.types is None else _named(wanted.queues, wanted.types)
 
     async def discovered(self, session: Session, wanted: Claim) -> list[Lane]:
         """Find out which lanes there are, and give those that a claim has to look at."""
