@@ -14,11 +14,13 @@ from building import claim, ids_of, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.fleet import CheckIn
+from rota.core.instant import to_micros
+from rota.core.lane import Lane
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.ports.store import Receipt
 from rota.roles.presence import ANSWER_SECONDS
-from rota.stores.mysql import MysqlStore, driver, pool
+from rota.stores.mysql import MysqlStore, driver, pool, submitting
 from rota.stores.mysql.driver import Again, Connection, Lost, connect
 from rota.stores.mysql.leasing import SHORTEST_STRETCH
 from rota.stores.mysql.location import location_of
@@ -135,7 +137,7 @@ async def test_a_claim_passes_by_what_others_have_locked(store: MysqlStore, othe
 
 async def test_a_claim_with_holes_in_its_stretch_takes_nothing_of_others(store: MysqlStore, other: Connection) -> None:
     """A stretch of the line is deleted as a whole only if all of it was taken."""
-    jobs = new_jobs(9)
+    jobs = new_jobs(2 * SHORTEST_STRETCH)
     await store.insert(jobs)
     await other.rows("SELECT id FROM ready WHERE id IN %(ids)s FOR UPDATE", {"ids": tuple(ids_of(jobs[1::3]))})
     got = await asyncio.wait_for(store.claim(claim()), 4)
@@ -175,6 +177,28 @@ async def test_a_job_that_comes_into_the_stretch_of_a_claim_is_not_lost(
     assert ids_of(await store.claim(claim())) == [between.id]
     assert await store.check() == []
     await beside.close()
+
+
+@pytest.mark.parametrize("is_dispatched", [False, True])
+async def test_nobody_waits_for_a_job_between_others_that_a_caller_has_not_committed(
+    store: MysqlStore, other: Connection, *, is_dispatched: bool
+) -> None:
+    """All jobs of the line stood still behind a caller who left a transaction open; after 20 s the store was away."""
+    early, between, late = new_jobs(SHORTEST_STRETCH), new_job(), new_jobs(SHORTEST_STRETCH)
+    await store.insert(early)
+    await submitting.insert(other, [between], None, to_micros(await store.time()))
+    await store.insert(late)
+    async with asyncio.timeout(driver.LOCK_WAIT_SECONDS / 2):
+        if is_dispatched:
+            got = [one.job_id for one in await store.dispatch({Lane("default", "mail"): 100})]
+        else:
+            got = ids_of(await store.claim(claim()))
+    assert got == ids_of([*early, *late])
+    ((patience,),) = await store._writers.run(Connection.rows, "SELECT @@innodb_lock_wait_timeout")
+    assert patience == driver.LOCK_WAIT_SECONDS
+    await other.commit()
+    assert ids_of(await store.claim(claim())) == [between.id]
+    assert await store.check() == []
 
 
 async def test_a_key_that_is_taken_between_the_look_and_the_write_is_answered(

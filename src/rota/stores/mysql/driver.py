@@ -164,6 +164,8 @@ class Connection:
         self.origin = origin
         #: Whether the transaction has made work that others should hear of.
         self.has_made_work = False
+        #: Whether what runs now has run before and had to yield to others: it goes where it waits for nobody.
+        self.has_yielded = False
         self._deferred: list[str] = []
         self._patience = PATIENCE_SECONDS
 

@@ -24,6 +24,8 @@ from rota.stores.rows import Row, job_of, leased_jobs
 
 #: Fewer jobs than this leave the line one by one.
 SHORTEST_STRETCH: Final = 16
+#: Rather fail than wait for a lock.
+_AT_ONCE: Final = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR"
 #: Fewer leases than this are not worth a statement that says what they have in common.
 FEWEST_TO_SHARE: Final = 8
 
@@ -281,9 +283,11 @@ async def _shares(connection: Connection, floors: Mapping[Lane, Place], limit: i
 async def take(connection: Connection, lane: Lane, limit: int, now: int) -> Sequence[Place]:
     """Take up to so many jobs of a lane that nobody else is taking."""
     places = await _hold(connection, lane, limit, now, BEGINNING)
-    if places:
+    if len(places) >= SHORTEST_STRETCH:
         ((count,),) = await connection.rows(statement("count_ready"), _stretch(lane, places))
         _leave_ready(connection, lane, places, is_whole=count == len(places))
+    elif places:
+        _leave_ready(connection, lane, places, is_whole=False)
     return places
 
 
@@ -314,16 +318,18 @@ def _leave_ready(connection: Connection, lane: Lane, places: Sequence[Place], *,
     """Let jobs that we keep stand in line no longer.
 
     If there were no others between them, they are one stretch of the line, which goes at half the cost. The last of
-    them goes by itself, since where a stretch ends is looked at.
+    them goes by itself, since where a stretch ends is looked at. So is all that lies in it, also what a caller has put
+    there in a transaction that is still open, perhaps for long: rather than wait for that we begin again, and name them
+    one by one. So does MySQL always, which cannot be told not to wait.
     """
     left = places
-    if is_whole and len(places) >= SHORTEST_STRETCH:
+    if is_whole and len(places) >= SHORTEST_STRETCH and connection.is_mariadb and not connection.has_yielded:
         left = places[-1:]
         for start in range(0, len(places) - 1, LONGEST_LIST):
             # Up to the first of the next.
             some = places[start : start + LONGEST_LIST + 1]
             ids = tuple(job_id for _, job_id in some[:-1])
-            connection.defer(statement("leave_ready_range"), {**_stretch(lane, some), "ids": ids})
+            connection.defer(f"{_AT_ONCE} {statement('leave_ready_range')}", {**_stretch(lane, some), "ids": ids})
     if len(left) == 1:
         connection.defer(statement("leave_ready_one"), _stretch(lane, left))
     else:

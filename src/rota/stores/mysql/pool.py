@@ -82,10 +82,12 @@ class Pool:
         give_up_at = loop.time() + LONGEST_TRIAL_SECONDS
         pause = SHORTEST_PAUSE_SECONDS
         losses = 0
+        has_yielded = False
         while True:
             try:
-                return await self._once(verb, arguments)
+                return await self._once(verb, arguments, has_yielded=has_yielded)
             except Again as error:
+                has_yielded = True
                 if loop.time() > give_up_at:
                     raise self._unavailable(f"others held what was needed for {LONGEST_TRIAL_SECONDS:.0f} s") from error
                 await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads, protects nothing
@@ -97,8 +99,9 @@ class Pool:
             except Broken as error:
                 raise self._unavailable(error) from error
 
-    async def _once(self, verb: Verb, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the verb does
+    async def _once(self, verb: Verb, arguments: tuple[Any, ...], *, has_yielded: bool) -> Any:  # noqa: ANN401
         connection = await self._take()
+        connection.has_yielded = has_yielded
         begun = asyncio.get_running_loop().time()
         try:
             answer = await verb(connection, *arguments)
