@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import ADA, claim, ids_of, new_job, new_jobs
+from building import ADA, BASE, at, claim, ids_of, new_job, new_jobs
 from rota.core.identity import JobId
 from rota.core.lane import Queue
 from rota.stores.mysql import MysqlStore, floors
@@ -58,6 +58,23 @@ async def test_several_lanes_are_worked_off_in_the_order_of_turns(store: MysqlSt
     got = [await given(store, 4, ("mail", "report")) for _ in range(3)]
     assert got == [ids_of(jobs[start : start + 4]) for start in (0, 4, 8)]
     assert looks == ["default"] * 2, "once, for one type after the other"
+
+
+async def test_a_lane_of_which_a_claim_took_nothing_is_not_passed_over(store: MysqlStore) -> None:
+    jobs = [new_job(), new_job(), new_job("report"), new_job(), new_job()]
+    for job in jobs:
+        await store.insert([job])
+    got = [await given(store, 2, ("mail", "report")) for _ in range(2)]
+    assert got == [ids_of(jobs[:2]), ids_of(jobs[2:4])]
+
+
+async def test_who_says_what_time_it_is_looks_from_the_beginning(store: MysqlStore) -> None:
+    """For whom it was earlier passed by what was not due, though it is more urgent."""
+    jobs, urgent = new_jobs(2), new_job(priority=9)
+    await store.insert(jobs, now=BASE)
+    await store.insert([urgent], now=at(20))
+    got = [ids_of(await store.claim(claim(limit=1), now=at(seconds))) for seconds in (10, 30)]
+    assert got == [[jobs[0].id], [urgent.id]]
 
 
 async def test_a_more_urgent_job_of_this_process_is_given_next(store: MysqlStore) -> None:

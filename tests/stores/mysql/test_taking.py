@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from building import claim, ids_of, new_jobs
 from rota.core.job import Job
 from rota.stores.mysql import MysqlStore, leasing
-from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.driver import LONGEST_LIST, Connection, connect
 from rota.stores.mysql.leasing import SHORTEST_STRETCH
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.statements import statement
@@ -31,8 +33,8 @@ async def connected(url: str) -> AsyncIterator[Connection]:
         await connection.close()
 
 
-async def all_that_can_be_had(store: MysqlStore) -> list[Job]:
-    return list(await store.claim(claim(limit=1000, types=("mail",))))
+async def all_that_can_be_had(store: MysqlStore, limit: int = 1000) -> list[Job]:
+    return list(await store.claim(claim(limit=limit, types=("mail",))))
 
 
 class Interrupted:
@@ -68,6 +70,18 @@ async def test_nobody_waits_for_a_neighbour_who_takes_the_next_stretch(url: str,
         await ben.commit()
     assert [job_id for _, job_id in (*first, *second)] == ids_of(jobs)[: 2 * MANY]
     assert ids_of(await all_that_can_be_had(store)) == ids_of(jobs)[2 * MANY :]
+
+
+@pytest.mark.parametrize("number", [LONGEST_LIST, LONGEST_LIST + 1, LONGEST_LIST + 2, 2 * LONGEST_LIST + 1])
+async def test_a_stretch_that_is_longer_than_a_list_leaves_the_line_without_gaps(
+    store: MysqlStore, number: int
+) -> None:
+    """Whoever stays behind in the line is given to somebody else as well."""
+    jobs = new_jobs(number)
+    await store.insert(jobs)
+    assert ids_of(await all_that_can_be_had(store, limit=number)) == ids_of(jobs)
+    assert await all_that_can_be_had(store) == []
+    assert await store.check() == []
 
 
 async def test_jobs_between_which_others_took_some_leave_the_line_alone(url: str, store: MysqlStore) -> None:
