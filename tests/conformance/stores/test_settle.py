@@ -52,6 +52,16 @@ async def test_the_last_worker_and_start_stay_with_a_finished_job(store: Store) 
     assert (ended.worker, ended.boot, ended.started_at) == (ADA.name, ADA.boot, at(1))
 
 
+async def test_of_two_successes_of_one_job_in_a_batch_the_first_counts(store: Store) -> None:
+    """As when a report is repeated whose answer was late, and both come to the store together."""
+    first, second = new_jobs(2)
+    await store.insert([first, second], now=BASE)
+    held, other = await store.claim(claim(), now=BASE)
+    batch = [decide(job, Succeeded(result), means(at(3))) for job, result in ((held, "1"), (other, "2"), (held, "3"))]
+    assert list(await store.settle(batch, now=at(3))) == [first.id, second.id]
+    assert (await look(store, first)).result == "1"
+
+
 async def test_a_failure_waits_for_its_next_attempt(store: Store) -> None:
     job = new_job(backoff=CONSTANT)
     await store.insert([job], now=BASE)

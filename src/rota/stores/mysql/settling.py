@@ -31,7 +31,7 @@ _PLAIN: Final = (State.COMPLETED, State.RUNNING, None, None)
 
 async def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
     """Apply the settlements that still hold, and say of each whether it did."""
-    if are_plain(settlements):
+    if _are_plain(settlements):
         ended = await _complete(connection, settlements, now)
         applied = [one.job_id in ended for one in settlements]
     else:
@@ -42,7 +42,7 @@ async def settle(connection: Connection, settlements: Sequence[Settlement], now:
     return applied
 
 
-def are_plain(settlements: Sequence[Settlement]) -> bool:
+def _are_plain(settlements: Sequence[Settlement]) -> bool:
     """Whether these are successes of as many jobs that asked for nothing further: nearly all batches are."""
     return len(set(map(_ID, settlements))) == len(settlements) and all(map(_PLAIN.__eq__, map(_KIND, settlements)))
 
