@@ -38,6 +38,9 @@ from rota.worker.leases import (
 from worker.staging import OPERATOR, Stage, eventually
 from worker.test_processes import gone, written
 
+where_processes_tell = pytest.mark.skipif(
+    not hasattr(os, "pidfd_open"), reason="elsewhere only the end of the pipe tells"
+)
 PROGRAM = Path(__file__).with_name("worker_program.py")
 
 
@@ -107,7 +110,7 @@ async def test_the_jobs_of_a_dead_worker_are_given_up_at_once(stage: Stage, tmp_
         assert "crashes_here" in job.error.traceback
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="elsewhere only the end of the pipe tells")
+@where_processes_tell
 async def test_a_dead_worker_is_missed_though_somebody_has_what_it_had_open(stage: Stage, tmp_path: Path) -> None:
     """A pool of processes that outlives it has its end of the pipe; leases were kept for a quarter of an hour."""
     marker = tmp_path / "marker"
@@ -185,23 +188,62 @@ def test_a_companion_that_rests_knows_a_goodbye_from_what_only_looks_like_one() 
         assert not ends_in_goodbye(heard)
 
 
-async def test_a_companion_that_has_rested_beats_when_it_would_have_otherwise(stage: Stage) -> None:
-    """It began an hour ago and beats once an hour, so its first beat is now and not in an hour."""
-    job_id = await stage.submit("quick")
-    (job,) = await stage.engine.claim(Claim(WorkerId("eve", "e"), 1, types=("quick",)))
-    setup = {
+@asynccontextmanager
+async def companion_here(stage: Stage, job_id: JobId, fence: int, **setup: object) -> AsyncIterator[None]:
+    """Have a companion in this process for somebody who holds a job: it began an hour ago, and beats once an hour."""
+    full = {
         "path": sys.path, "factory": "worker.staging:open_source", "argument": {"path": str(stage.path)},
-        "name": "eve", "pid": os.getpid(), "lease": 7200.0, "beat": 3600.0, "silence": 7200.0,
+        "name": "eve", "pid": os.getpid(), "lease": 7200.0, "beat": 3600.0, "silence": 7200.0, **setup,
     }  # fmt: skip
     (orders, tell), (answers, answer), (last_words, dying), (bell, ring) = (os.pipe() for _ in range(4))
-    heard = setup_message(setup) + leases_message(Word.HOLD, [(job_id, job.fence)])
+    heard = setup_message(full) + leases_message(Word.HOLD, [(job_id, fence)])
     running = asyncio.create_task(Companion(orders, bell, answer, last_words, heard, time.monotonic() - 3600).run())
-    await stage.until(job_id, lambda now: now.lease_until not in {job.lease_until, None})
-    os.write(tell, plain_message(Word.GOODBYE))
-    os.close(tell)
-    await running
-    for descriptor in (answers, last_words, dying, ring):
-        os.close(descriptor)
+    try:
+        yield
+    finally:
+        os.write(tell, plain_message(Word.GOODBYE))
+        os.close(tell)
+        await running
+        for descriptor in (answers, last_words, dying, ring):
+            os.close(descriptor)
+
+
+async def test_a_companion_that_has_rested_beats_when_it_would_have_otherwise(stage: Stage) -> None:
+    """Its first beat is now and not in an hour."""
+    job_id = await stage.submit("quick")
+    (job,) = await stage.engine.claim(Claim(WorkerId("eve", "e"), 1, types=("quick",)))
+    async with companion_here(stage, job_id, job.fence):
+        await stage.until(job_id, lambda now: now.lease_until not in {job.lease_until, None})
+
+
+async def ended_process() -> int:
+    process = await asyncio.create_subprocess_exec("true")
+    await process.wait()
+    return process.pid
+
+
+async def test_nobody_is_taken_for_dead_because_of_a_number(stage: Stage) -> None:
+    """Where a companion has a namespace of its own, nobody there has the number of the worker, who lives."""
+    job_id = await stage.submit("quick")
+    (job,) = await stage.engine.claim(Claim(WorkerId("eve", "e"), 1, types=("quick",)))
+    async with companion_here(stage, job_id, job.fence, pid=await ended_process()):
+        now = await stage.until(job_id, lambda now: now.lease_until != job.lease_until)
+    assert (now.state, now.crashes) == (State.RUNNING, 0)
+
+
+@where_processes_tell
+async def test_nobody_lives_on_because_of_a_number(stage: Stage) -> None:
+    """The worker's has gone to somebody else, here to us, before its companion was up."""
+    job_id = await stage.submit("quick", max_attempts=5)
+    (job,) = await stage.engine.claim(Claim(WorkerId("eve", "e"), 1, types=("quick",)))
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    watched = os.pidfd_open(process.pid)
+    process.kill()
+    await process.wait()
+    async with companion_here(stage, job_id, job.fence, process=watched):
+        now = await stage.until(job_id, lambda now: now.state is not State.RUNNING)
+    os.close(watched)
+    assert (now.state, now.crashes) == (State.PENDING, 1)
 
 
 async def test_the_children_of_a_dead_worker_die(stage: Stage, tmp_path: Path) -> None:

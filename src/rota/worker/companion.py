@@ -9,10 +9,11 @@ others should take its jobs, and the fence keeps it out when it comes back. A wo
 time (`silence`: something holds its GIL) is not renewed for either, or a job could run for ever.
 
 The worker's death is the end of its process, where the system tells of that (a pidfd), or of the pipe: which does not
-end while a child that the worker's code has forked lives on, since that has it open as well. Then the process groups of
-its children are killed, and every lease it held is reported as lost, with what it had to say last: a crash in native
-code leaves a traceback. So its jobs run again in about a second instead of a lease. Should the store be away, this is
-tried until the leases have run out anyway.
+end while a child that the worker's code has forked lives on, since that has it open as well. The worker hands us what
+tells of its process: by its number we might find another one that has the same, or, in a namespace of our own, none.
+Then the process groups of its children are killed, and every lease it held is reported as lost, with what it had to say
+last: a crash in native code leaves a traceback. So its jobs run again in about a second instead of a lease. Should the
+store be away, this is tried until the leases have run out anyway.
 
 If the companion itself dies, the worker beats by itself and starts another. See companion_start.py for how it starts.
 """
@@ -58,6 +59,8 @@ class Setup(msgspec.Struct):
     lease: float
     beat: float
     silence: float
+    #: What tells of the end of its process, if the system has that. Nothing from a worker of an earlier release.
+    process: int | None = None
 
 
 class Companion:
@@ -87,7 +90,8 @@ class Companion:
         setup = self._setup
         if setup is None:
             return
-        self._watch(setup.pid)
+        if setup.process is not None:
+            self._watch(setup.process)
         sys.path[:] = setup.path
         opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
         async with opened as source:
@@ -97,23 +101,16 @@ class Companion:
             if not self._said_goodbye:
                 await self._speak_for_the_dead(source, setup)
 
-    def _watch(self, pid: int) -> None:
+    def _watch(self, process: int) -> None:
         """Learn of the worker's end from its process."""
-        if not hasattr(os, "pidfd_open"):
-            return
         try:
-            process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._bury()
+            self._loop.add_reader(process, self._bury, process)
         except OSError as error:
             _log.debug("only the end of its pipe will tell of the worker's: %s", error)
-        else:
-            self._loop.add_reader(process, self._bury, process)
 
-    def _bury(self, process: int | None = None) -> None:
-        if process is not None:
-            # It stays ended, and we would be told again and again.
-            self._loop.remove_reader(process)
+    def _bury(self, process: int) -> None:
+        # It stays ended, and we would be told again and again.
+        self._loop.remove_reader(process)
         # What it said last is in the pipe.
         self._orders.drain()
         self._part()

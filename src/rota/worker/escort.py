@@ -2,9 +2,10 @@
 
 The companion (companion.py) is told which leases are held, in one small message for each batch and before any of its
 jobs begins, since a job may take the process down at once. It renews them whatever this process is doing, be it that
-a handler holds the GIL for minutes; and it learns from the end of its pipe that this process died. Nobody waits for it
-to be up, and nobody wakes it for each message: what it was told is in its pipe, also if we are gone by the time it
-looks. It is rung for with our signs of life, when there is haste, and before the pipe is full.
+a handler holds the GIL for minutes; and it learns that this process died from what it is handed for that, or from the
+end of its pipe. Nobody waits for it to be up, and nobody wakes it for each message: what it was told is in its pipe,
+also if we are gone by the time it looks. It is rung for with our signs of life, when there is haste, and before the
+pipe is full.
 
 Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there.
 What it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
@@ -82,10 +83,12 @@ class Companion:
             answers, answers_end = _pipe(ours, theirs)
             last_words_end, self._last_words = _pipe(theirs, ours)
             inherited = (words_end, bell_end, answers_end, last_words_end)
+            process = _own_process(theirs)
             rest = min(LONGEST_REST_SECONDS, setup["beat"] * REST_OF_BEAT)
             command = [sys.executable, "-m", "rota.worker.companion_start", *map(str, inherited), str(rest)]
+            handed = inherited if process is None else (*inherited, process)
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                command, stdin=subprocess.DEVNULL, pass_fds=inherited, start_new_session=True
+                command, stdin=subprocess.DEVNULL, pass_fds=handed, start_new_session=True
             )
             ours.pop_all()
         self._messages = Messages()
@@ -95,7 +98,7 @@ class Companion:
         self._orders = PipeWriter(loop, orders, went_on=self._ring)
         self._unheard = 0
         self._answers = PipeReader(loop, answers, self._heard, end)
-        self.tell(setup_message(setup), rings=True)
+        self.tell(setup_message({**setup, "process": process}), rings=True)
         self._lends_ear = not faulthandler.is_enabled()
         if self._lends_ear:
             # A crash in native code leaves its traceback with the companion, as our last words.
@@ -147,6 +150,19 @@ def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
     for end, stack in zip(ends, (reading, writing), strict=True):
         stack.callback(os.close, end)
     return ends
+
+
+def _own_process(theirs: ExitStack) -> int | None:
+    """Open what tells whoever has it of the end of our process, if the system has that."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        process = os.pidfd_open(os.getpid())
+    except OSError as error:
+        _log.debug("only the end of its pipe will tell the companion of ours: %s", error)
+        return None
+    theirs.callback(os.close, process)
+    return process
 
 
 class CompanionHeart:
