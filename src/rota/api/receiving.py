@@ -12,8 +12,6 @@ from typing import Any, Final
 
 #: Where in a scope uvicorn's own object for a request and its answer is found.
 CYCLE: Final = "rota.cycle"
-#: Beyond this uvicorn has stopped to read, and goes on when it is asked for more.
-MOST_BYTES: Final = 65_536
 
 
 def whole_body(scope: Mapping[str, Any]) -> bytes | None:
@@ -22,9 +20,9 @@ def whole_body(scope: Mapping[str, Any]) -> bytes | None:
     if cycle is None or cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected:
         return None
     body: bytearray = cycle.body
-    if len(body) > MOST_BYTES:
-        return None
     cycle.body = bytearray()
+    # As uvicorn when it is asked: it stops to read when a body is large or another request is behind it.
+    cycle.flow.resume_reading()
     # What comes next is that the caller is gone.
     cycle.message_event.clear()
     return bytes(body)
