@@ -16,9 +16,9 @@ from rota.core.value import value
 #: How long the next waits for the first: as long as it takes to claim a job and begin it. No longer, for it may be that
 #: the first has no room.
 HEAD_START_SECONDS: Final = 0.003
-#: By how much longer each one waits than the one before it, so that they do not come all at once; and the longest.
+#: By how much longer those wait who come after them. Each time they are twice as many, so that not all come at once and
+#: yet none waits for long: of many workers nearly all may be full, and the only one with room be the last.
 STEP_SECONDS: Final = 0.001
-LONGEST_SECONDS: Final = 0.02
 
 
 @value
@@ -42,4 +42,7 @@ def seconds_behind(rank: Rank | None, draw: Draw | None) -> float:
     if rank is None or draw is None:
         return 0.0
     behind = (rank.place - draw.number) % rank.of - draw.first
-    return min(HEAD_START_SECONDS + behind * STEP_SECONDS, LONGEST_SECONDS) if behind >= 0 else 0.0
+    if behind < 0:
+        return 0.0
+    waves = (behind + 1).bit_length() - 1
+    return HEAD_START_SECONDS + waves * STEP_SECONDS

@@ -2,7 +2,7 @@
 -- lead.sql; and give the time, who leads, and how a queue is set. By primary keys. What is given of the lead is as it was
 -- when the statement began, unless it has taken it; never our own lead of then, which somebody has taken meanwhile if we
 -- could not keep it. And the ranks of the workers among them: how many others are alive and take the same jobs, and how
--- many of those come before each.
+-- many of those come before each; for that all members are read, of which there are not many.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 told AS MATERIALIZED (
     SELECT *
