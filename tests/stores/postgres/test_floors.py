@@ -11,10 +11,11 @@ import asyncpg
 import pytest
 
 from building import claim, ids_of, means, new_job, new_jobs
+from guard.counting import Instructions
 from rota.core.decision import decide
 from rota.core.outcome import Succeeded
 from rota.stores.postgres import PostgresStore, floors
-from rota.stores.postgres.lanes import LOWEST
+from rota.stores.postgres.lanes import LOWEST, Lane
 from rota.stores.postgres.statements import statement
 
 KEY = ("default", "mail")
@@ -168,3 +169,21 @@ async def test_a_store_that_finds_no_work_looks_for_no_dead(store: PostgresStore
     await store.insert([new_job("other")])
     assert await store.claim(claim(types=("mail", "report"))) == []
     assert store._floors._lookout is None
+
+
+@pytest.mark.parametrize("others", [0, 5_000])
+async def test_where_to_start_is_known_of_each_lane_however_many_others_are_in_use(
+    store: PostgresStore, others: int
+) -> None:
+    """A process that claims for many workers looked at the lanes of them all."""
+    asked = [Lane("default", "mail"), Lane("default", "report")]
+    known = store._floors
+    known.claimed({("default", "mail"): 7, **{("default", f"type-{number}"): 7 for number in range(others)}}, now=7)
+    assert known.placed(asked) == asked
+
+    async def place() -> None:
+        known.placed(asked)
+
+    assert (await Instructions().counted(place))["instructions"] < 500
+    known._lanes[KEY].floor = 40
+    assert known.placed(asked) == [Lane("default", "mail", 40), asked[1]]
