@@ -1,4 +1,4 @@
-"""Who goes first: as many as should, all in their turn; who knows nothing goes at once, and nobody waits for long."""
+"""Who goes first: one, all in their turn; who knows nothing goes at once, and nobody waits for long."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections import Counter
 
 import pytest
 
-from rota.core.precedence import HEAD_START_SECONDS, Draw, Rank, seconds_behind
+from rota.core.precedence import HEAD_START_SECONDS, Rank, seconds_behind
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 50])
 @pytest.mark.parametrize("first", [0, 7, -3, 2**63])
 def test_of_those_who_agree_on_their_ranks_each_goes_first_in_its_turn(of: int, first: int) -> None:
     at_once = [
-        [place for place in range(of) if not seconds_behind(Rank(place, of), Draw(number))]
+        [place for place in range(of) if not seconds_behind(Rank(place, of), number)]
         for number in range(first, first + of)
     ]
     assert sorted(at_once) == [[place] for place in range(of)]
 
 
 def test_the_others_come_a_little_later_twice_as_many_each_time() -> None:
-    behind = Counter(round(1000 * seconds_behind(Rank(place, 20), Draw(5)), 6) for place in range(20))
+    behind = Counter(round(1000 * seconds_behind(Rank(place, 20), 5), 6) for place in range(20))
     start = 1000 * HEAD_START_SECONDS
     assert behind == {0: 1, start: 1, start + 1: 2, start + 2: 4, start + 3: 8, start + 4: 4}
 
@@ -28,20 +28,10 @@ def test_the_others_come_a_little_later_twice_as_many_each_time() -> None:
 @pytest.mark.parametrize("of", [2, 50, 1000])
 def test_the_last_of_many_does_not_wait_for_long(of: int) -> None:
     """The others may all be full, and a job that nobody else has room for is waiting."""
-    assert max(seconds_behind(Rank(place, of), Draw(5)) for place in range(of)) <= 4 * HEAD_START_SECONDS
+    assert max(seconds_behind(Rank(place, of), 5) for place in range(of)) <= 4 * HEAD_START_SECONDS
 
 
 def test_who_has_no_rank_goes_at_once_and_so_do_all_where_nobody_knows_how_much_there_is() -> None:
-    assert seconds_behind(None, Draw(5)) == 0
+    assert seconds_behind(None, 5) == 0
     assert seconds_behind(Rank(0, 50), None) == 0
     assert seconds_behind(Rank(49, 50), None) == 0
-
-
-@pytest.mark.parametrize(("of", "first"), [(1, 2), (2, 2), (3, 2), (50, 2), (50, 7)])
-def test_as_many_go_first_as_should_and_everyone_as_often(of: int, first: int) -> None:
-    at_once = [
-        [place for place in range(of) if not seconds_behind(Rank(place, of), Draw(number, first))]
-        for number in range(of)
-    ]
-    assert {len(places) for places in at_once} == {min(of, first)}
-    assert {sum(place in places for places in at_once) for place in range(of)} == {min(of, first)}

@@ -16,16 +16,16 @@ from building import BASE, claim, fresh_id, ids_of, new_job
 from engine.staging import Line
 from rota.brokers.in_store import InStoreBroker
 from rota.core.lease import WorkerId
-from rota.core.precedence import HEAD_START_SECONDS, Draw, Rank
+from rota.core.precedence import HEAD_START_SECONDS, Rank
 from rota.engine import Engine
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, drawn
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
 from rota.ports.store import Store
 from rota.stores.sqlite import SqliteStore
 from simulation.loop import run
 
 ADA, BOB = WorkerId("ada", "boot-1"), WorkerId("bob", "boot-2")
 #: With this number it is Ada's turn.
-ADAS = drawn(Draw(4))
+ADAS = numbered(4)
 LATER = pytest.approx(HEAD_START_SECONDS, abs=1e-4)
 
 
@@ -114,8 +114,7 @@ def test_a_job_whose_turn_belongs_to_somebody_who_does_not_come_is_taken_by_the_
     "words",
     [
         ("default",),
-        ("default", drawn(Draw(4, 2))),
-        ("default", ADAS, drawn(Draw(9))),
+        ("default", ADAS, numbered(9)),
         ("default", TIMETABLE, ADAS),
         tuple(ANYWHERE),
     ],

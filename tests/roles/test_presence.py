@@ -266,14 +266,22 @@ async def test_in_the_store_all_is_said_in_one(in_store: InStore, engine: Engine
     assert await engine.store.leader(LEAD) is None
 
 
-async def test_the_rank_of_a_worker_is_learnt_with_it(in_store: InStore, engine: Engine, watch: Watch) -> None:
-    other = Member(Role.WORKER, "bob", "boot-0", slots=3)
-    await engine.store.beat([other])
+async def test_the_rank_of_a_worker_is_learnt_with_it(
+    in_store: InStore, engine: Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the store tells one; a file does not."""
+    check_in = in_store.coordinator.check_in
+    ranks = {WORKER.boot: Rank(1, 2)}
+
+    async def ranked(told: CheckIn) -> Bearings:
+        return replace(await check_in(told), ranks=ranks)
+
+    monkeypatch.setattr(in_store.coordinator, "check_in", ranked)
     presence = Presence(in_store.coordinator, engine, clock=watch)
     presence.introduce(lambda: WORKER)
-    async with running(presence):
+    async with running(presence), asyncio.timeout(10):
         await until(lambda: bool(engine.work.ranks))
-    assert engine.work.ranks == {WORKER.boot: Rank(1, 2)}
+    assert engine.work.ranks == ranks
 
 
 async def test_a_change_of_the_configuration_is_seen_with_it(in_store: InStore, watch: Watch) -> None:

@@ -19,7 +19,7 @@ from rota.core.errors import RotaError
 from rota.core.identity import JobId
 from rota.core.precedence import Rank, seconds_behind
 from rota.ports.broker import Attendance, Line
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, draw_of, without_draw
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, number_of, without_number
 from rota.ports.store import Store
 
 #: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
@@ -157,11 +157,11 @@ class InStoreBroker:
 
     def _tell(self, words: Collection[str]) -> None:
         """Ring for what the store tells: at once, or later for those who let another go first."""
-        draw, places = draw_of(words), without_draw(words)
+        number, places = number_of(words), without_number(words)
         for bell in tuple(self._bells):
             if not bell.hears(places):
                 continue
-            behind = seconds_behind(bell.rank, draw)
+            behind = seconds_behind(bell.rank, number)
             if behind:
                 # Who has left by then has been asking the store since, or will.
                 bell.ring_later(places, behind)

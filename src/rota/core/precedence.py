@@ -1,4 +1,4 @@
-"""Who goes first: of those who wait for the same work, one or two at once, and the others a little later.
+"""Who goes first: of those who wait for the same work, one at once, and the others a little later.
 
 All who wait hear of a job at the same moment. Were all to ask for it, one would get it, and the others would be in its
 way, on the machine and in the store. So whoever tells of a job tells a number with it, and each who hears it reckons
@@ -29,20 +29,9 @@ class Rank:
     of: int
 
 
-@value
-class Draw:
-    """What a job is told of with: a number that all hear alike, and how many should go first."""
-
-    number: int
-    first: int = 1
-
-
-def seconds_behind(rank: Rank | None, draw: Draw | None) -> float:
-    """Say how long after a job was told of one of this rank should ask for it."""
-    if rank is None or draw is None:
+def seconds_behind(rank: Rank | None, number: int | None) -> float:
+    """Say how long after a job was told of with a number one of this rank should ask for it."""
+    if rank is None or number is None:
         return 0.0
-    behind = (rank.place - draw.number) % rank.of - draw.first
-    if behind < 0:
-        return 0.0
-    waves = (behind + 1).bit_length() - 1
-    return HEAD_START_SECONDS + waves * STEP_SECONDS
+    before = (rank.place - number) % rank.of
+    return HEAD_START_SECONDS + (before.bit_length() - 1) * STEP_SECONDS if before else 0.0

@@ -8,32 +8,28 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from rota.core.precedence import Draw
-
 #: In place of a queue, when something was written that has its time: whoever keeps the time may listen.
 TIMETABLE: Final = "\0timetable"
 #: Listened to by whoever wants to hear of work in every queue there is; told by one who does not know in which it is.
 EVERY_QUEUE: Final = "\0every queue"
 #: Told by one who knows nothing but that something has changed.
 ANYWHERE: Final = frozenset({EVERY_QUEUE, TIMETABLE})
-#: How a word among places begins that is none, see `drawn`.
-_DRAW: Final = "\0draw "
+#: How a word among places begins that is none, see `numbered`.
+_NUMBER: Final = "\0number "
 
 
-def drawn(draw: Draw) -> str:
-    """Give the word that is told beside a queue where it may be few jobs: by it those who hear agree who goes first."""
-    return f"{_DRAW}{draw.number} {draw.first}"
+def numbered(number: int) -> str:
+    """Give the word that is told beside a queue where it is one job: by it those who hear agree who goes first."""
+    return f"{_NUMBER}{number}"
 
 
-def draw_of(places: Collection[str]) -> Draw | None:
-    """Give the draw that a job was told of with; None if more than that was told, or nobody knows how much."""
-    words = [word for word in places if word.startswith(_DRAW)]
-    if len(places) != 2 or not words:  # noqa: PLR2004 - a queue and a draw
-        return None
-    number, first = words[0].removeprefix(_DRAW).split()
-    return Draw(int(number), int(first))
+def number_of(places: Collection[str]) -> int | None:
+    """Give the number that a job was told of with; None if more than that was told, or nobody knows how much."""
+    words = [word for word in places if word.startswith(_NUMBER)]
+    # A queue and a number.
+    return int(words[0].removeprefix(_NUMBER)) if words and len(places) == 2 else None  # noqa: PLR2004
 
 
-def without_draw(places: Collection[str]) -> frozenset[str]:
+def without_number(places: Collection[str]) -> frozenset[str]:
     """Give the places themselves."""
-    return frozenset(word for word in places if not word.startswith(_DRAW))
+    return frozenset(word for word in places if not word.startswith(_NUMBER))

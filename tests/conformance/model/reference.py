@@ -13,12 +13,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from conformance.model.schedules import Schedules
-from rota.core.fleet import ALIVE_FOR, Bearings, CheckIn, Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import JobId
 from rota.core.lane import CONFIGURATION, Queue
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import State
-from rota.core.precedence import Rank
 from rota.core.step import Resolution, Step
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -109,20 +108,7 @@ class Fleet(Steps):
         await self.beat(told.members, now=now)
         if told.holder is not None:
             await self.lead(told.lead, told.holder, told.lasting, now=now)
-        ranks = {member.boot: self._rank(member, now) for member in told.members if member.role is Role.WORKER}
-        return Bearings(await self.leader(told.lead, now=now), self.settings.get(CONFIGURATION), ranks)
-
-    def _rank(self, member: Member, now: datetime | None) -> Rank:
-        peers = [
-            other.boot
-            for other in self.fleet.values()
-            if other.role is Role.WORKER
-            and not other.is_draining
-            and other.boot != member.boot
-            and (other.seen_at or _LONG_AGO) > self.at(now) - ALIVE_FOR
-            and (other.queues, other.types) == (member.queues, member.types)
-        ]
-        return Rank(sum(boot < member.boot for boot in peers), len(peers) + 1)
+        return Bearings(await self.leader(told.lead, now=now), self.settings.get(CONFIGURATION))
 
     async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
         old = self.settings.get(queue.name)

@@ -4,10 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from building import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
-from conformance.stores.adapters import Adapter
 from rota.core.fleet import CheckIn, Leadership, Member, Role
 from rota.core.lane import CONFIGURATION, Queue
-from rota.core.precedence import Rank
 from rota.ports.store import Store
 
 TEN = 10 * SECOND
@@ -84,39 +82,6 @@ async def test_the_configuration_is_seen_and_no_other_queue(store: Store) -> Non
     row = Queue(CONFIGURATION, pause_reason='{"log_level": "debug"}')
     await store.put_queue(row, now=BASE)
     assert (await store.check_in(candidate("a"), now=BASE)).configuration == replace(row, version=1)
-
-
-#: MariaDB tells of no job by a number.
-UNRANKED = {"mariadb"}
-
-
-async def test_a_worker_is_told_its_rank_among_those_that_are_alive_and_take_the_same_jobs(
-    store: Store, adapter: Adapter
-) -> None:
-    ada = replace(ADA, is_draining=False)
-    others = [
-        replace(ada, boot="a9"),
-        replace(ada, boot="c1"),
-        replace(ada, boot="c2"),
-        replace(ada, boot="a1", is_draining=True),
-        replace(ada, boot="a2", queues=("a",)),
-        replace(ada, boot="a3", types=("mail",)),
-        replace(ada, boot="a4", types=None),
-        replace(ada, boot="a5", role=Role.API),
-    ]
-    await store.check_in(candidate("a", replace(ada, boot="a6")), now=at(-10))
-    await store.check_in(candidate("a", *others), now=at(4))
-    ranks = (await store.check_in(candidate("a", SAM, ada), now=at(5))).ranks
-    assert ranks == ({} if adapter.name in UNRANKED else {"b1": Rank(1, 4)})
-
-
-async def test_a_worker_that_is_alone_or_takes_every_type_has_a_rank_too(store: Store, adapter: Adapter) -> None:
-    free = [replace(ADA, boot=boot, types=None, is_draining=False) for boot in ("b1", "b2")]
-    first = (await store.check_in(CheckIn((free[1],), "upkeep"), now=BASE)).ranks
-    second = (await store.check_in(CheckIn((free[0],), "upkeep"), now=BASE)).ranks
-    again = (await store.check_in(CheckIn((free[1],), "upkeep"), now=at(5))).ranks
-    wanted = [{"b2": Rank(0, 1)}, {"b1": Rank(0, 2)}, {"b2": Rank(1, 2)}]
-    assert [first, second, again] == ([{}] * 3 if adapter.name in UNRANKED else wanted)
 
 
 async def test_of_many_who_check_in_at_once_one_leads(store: Store) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from building import new_job, new_jobs
 from rota.core.lane import Queue
-from rota.ports.places import EVERY_QUEUE, TIMETABLE, draw_of, without_draw
+from rota.ports.places import EVERY_QUEUE, TIMETABLE, number_of, without_number
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore, hearing
 
@@ -184,7 +184,7 @@ async def test_a_notice_tells_where_to_look(store: PostgresStore, other: Postgre
     ):
         watching = asyncio.ensure_future(other.watch(SOON))
         await store.insert(jobs)
-        assert without_draw(await watching) == places
+        assert without_number(await watching) == places
 
 
 async def test_a_lone_job_is_told_of_with_a_number_that_all_hear_alike(
@@ -198,11 +198,10 @@ async def test_a_lone_job_is_told_of_with_a_number_that_all_hear_alike(
         watching = [asyncio.ensure_future(one.watch(SOON)) for one in (other, third)]
         await asyncio.sleep(0)
         await store.insert([new_job()])
-        heard, again = [draw_of(await one) for one in watching]
+        heard, again = [number_of(await one) for one in watching]
         assert heard is not None
         assert heard == again
-        assert heard.first == 1
-        numbers.append(heard.number)
+        numbers.append(heard)
     await third.close()
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
 
@@ -218,7 +217,7 @@ async def test_what_may_be_more_than_one_job_is_told_of_without_a_number(
     await asyncio.sleep(0)
     await store.insert(new_jobs(count))
     told = await watching
-    assert told == without_draw(told) == {"default"}
+    assert told == without_number(told) == {"default"}
 
 
 async def test_who_hears_several_lone_jobs_at_once_knows_that_there_is_more_than_one(
@@ -235,7 +234,7 @@ async def test_who_hears_several_lone_jobs_at_once_knows_that_there_is_more_than
                 await other._ear._change.wait()
     told = await other.watch(SOON)
     assert "default" in told
-    assert draw_of(told) is None
+    assert number_of(told) is None
 
 
 async def test_what_may_be_anywhere_is_told_also_by_a_notice_that_tells_of_a_queue(

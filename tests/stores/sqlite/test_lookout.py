@@ -15,7 +15,7 @@ import pytest
 from building import claim, new_job
 from rota.core.lifecycle import Event
 from rota.core.submission import NewJob
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, draw_of, without_draw
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.rows import Row
 from rota.stores.sqlite import SqliteStore, bell, lookout
 from rota.stores.sqlite.bell import Knocker
@@ -75,7 +75,7 @@ async def test_another_process_s_work_is_heard_at_once(
         await asyncio.sleep(0)
         await other.insert([new_job()])
         committed_at = time.perf_counter()
-        assert without_draw(await watching) == {EVERY_QUEUE}
+        assert await watching == {EVERY_QUEUE}
         delays.append(time.perf_counter() - committed_at)
     # The median: one slow wake-up says nothing. And on a fast disk each waits for the longest breath.
     assert sorted(delays)[10] < lookout.LONGEST_BREATH_SECONDS + 0.007
@@ -98,29 +98,10 @@ async def test_a_knock_tells_work_from_times(
     watching = asyncio.ensure_future(one.watch(LONG))
     await asyncio.sleep(0)
     await other.insert(jobs)
-    heard = without_draw(await watching)
+    heard = set(await watching)
     while heard < places:
-        heard |= without_draw(await one.watch(LONG))
+        heard |= set(await one.watch(LONG))
     assert heard == places
-
-
-async def test_all_who_hear_a_knock_hear_the_same_number_and_the_next_knock_has_another(
-    pair: tuple[SqliteStore, SqliteStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = pair
-    third = await SqliteStore.open(tmp_path / "rota.db")
-    await third.claim(claim())
-    await knocks_only(one, monkeypatch)
-    heard = []
-    for _ in range(3):
-        watching = [asyncio.ensure_future(store.watch(LONG)) for store in (one, third)]
-        await asyncio.sleep(0)
-        await other.insert([new_job()])
-        heard.append({draw_of(await one) for one in watching})
-    await third.close()
-    assert [len(numbers) for numbers in heard] == [1, 1, 1]
-    assert None not in set().union(*heard)
-    assert len(set().union(*heard)) > 1
 
 
 async def test_who_never_asks_for_work_is_not_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

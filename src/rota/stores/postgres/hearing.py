@@ -27,8 +27,7 @@ from time import monotonic
 from typing import Any, Final
 
 from rota.core.errors import RotaError
-from rota.core.precedence import Draw
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, drawn
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
 from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.faults import AWAY
@@ -302,7 +301,7 @@ class Ear:
                 self._heed([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
                 told = frozenset(str(queue) for queue, _, _ in places) or ANYWHERE
                 if number:
-                    told |= {drawn(Draw(int(number)))}
+                    told |= {numbered(int(number))}
                 self._wake(told if mark.startswith(SAYS_TIMES) else told | ANYWHERE)
         except (ValueError, TypeError, AttributeError):
             # Not one of ours, or from a later release: something has changed, that is all.

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rota.core.fleet import ALIVE_FOR, Bearings, CheckIn, Leadership, Member, Role
+from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import CONFIGURATION, Queue
-from rota.core.precedence import Rank
 from rota.stores.rows import current_leadership, leadership_of, member_of, member_row, queue_of, queue_row
 from rota.stores.sqlite.driver import Connection
 from rota.stores.sqlite.statements import statement
@@ -58,17 +57,7 @@ def check_in(connection: Connection, told: CheckIn, now: int) -> Bearings:
     else:
         leading = lead(connection, told.lead, told.holder, told.lasting, now)
     rows = connection.rows(statement("queue_named"), (CONFIGURATION,))
-    workers = [member for member in told.members if member.role is Role.WORKER]
-    ranks = {member.boot: _rank(connection, member, now) for member in workers}
-    return Bearings(leading, queue_of(rows[0]) if rows else None, ranks)
-
-
-def _rank(connection: Connection, member: Member, now: int) -> Rank:
-    row = member_row(member, now)
-    parameters = {name: row[name] for name in ("boot", "queues", "types")}
-    since = now - span_to_micros(ALIVE_FOR)
-    ((before, others),) = connection.rows(statement("peers"), {**parameters, "since": since})
-    return Rank(before, others + 1)
+    return Bearings(leading, queue_of(rows[0]) if rows else None)
 
 
 def put_queue(connection: Connection, queue: Queue) -> bool:

@@ -27,8 +27,7 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
-from rota.core.precedence import Draw
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, drawn
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.sqlite.bell import Bell
 from rota.stores.sqlite.driver import Broken, Busy, Connection
 from rota.stores.sqlite.forking import mind
@@ -46,9 +45,6 @@ LONGEST_BREATH_SECONDS: Final = 0.01
 BREATH_GROWTH: Final = 1.5
 #: How soon after a breath something must come for the next breath to be longer.
 BUSY_SECONDS: Final = 0.003
-#: How many should go first when a knock tells of work: it may be more than one job, and of two workers on a machine
-#: that is busy, whoever has a core first is quicker than one that is named.
-FIRST: Final = 2
 NOWHERE: Final[frozenset[str]] = frozenset()
 
 
@@ -127,10 +123,6 @@ class Lookout:
             self._kept_since = min(self._kept_since, now)
         if self._changes != changes:
             return ANYWHERE
-        if knocked == (True, False):
-            # By when the log was last written to, all who hear this knock agree who goes first, unless one of those is
-            # already done.
-            return frozenset((EVERY_QUEUE, drawn(Draw(hash(self._bell.stamp()), FIRST))))
         return frozenset(place for place, is_new in zip((EVERY_QUEUE, TIMETABLE), knocked, strict=True) if is_new)
 
     def _glance(self) -> None:
