@@ -156,6 +156,18 @@ def test_those_who_come_later_ask_once_for_all_that_came_meanwhile() -> None:
     played(act)
 
 
+def test_who_came_later_in_vain_comes_later_to_the_next_job_too() -> None:
+    async def act(place: Place) -> None:
+        (bobs,) = await place.listen(BOB)
+        await place.tell("default", ADAS, jobs=0)
+        await asyncio.sleep(1)
+        told_at = await place.tell("default", ADAS)
+        assert len(await bobs) == 1
+        assert asyncio.get_running_loop().time() - told_at == LATER
+
+    played(act)
+
+
 def test_who_was_told_of_no_rank_asks_at_once() -> None:
     async def act(place: Place) -> None:
         nobody = WorkerId("eve", "boot-3")
