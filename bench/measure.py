@@ -12,6 +12,7 @@ import sqlite3
 import statistics
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, .
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         if number == 0:
             print("  " + "  ".join("-" * width for width in widths))
+
+
+#: How many commits one after the other are a turn: few enough for the disk, which changes by the second, and enough so
+#: that a turn is not mostly its beginning, when all is cold for whoever has paused, and others are told anew of work.
+TURN: Final = 1_000
 
 
 async def by_turns(rounds: int, each: int, *ways: Callable[[int], Awaitable[float]]) -> list[float]:

@@ -17,7 +17,7 @@ import asyncpg
 
 from bench.ceilings.postgres import Bare
 from bench.ceilings.rows import PAYLOAD
-from bench.measure import Sample, by_turns, describe_machine, print_table
+from bench.measure import TURN, Sample, by_turns, describe_machine, print_table
 from bench.places import PostgresPlace
 from bench.workloads.lines import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
@@ -105,7 +105,7 @@ async def throughput(server: PostgresServer, repeats: int) -> None:
         found["crowds"].append(await single_inserts(store, 64, 100))
         found["hundreds"].append(await single_inserts(store, 256, 60))
         await empty(server)
-        one, alone = await by_turns(10, 100, bare.single_commits, partial(single_inserts, store, 1))
+        one, alone = await by_turns(4, TURN, bare.single_commits, partial(single_inserts, store, 1))
         found["ones"].append(one)
         found["alone"].append(alone)
         await empty(server)

@@ -14,14 +14,13 @@ from typing import Final
 
 from bench.ceilings.measured import bare_on
 from bench.ground import Ground
+from bench.measure import TURN
 from bench.systems.catalogue import Contender
 from bench.systems.session import Session, session
 from bench.workloads.protocol import Reading, Target, at_least
 
 ONE, PLAINLY, CROWD, BULK = "one by one", "one by one, without a loop", "256 callers", "in bulk"
 ONE_BESIDE, PLAINLY_BESIDE = (f"{what}, beside bare commits in turn" for what in (ONE, PLAINLY))
-#: How many come one by one before it is the bare commits' turn.
-TURN: Final = 250
 CALLERS: Final = 256
 TARGETS: Final[Mapping[tuple[str, str], tuple[Target, ...]]] = {
     ("sqlite", ONE_BESIDE): (at_least(0.75),),
