@@ -18,7 +18,6 @@ from rota.core.lane import Queue
 from rota.core.lease import Claim
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import Event, State
-from rota.core.precedence import Rank
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
 from rota.core.settlement import JobError, Reason, Settlement
@@ -404,11 +403,6 @@ def bearings_of(row: Row) -> Bearings:
     return Bearings(
         None if lead[0] is None else current_leadership([lead], now), None if queue[0] is None else queue_of(queue)
     )
-
-
-def ranks_of(text: str | None) -> Mapping[str, Rank]:
-    """Read the ranks of workers by boot, as check_in.sql gives them; none if there is no worker."""
-    return {boot: Rank(*rank) for boot, rank in json.loads(text or "{}").items()}
 
 
 def queue_row(queue: Queue) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from typing import Final
 _ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
 #: In this order: a part may name those behind it.
 _PLACES: Final = (
-    "urgent_lanes", "due_in_lanes", "lease_chosen", "claim_columns", "job_columns", "schedule_columns", "clock",
+    "urgent_lanes", "due_in_lanes", "lease_chosen", "claim_columns", "job_columns", "schedule_columns",
+    "sets_more", "clock",
 )  # fmt: skip
 
 

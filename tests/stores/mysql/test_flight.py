@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
-from typing import Self
 
 import pytest
 
@@ -22,6 +21,7 @@ from rota.stores.mysql.statements import statement
 from rota.stores.mysql.venturing import FEWEST_TO_SHARE, FIRST_PIECE
 from rota.stores.rows import plain_job_row
 from servers.mariadb import shared_server
+from servers.ways import Way
 
 PUT = "INSERT INTO cargo (id, text) VALUES (%s, %s)"
 PUT_ID = "INSERT INTO cargo (id, text) VALUES (%s, @text)"
@@ -190,28 +190,13 @@ def test_with_a_driver_that_is_made_otherwise_nobody_flies() -> None:
     assert not Carrier(Otherwise()).is_able
 
 
-class HalfDuplexProxy:
+class HalfDuplexWay(Way):
     """Hands on one command, and hears nothing more from the client until the server has answered it."""
 
-    def __init__(self, url: str) -> None:
-        self._port = location_of(url).port
-        self._doors: asyncio.Server | None = None
-        self.unheard = 0
-
-    async def __aenter__(self) -> Self:
-        self._doors = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._doors is not None
-        self._doors.close()
-
-    def url(self, url: str) -> str:
-        assert self._doors is not None
-        return url.replace(f":{self._port}/", f":{self._doors.sockets[0].getsockname()[1]}/")
+    unheard = 0
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        server, to_server = await asyncio.open_connection("127.0.0.1", self._port)
+        server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
         is_answered = asyncio.Event()
         is_answered.set()
 
@@ -242,11 +227,11 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_wi
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flight, "PROOF_SECONDS", 0.1)
-    async with HalfDuplexProxy(url) as proxy:
-        store = await MysqlStore.open(proxy.url(url))
+    async with HalfDuplexWay(shared_server().port) as way:
+        store = await MysqlStore.open(way.through(url))
         for _ in range(3):
             assert {answer.receipt for answer in await store.insert(many())} == {Receipt.CREATED}
-        assert proxy.unheard == 1
+        assert way.unheard == 1
         assert await total(store) == 3 * len(many())
         await store.close()
 

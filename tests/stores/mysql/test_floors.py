@@ -10,6 +10,7 @@ import pytest
 from building import ADA, BASE, at, claim, ids_of, new_job, new_jobs
 from rota.core.identity import JobId
 from rota.core.lane import Queue
+from rota.core.submission import NewJob
 from rota.stores.mysql import MysqlStore, floors
 from rota.stores.mysql.driver import Again, Connection
 from rota.stores.mysql.statements import statement
@@ -38,6 +39,15 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def given(store: MysqlStore, limit: int = 2, types: Sequence[str] = ("mail",)) -> list[JobId]:
     return ids_of(await store.claim(claim(limit=limit, types=tuple(types))))
+
+
+async def stored_elsewhere(url: str) -> NewJob:
+    """Let another process store a job that is more urgent than others."""
+    other = await MysqlStore.open(url)
+    urgent = new_job(priority=9)
+    await other.insert([urgent])
+    await other.close()
+    return urgent
 
 
 async def test_a_line_that_is_worked_off_is_looked_at_from_its_beginning_once(
@@ -88,10 +98,7 @@ async def test_a_more_urgent_job_of_this_process_is_given_next(store: MysqlStore
 async def test_a_more_urgent_job_of_which_we_hear_is_given_next(store: MysqlStore, url: str) -> None:
     await store.insert(new_jobs(6))
     await given(store)
-    other = await MysqlStore.open(url)
-    urgent = new_job(priority=9)
-    await other.insert([urgent])
-    await other.close()
+    urgent = await stored_elsewhere(url)
     store._lookout._note(await store._lookout.glance())
     assert (await given(store))[0] == urgent.id
 
@@ -102,10 +109,7 @@ async def test_a_job_below_the_floor_of_which_nobody_hears_is_given_at_the_lates
     jobs = new_jobs(5)
     await store.insert(jobs)
     await given(store)
-    other = await MysqlStore.open(url)
-    urgent = new_job(priority=9)
-    await other.insert([urgent])
-    await other.close()
+    urgent = await stored_elsewhere(url)
     assert await given(store) == ids_of(jobs[2:4])
     assert await given(store) == [urgent.id, jobs[4].id]
 
@@ -117,10 +121,7 @@ async def test_a_job_below_the_floor_of_which_nobody_hears_is_given_when_the_tim
     jobs = new_jobs(5)
     await store.insert(jobs)
     await given(store)
-    other = await MysqlStore.open(url)
-    urgent = new_job(priority=9)
-    await other.insert([urgent])
-    await other.close()
+    urgent = await stored_elsewhere(url)
     assert await given(store) == [urgent.id, jobs[2].id]
 
 

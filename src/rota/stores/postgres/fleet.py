@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from rota.core.fleet import ALIVE_FOR, Bearings, CheckIn, Leadership, Member, Role
 from rota.core.instant import span_to_micros
 from rota.core.lane import CONFIGURATION, Queue
+from rota.core.precedence import Rank
 from rota.stores.postgres.session import Session
 from rota.stores.rows import (
     bearings_of,
@@ -20,7 +22,6 @@ from rota.stores.rows import (
     members_text,
     queue_of,
     queue_row,
-    ranks_of,
 )
 
 #: The order of beat.sql.
@@ -73,7 +74,12 @@ async def check_in(session: Session, told: CheckIn, now: int | None) -> Bearings
     text = members_text(told.members)
     alive_for = span_to_micros(ALIVE_FOR)
     (row,) = await session.rows("check_in", now, text, told.lead, told.holder, lasting, CONFIGURATION, alive_for)
-    return replace(bearings_of(row[:-1]), ranks=ranks_of(row[-1]))
+    return replace(bearings_of(row[:-1]), ranks=_ranks_of(row[-1]))
+
+
+def _ranks_of(text: str | None) -> Mapping[str, Rank]:
+    """Read the ranks of workers by boot; none if there is no worker."""
+    return {boot: Rank(*rank) for boot, rank in json.loads(text or "{}").items()}
 
 
 async def put_queue(session: Session, queue: Queue, now: int) -> bool:  # noqa: ARG001 - as all that is recorded
