@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.stores.sqlite.driver import Broken, Connection, LostFile
+from rota.stores.sqlite.inodes import Inode, inode_of
 from rota.stores.sqlite.operations import patiently
 
 IN_MEMORY: Final = ":memory:"
@@ -59,7 +60,7 @@ class FileWitness:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._log = f"{path}-wal"
+        self._file, self._log = os.fsencode(path), os.fsencode(f"{path}-wal")
         # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
         self._known = self._identity()
 
@@ -68,13 +69,11 @@ class FileWitness:
         if self._identity() != self._known:
             raise LostFile(self.path)
 
-    def _identity(self) -> tuple[int, ...]:
+    def _identity(self) -> tuple[Inode, Inode]:
         try:
-            # At every commit: a Path would cost as much again as the question.
-            file, log = os.stat(self.path), os.stat(self._log)  # noqa: PTH116
+            return inode_of(self._file), inode_of(self._log)
         except OSError:
             raise LostFile(self.path) from None
-        return file.st_dev, file.st_ino, log.st_dev, log.st_ino
 
 
 def followed(path: str) -> str:

@@ -1,0 +1,58 @@
+"""Which file has a name is told without its times, and the same by whichever way it is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.stores.sqlite import inodes
+from rota.stores.sqlite.files import FileWitness
+from rota.stores.sqlite.inodes import inode_of, length_of
+
+
+def _refused(*_: object) -> int:
+    return -1
+
+
+@pytest.fixture(params=["asked alone", "refused", "not there"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on this system, in a container that does not let it through, and on a system without."""
+    if request.param != "asked alone":
+        monkeypatch.setattr(inodes, "_statx", _refused if request.param == "refused" else None)
+
+
+@pytest.mark.usefixtures("_way")
+def test_a_file_is_told_from_others_by_whichever_way(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"four")
+    other.write_bytes(b"")
+    seen = one.stat()
+    assert inode_of(os.fsencode(one)) == (seen.st_dev, seen.st_ino)
+    assert inode_of(os.fsencode(one)) != inode_of(os.fsencode(other))
+    assert (length_of(os.fsencode(one)), length_of(os.fsencode(other))) == (4, 0)
+    assert inode_of(b"/dev/null") != inode_of(os.fsencode(one))
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("ask", [inode_of, length_of])
+def test_a_name_that_nobody_has_is_an_error(tmp_path: Path, ask: Callable[[bytes], Any]) -> None:
+    with pytest.raises(FileNotFoundError):
+        ask(os.fsencode(tmp_path / "nobody"))
+
+
+def test_the_witness_does_not_ask_when_the_log_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks makes the next commit a third longer, on Linux since 6.13."""
+    path = tmp_path / "some.db"
+    path.touch()
+    path.with_name("some.db-wal").touch()
+
+    def asked_for_all(*_: object, **__: object) -> os.stat_result:
+        raise AssertionError("asked for the times too")
+
+    monkeypatch.setattr(os, "stat", asked_for_all)
+    witness = FileWitness(str(path))
+    witness()
