@@ -54,8 +54,8 @@ CLOSED: Final = "the store is closed"
 Opener = Callable[[], Connection]
 #: Raises `Broken` when the file that is being written is no longer the one that the next start would find.
 Witness = Callable[[], None]
-#: Tells other processes what the last commit was about.
-Knock = Callable[[Connection], None]
+#: Does something after a commit: tells other processes what it was about, or makes the log longer for the next ones.
+Afterwards = Callable[[Connection], None]
 
 
 class Desk(Protocol):
@@ -260,8 +260,17 @@ class ThreadDesk(ABC):
 class WriterDesk(ThreadDesk):
     """The one writer: everything that waits goes into one commit, and the others are told of it."""
 
-    def __init__(self, name: str, opener: Opener, *, witness: Witness | None = None, knock: Knock) -> None:
+    def __init__(
+        self,
+        name: str,
+        opener: Opener,
+        *,
+        witness: Witness | None = None,
+        knock: Afterwards,
+        lengthen: Afterwards | None = None,
+    ) -> None:
         self._knock = knock
+        self._lengthen = lengthen
         super().__init__(name, opener, witness=witness)
 
     def _process(self, batch: list[Operation]) -> None:
@@ -271,6 +280,8 @@ class WriterDesk(ThreadDesk):
         if self._witness is not None:
             # Asked after the commit and before the answer: what went into a file without a name is not acknowledged.
             self._witness()
+        if self._lengthen is not None:
+            self._lengthen(self._connection)
 
 
 class ReaderDesk(ThreadDesk):

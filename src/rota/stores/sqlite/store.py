@@ -48,6 +48,7 @@ from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnecti
 from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, followed, for_reading, open_file
 from rota.stores.sqlite.forking import Opening
 from rota.stores.sqlite.inline import InlineDesk, InlineReader
+from rota.stores.sqlite.lengthening import Lengthener
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
 from rota.stores.sqlite.operations import MERGED, Manner, Verb
@@ -116,7 +117,13 @@ class SqliteStore:
                     ReaderDesk(f"rota-sqlite-reader-{number}", partial(for_reading, opener), witness=witness)
                 )
                 opened.push_async_callback(readers[-1].close)
-            writer = WriterDesk("rota-sqlite-writer", opener, witness=witness, knock=Knocker(witness.path).knock)
+            writer = WriterDesk(
+                "rota-sqlite-writer",
+                opener,
+                witness=witness,
+                knock=Knocker(witness.path).knock,
+                lengthen=Lengthener(witness.path),
+            )
             opened.push_async_callback(writer.close)
             store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path))
             opened.pop_all()

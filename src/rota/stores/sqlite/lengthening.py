@@ -1,0 +1,74 @@
+"""The log, made longer ahead of those who write to it.
+
+A commit that makes the log longer has to bring its new length to the disk as well, by the file system's own journal,
+and takes up to twice as long. After a checkpoint the log is written from its beginning again, and is long enough; but
+until the first one, for the first thousand commits and more after every start, each commit makes it longer. So whoever
+writes adds zeros now and then, as many as the log has bytes.
+
+To SQLite what lies behind the last commit is no part of the log, be it zeros or what is left of an earlier round:
+neither has the mark of this one. Only who has the write lock adds them: nobody else writes to the log then, or shortens
+it.
+
+What happens when something fails: nothing. Where another process has the lock or the disk is full, commits make the log
+longer by themselves. If the process dies here, there are zeros behind the last commit, or not all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+
+from rota.stores.sqlite.driver import Broken, Busy, Connection
+from rota.stores.sqlite.inodes import inode_of, length_of
+from rota.stores.sqlite.operations import roll_back
+
+#: Somewhat more than the log has when it is written back (`wal_autocheckpoint`): then nothing more is needed.
+ENOUGH: Final = 4_100 * 4_120
+#: Whoever writes only a little needs none of it.
+LEAST: Final = 65_536
+#: The next commit brings all of them to the disk.
+MOST_AT_ONCE: Final = 1_048_576
+COMMITS_BETWEEN_LOOKS: Final = 8
+
+
+class Lengthener:
+    """Makes one log longer, for the connection that writes to it."""
+
+    def __init__(self, path: str) -> None:
+        self._log = os.fsencode(f"{path}-wal")
+        self._inode = inode_of(self._log)
+        #: How long we have made it; beyond that, commits have begun to.
+        self._made = LEAST
+        self._until_look = COMMITS_BETWEEN_LOOKS
+
+    def __call__(self, connection: Connection) -> None:
+        """Look now and then whether it is time, after a commit."""
+        self._until_look -= 1
+        if not self._until_look:
+            self._until_look = COMMITS_BETWEEN_LOOKS
+            with suppress(OSError, Busy, Broken):
+                self._look(connection)
+
+    def _look(self, connection: Connection) -> None:
+        if not self._made < length_of(self._log) < ENOUGH:
+            return
+        connection.run("BEGIN IMMEDIATE")
+        try:
+            self._lengthen()
+        finally:
+            roll_back(connection)
+
+    def _lengthen(self) -> None:
+        # To close it drops no lock: SQLite has none on the log itself.
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            log = os.fstat(descriptor)
+            # Another that was put in its place is not ours, and our lock is not for it.
+            if (log.st_dev, log.st_ino) == self._inode:
+                more = max(min(log.st_size, MOST_AT_ONCE, ENOUGH - log.st_size), 0)
+                # First: where there is no room for it, it is not tried again at once.
+                self._made = log.st_size + more
+                os.pwrite(descriptor, bytes(more), log.st_size)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,166 @@
+"""The log is made longer ahead of commits, seldom and in time, and nothing depends on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from building import new_job
+from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.driver import StandardConnection
+from rota.stores.sqlite.lengthening import COMMITS_BETWEEN_LOOKS, ENOUGH, LEAST, Lengthener
+
+#: Enough to make the log longer a few times.
+COMMITS = 400
+
+
+async def _fill(store: SqliteStore, log: Path, commits: int) -> list[int]:
+    """Commit jobs one by one, and say how long the log was after each."""
+    lengths = []
+    for _ in range(commits):
+        await store.insert([new_job()])
+        lengths.append(_length(log))
+    return lengths
+
+
+def _length(log: Path) -> int:
+    return log.stat().st_size
+
+
+def _end(log: Path) -> bytes:
+    return log.read_bytes()[-4_120:]
+
+
+async def test_nearly_no_commit_makes_the_log_longer(tmp_path: Path) -> None:
+    path = tmp_path / "some.db"
+    store = await SqliteStore.open(path)
+    lengths = await _fill(store, tmp_path / "some.db-wal", COMMITS)
+    await store.close()
+    growths = sum(after > before for before, after in pairwise(lengths))
+    assert growths < COMMITS / 5
+
+
+async def test_a_log_with_zeros_at_its_end_is_read_like_any_other(tmp_path: Path) -> None:
+    """As after the death of the process in its midst: the files as they lie there, with nobody to close them."""
+    path, copy = tmp_path / "some.db", tmp_path / "copy.db"
+    store = await SqliteStore.open(path)
+    await _fill(store, tmp_path / "some.db-wal", COMMITS)
+    for part in ("", "-wal"):
+        shutil.copy(f"{path}{part}", f"{copy}{part}")
+    assert _end(tmp_path / "copy.db-wal") == bytes(4_120)
+    again = await SqliteStore.open(copy)
+    assert (await again.census()).total() == COMMITS
+    assert await again.check() == []
+    await again.insert([new_job()])
+    await again.close()
+    await store.close()
+
+
+async def test_a_short_log_is_left_as_it_is(tmp_path: Path) -> None:
+    """Most programs submit a job or two, to a database that is there."""
+    await (await SqliteStore.open(tmp_path / "some.db")).close()
+    store = await SqliteStore.open(tmp_path / "some.db")
+    lengths = await _fill(store, tmp_path / "some.db-wal", 3)
+    await store.close()
+    assert lengths[-1] < LEAST
+
+
+class Written:
+    """A log of some length with a connection, and a lengthener about to look."""
+
+    def __init__(self, folder: Path, pages: int = 30) -> None:
+        self.path = str(folder / "bare.db")
+        self.log = folder / "bare.db-wal"
+        self.connection = StandardConnection(self.path)
+        self.connection.rows("PRAGMA journal_mode = WAL")
+        self.connection.rows("PRAGMA wal_autocheckpoint = 0")
+        self.connection.run("CREATE TABLE page (text TEXT)")
+        self.write(pages)
+        self.lengthener = Lengthener(self.path)
+
+    def write(self, pages: int) -> None:
+        self.connection.run("INSERT INTO page VALUES (zeroblob(?))", (4_096 * pages,))
+
+    def look(self) -> int:
+        """Have it look once, and say how long the log is then."""
+        for _ in range(COMMITS_BETWEEN_LOOKS):
+            self.lengthener(self.connection)
+        return self.length()
+
+    def length(self) -> int:
+        return _length(self.log)
+
+
+def test_it_is_made_twice_as_long_and_not_again_until_that_is_used(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    before = written.length()
+    assert written.look() == 2 * before
+    assert written.look() == 2 * before
+    written.write(80)
+    assert written.look() > 4 * before
+    assert not sqlite3.connect(written.path, isolation_level=None).execute("PRAGMA integrity_check").fetchall()[1:]
+    written.connection.run("BEGIN IMMEDIATE")
+    written.connection.run("ROLLBACK")
+    written.connection.close()
+
+
+def test_it_is_made_no_longer_than_it_gets(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    while written.length() < ENOUGH - 500_000:
+        written.write(100)
+        written.look()
+    written.write(20)
+    written.look()
+    assert written.look() == ENOUGH
+    written.write(200)
+    longer = written.length()
+    assert longer > ENOUGH
+    assert written.look() == longer
+    written.connection.close()
+
+
+def test_while_another_process_writes_it_is_left_alone(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    other = StandardConnection(written.path)
+    other.run("BEGIN IMMEDIATE")
+    before = written.length()
+    assert written.look() == before
+    other.run("COMMIT")
+    assert written.look() == 2 * before
+    other.close()
+    written.connection.close()
+
+
+def test_a_log_that_was_put_in_its_place_is_left_alone(tmp_path: Path) -> None:
+    """Whoever writes to that one has a lock that we know nothing of."""
+    written = Written(tmp_path)
+    before = written.length()
+    written.log.rename(tmp_path / "moved")
+    written.log.write_bytes(bytes(100_000))
+    assert written.look() == 100_000
+    assert _length(tmp_path / "moved") == before
+    written.connection.run("BEGIN IMMEDIATE")
+    written.connection.run("ROLLBACK")
+
+
+def test_where_there_is_no_room_commits_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(tmp_path)
+    before = written.length()
+    tries = []
+
+    def full(_: int, zeros: bytes, __: int) -> int:
+        tries.append(len(zeros))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert written.look() == before
+    assert written.look() == before
+    assert tries == [before]
+    written.write(1)
+    written.connection.close()
