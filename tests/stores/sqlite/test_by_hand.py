@@ -235,13 +235,13 @@ def test_a_call_in_the_midst_of_a_call_is_refused_and_does_not_wait_for_itself(s
 
 def test_a_call_right_after_the_turn_was_taken_is_refused_and_does_not_wait_for_itself(stage: Stage) -> None:
     """A signal comes when it comes: also when the turn is taken and nothing has begun."""
-    serve = stage.desk._serve_orderly
+    serve = stage.desk._serve
 
     def interrupted(batch: list[Operation]) -> None:
         stage.do(put, [2])
         serve(batch)
 
-    stage.desk._serve_orderly = interrupted  # type: ignore[method-assign]
+    stage.desk._serve = interrupted  # type: ignore[method-assign]
     refused: Future[Any] = Future()
 
     def call() -> None:
@@ -253,7 +253,7 @@ def test_a_call_right_after_the_turn_was_taken_is_refused_and_does_not_wait_for_
     threading.Thread(target=call, daemon=True).start()
     with pytest.raises(RuntimeError, match="in the midst"):
         refused.result(10)
-    stage.desk._serve_orderly = serve  # type: ignore[method-assign]
+    stage.desk._serve = serve  # type: ignore[method-assign]
     assert stage.do(put, [3]) == [6]
     assert stage.numbers() == [3]
 

@@ -11,7 +11,7 @@ import pytest
 
 from rota.stores.sqlite import inodes
 from rota.stores.sqlite.files import FileWitness
-from rota.stores.sqlite.inodes import inode_of, length_of
+from rota.stores.sqlite.inodes import inode_in, inode_of, length_of
 
 
 def _refused(*_: object) -> int:
@@ -30,8 +30,7 @@ def test_a_file_is_told_from_others_by_whichever_way(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_bytes(b"four")
     other.write_bytes(b"")
-    seen = one.stat()
-    assert inode_of(os.fsencode(one)) == (seen.st_dev, seen.st_ino)
+    assert inode_of(os.fsencode(one)) == inode_in(one.stat())
     assert inode_of(os.fsencode(one)) != inode_of(os.fsencode(other))
     assert (length_of(os.fsencode(one)), length_of(os.fsencode(other))) == (4, 0)
     assert inode_of(b"/dev/null") != inode_of(os.fsencode(one))

@@ -18,7 +18,6 @@ from rota.core.submission import NewJob
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.rows import Row
 from rota.stores.sqlite import SqliteStore, bell, lookout
-from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.driver import Parameters, StandardConnection
 
 LONG = timedelta(seconds=20)
@@ -160,7 +159,7 @@ async def test_a_commit_that_a_slow_disk_keeps_until_after_the_rest_is_heard_too
     await other.insert([new_job()])
     while await one.watch(timedelta(seconds=2 * lookout.GLANCE_SECONDS)):
         pass
-    monkeypatch.setattr(Knocker, "_open", lambda *_: None)
+    monkeypatch.setattr(other._writer, "_knock", lambda _: None)
     before, counter = watcher._counter(), watcher._counter
     done_at = time.monotonic() + 3 * lookout.GLANCE_SECONDS
     monkeypatch.setattr(watcher, "_counter", lambda: counter() if time.monotonic() > done_at else before)

@@ -69,16 +69,16 @@ class Knocker:
 
     def knock(self, connection: Connection) -> None:
         """Knock if a connection has made something that others should hear of. A hint: whatever fails, fails."""
-        if connection.has_made_work:
-            connection.has_made_work = False
-            self._open(os.O_RDONLY)
-        if connection.has_set_times:
-            connection.has_set_times = False
-            self._open(os.O_WRONLY)
-
-    def _open(self, how: int) -> None:
-        with suppress(OSError):
-            os.close(os.open(self._door, how))
+        try:
+            if connection.has_made_work:
+                connection.has_made_work = False
+                os.close(os.open(self._door, os.O_RDONLY))
+            if connection.has_set_times:
+                connection.has_set_times = False
+                os.close(os.open(self._door, os.O_WRONLY))
+        except OSError:
+            # Not again at the next commit, which may have nothing to tell.
+            connection.has_made_work = connection.has_set_times = False
 
 
 class Bell:

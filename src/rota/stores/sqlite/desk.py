@@ -142,7 +142,7 @@ class ThreadDesk(ABC):
             with self.turn:
                 if not self._is_open:
                     raise StoreUnavailable(CLOSED)
-                self._serve_orderly([operation])
+                self._serve([operation])
         finally:
             self._insiders.discard(me)
 
@@ -197,7 +197,7 @@ class ThreadDesk(ABC):
             self._is_called = False
             with self.turn:
                 while batch := self._gather():
-                    self._serve_orderly(batch)
+                    self._serve(batch)
                     deliver(batch)
         with self.turn:
             part_with(self._connection, is_lost=self._has_lost_its_file)
@@ -216,26 +216,22 @@ class ThreadDesk(ABC):
                 batch.append(operation)
         return batch
 
-    def _serve_orderly(self, batch: list[Operation]) -> None:
+    def _serve(self, batch: list[Operation]) -> None:
         """Do what was asked, and leave the connection as it was found. Only in one's turn."""
         try:
             if not self._is_tidy:
                 roll_back(self._connection)
             self._is_tidy = False
-            self._serve(batch)
-            self._is_tidy = True
-        except BaseException:
-            # A signal, on the thread of one who does it by hand. What stays begun would lock other processes out.
-            roll_back(self._connection)
-            raise
-
-    def _serve(self, batch: list[Operation]) -> None:
-        try:
             if self._broken is not None:
                 raise StoreUnavailable(self._broken)
             self._process(batch)
         except Exception as error:  # noqa: BLE001 - the thread must outlive every failure and answer everyone
             fail(batch, error)
+        except BaseException:
+            # A signal, on the thread of one who does it by hand. What stays begun would lock other processes out.
+            roll_back(self._connection)
+            raise
+        self._is_tidy = True
         for operation in batch:
             if operation.error is not None:
                 self._learn_from(operation.error.__cause__)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.stores.sqlite.driver import Broken, Connection, LostFile
-from rota.stores.sqlite.inodes import Inode, inode_of
+from rota.stores.sqlite.inodes import inode_of
 from rota.stores.sqlite.operations import patiently
 
 IN_MEMORY: Final = ":memory:"
@@ -61,19 +61,20 @@ class FileWitness:
     def __init__(self, path: str) -> None:
         self.path = path
         self._file, self._log = os.fsencode(path), os.fsencode(f"{path}-wal")
-        # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
-        self._known = self._identity()
+        try:
+            # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
+            self._known_file, self._known_log = inode_of(self._file), inode_of(self._log)
+        except OSError:
+            raise LostFile(path) from None
 
     def __call__(self) -> None:
         """Look; raise `LostFile` if another file, or none, has a name now."""
-        if self._identity() != self._known:
-            raise LostFile(self.path)
-
-    def _identity(self) -> tuple[Inode, Inode]:
         try:
-            return inode_of(self._file), inode_of(self._log)
+            if inode_of(self._file) == self._known_file and inode_of(self._log) == self._known_log:
+                return
         except OSError:
-            raise LostFile(self.path) from None
+            pass
+        raise LostFile(self.path)
 
 
 def followed(path: str) -> str:

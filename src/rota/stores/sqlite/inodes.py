@@ -15,8 +15,8 @@ import os
 import sys
 from typing import Final
 
-#: Device and number: enough to tell a file from all others.
-Inode = tuple[int, int]
+#: Its number and its device's two: enough to tell a file from all others.
+Inode = tuple[int, int, int]
 
 _WORKING_DIRECTORY: Final = -100
 _AS_STAT: Final = 0
@@ -48,19 +48,19 @@ def inode_of(name: bytes) -> Inode:
     """Say which file has a name now; `OSError` if none has."""
     # Anew for each: two threads may ask at once.
     told = _Told()
-    if _is_told(name, _NUMBER, told):
-        return os.makedev(told.major, told.minor), told.number
-    seen = os.stat(name)  # noqa: PTH116 - at every commit: a Path would cost as much again as the question
-    return seen.st_dev, seen.st_ino
+    if _statx is None or _statx(_WORKING_DIRECTORY, name, _AS_STAT, _NUMBER, ctypes.byref(told)):
+        return inode_in(os.stat(name))  # noqa: PTH116 - at every commit: a Path would cost as much again
+    return told.number, told.major, told.minor
+
+
+def inode_in(seen: os.stat_result) -> Inode:
+    """Say the same of a file that was looked at."""
+    return seen.st_ino, os.major(seen.st_dev), os.minor(seen.st_dev)
 
 
 def length_of(name: bytes) -> int:
     """Say how many bytes a file has; `OSError` if there is none."""
     told = _Told()
-    if _is_told(name, _SIZE, told):
-        return int(told.size)
-    return os.stat(name).st_size  # noqa: PTH116 - as above
-
-
-def _is_told(name: bytes, what: int, told: _Told) -> bool:
-    return _statx is not None and not _statx(_WORKING_DIRECTORY, name, _AS_STAT, what, ctypes.byref(told))
+    if _statx is None or _statx(_WORKING_DIRECTORY, name, _AS_STAT, _SIZE, ctypes.byref(told)):
+        return os.stat(name).st_size  # noqa: PTH116 - as above
+    return int(told.size)

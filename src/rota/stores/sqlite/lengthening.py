@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final
 
 from rota.stores.sqlite.driver import Broken, Busy, Connection
-from rota.stores.sqlite.inodes import inode_of, length_of
+from rota.stores.sqlite.inodes import inode_in, inode_of, length_of
 from rota.stores.sqlite.operations import roll_back
 
 #: Somewhat more than the log has when it is written back (`wal_autocheckpoint`): then nothing more is needed.
@@ -65,7 +65,7 @@ class Lengthener:
         try:
             log = os.fstat(descriptor)
             # Another that was put in its place is not ours, and our lock is not for it.
-            if (log.st_dev, log.st_ino) == self._inode:
+            if inode_in(log) == self._inode:
                 more = max(min(log.st_size, MOST_AT_ONCE, ENOUGH - log.st_size), 0)
                 # First: where there is no room for it, it is not tried again at once.
                 self._made = log.st_size + more

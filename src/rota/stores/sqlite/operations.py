@@ -205,30 +205,27 @@ def _strike(connection: Connection, operations: Sequence[Operation]) -> bool:
     interpreter, and has to wait until the thread that hands in lets go of it in its turn.
     """
     first = operations[0]
-    stroke, is_alone = first.manner.stroke, len(operations) == 1
-    if stroke is None or not (is_alone or _are_mergeable(operations)):
+    if (stroke := first.manner.stroke) is None:
         return False
     try:
-        if is_alone:
-            answers = stroke(connection, *first.arguments)
-        else:
+        if len(operations) == 1:
+            first.answer = answers = stroke(connection, *first.arguments)
+        elif _are_mergeable(operations):
             answers = stroke(connection, _gathered(operations), *first.arguments[1:])
+            if answers is not None:
+                _share_out(operations, answers)
+        else:
+            return False
     except Busy:
         # Nothing was done. In a transaction, it waits for its turn among the processes.
         return False
     except Exception as error:  # noqa: BLE001 - it is that operation's answer
-        if not is_alone and not isinstance(error, Broken):
+        if len(operations) > 1 and not isinstance(error, Broken):
             # Whose it is, is found out in transactions of their own.
             return False
         fail(operations, error)
         return True
-    if answers is None:
-        return False
-    if is_alone:
-        first.answer = answers
-    else:
-        _share_out(operations, answers)
-    return True
+    return answers is not None
 
 
 def _are_mergeable(operations: Sequence[Operation]) -> bool:

@@ -75,7 +75,7 @@ class SqliteStore:
         self._clock = clock
         # Made once: operations share a call only if they have the very same verb.
         self._insert = self._timed(submitting.insert)
-        self._inserting = Manner(is_mergeable=True, stroke=self._timed(submitting.insert_at_once))
+        self._inserting = Manner(is_mergeable=True, stroke=self._insert_at_once)
         self._claiming = Manner(reads_first=True)
         self._settle = self._timed(settling.settle)
         self._renew = self._timed(leasing.renew)
@@ -436,6 +436,11 @@ class SqliteStore:
 
     async def _read(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
         return await next(self._turns).run(verb, *arguments)
+
+    def _insert_at_once(
+        self, connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int | None
+    ) -> list[Inserted] | None:
+        return submitting.insert_at_once(connection, jobs, bound, to_micros(self._clock()) if now is None else now)
 
     def _timed(self, verb: Verb) -> Verb:
         """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""

@@ -43,19 +43,23 @@ def insert_at_once(
         return None
     try:
         if len(jobs) == 1:
-            return _put_one(connection, jobs, now)
+            return _put_one(connection, jobs[0], now)
         put = _put_alike if are_alike(jobs) else _put_plain
         return put(connection, jobs, now, at_once=True)
     except Clash:
         return None
 
 
-def _put_one(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
-    row = plain_job_row(jobs[0], now)
+def _put_one(connection: Connection, job: NewJob, now: int) -> list[Inserted] | None:
+    row = plain_job_row(job, now)
     if not connection.run(statement("insert_one"), row):
         return None
-    _tell_of(connection, jobs, (state := _STATES[row[4]],))
-    return [Inserted(row[0], Receipt.CREATED, state)]
+    state = _STATES[row[4]]
+    if state is State.PENDING:
+        connection.has_made_work = True
+    if job.run_at is not None:
+        connection.has_set_times = True
+    return [Inserted(job.id, Receipt.CREATED, state)]
 
 
 def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
