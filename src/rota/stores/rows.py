@@ -46,8 +46,8 @@ def moment(value: int | None) -> datetime | None:
 
 
 def ids_text(ids: Sequence[int]) -> str:
-    """Write ids so that json_each can read them."""
-    return json.dumps(ids if isinstance(ids, list) else list(ids))
+    """Write ids so that json_each can read them: in JSON a list of numbers looks as it does in Python."""
+    return str(ids if isinstance(ids, list) else list(ids))
 
 
 def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:

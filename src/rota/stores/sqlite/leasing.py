@@ -34,7 +34,7 @@ def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
     else:
         return []
     if jobs and wanted.claim_id is not None:
-        leases_text = json.dumps([[job.id, job.fence] for job in jobs])
+        leases_text = str([[job.id, job.fence] for job in jobs])
         connection.run(statement("remember_claim"), (wanted.claim_id, now, leases_text))
     return jobs
 
