@@ -7,7 +7,8 @@ opened as after a restart with the standard driver and, as another copy, with ap
 One of these folders is where the next round begins, so that cuts also fall into the recovery from earlier ones.
 
 Rounds differ in settings that make rare things frequent: as shipped; with a checkpoint every few pages and a
-write-ahead log that is truncated; with a cache so small that uncommitted pages spill into the log.
+write-ahead log that is truncated; with a cache so small that uncommitted pages spill into the log. In all of them the
+log is made longer ahead of commits after every other one, and the zeros are on the tape like what SQLite writes.
 
 ``python -m crash.power_cut --cuts 20000`` does more of it. With ``--synchronous NORMAL`` or ``OFF`` it shows what those
 settings would cost, and that the harness would notice.
@@ -18,18 +19,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+import os
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from crash.altered import Settings, altered
-from crash.platter import SECTOR
+from crash.platter import SECTOR, Write
 from crash.promises import Kind, Promises, Violation
 from crash.recorder import Changed, Event, Phase, Player, RecordingVfs, Synced, Tape, Told
 from crash.scratch import DATABASE, lay_down, memory_folder
@@ -38,7 +42,7 @@ from crash.workload import Identity, TickingClock, Workload
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId
 from rota.core.submission import NewJob
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite import SqliteStore, lengthening
 from rota.stores.sqlite.apsw_driver import ApswConnection
 from rota.stores.sqlite.driver import Connection, StandardConnection
 
@@ -137,7 +141,7 @@ async def record(tape: Tape, rng: random.Random, generation: int, settings: Sett
     """Let a load work on what is left, and close, and open again."""
     vfs = RecordingVfs(tape)
     clock = TickingClock()
-    with memory_folder() as folder:
+    with memory_folder() as folder, _lengthened_often(tape):
         lay_down(tape.before, folder)
         for visit in range(2):
             tape.mark("opening")
@@ -152,6 +156,20 @@ async def record(tape: Tape, rng: random.Random, generation: int, settings: Sett
             await store.close()
         tape.mark("closed")
     vfs.unregister()
+
+
+@contextmanager
+def _lengthened_often(tape: Tape) -> Iterator[None]:
+    """Have the log made longer again and again, past SQLite, and put that on the tape too."""
+    log, really = f"{DATABASE}-wal", os.pwrite
+
+    def write(descriptor: int, data: bytes, offset: int) -> int:
+        tape.changed(log, tape.opened(log), Write(offset, data))
+        return really(descriptor, data, offset)
+
+    often = patch.multiple(lengthening, LEAST=8 * SECTOR, MOST_AT_ONCE=24 * SECTOR, COMMITS_BETWEEN_LOOKS=2)
+    with often, patch.object(os, "pwrite", write):
+        yield
 
 
 def _has_enough(tape: Tape, first: int) -> bool:
