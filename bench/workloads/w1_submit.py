@@ -4,7 +4,8 @@ A program without a loop may have another way to submit, which is measured too: 
 where a loop must not.
 
 Whoever submits one by one takes turns with bare commits, some of each: the disk changes by the second, and a ratio to
-what it was a minute ago says more about the disk than about us.
+what it was a minute ago says more about the disk than about us. On a file so does a floor of a loop: bare commits that
+another thread does for it, which is the most that a loop can have.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from bench.ceilings import sqlite
 from bench.ceilings.measured import bare_on
 from bench.ground import Ground
 from bench.measure import TURN
@@ -21,6 +23,7 @@ from bench.workloads.protocol import Reading, Target, at_least
 
 ONE, PLAINLY, CROWD, BULK = "one by one", "one by one, without a loop", "256 callers", "in bulk"
 ONE_BESIDE, PLAINLY_BESIDE = (f"{what}, beside bare commits in turn" for what in (ONE, PLAINLY))
+LOOPS_FLOOR = "the floor of a loop, beside bare commits in turn"
 CALLERS: Final = 256
 TARGETS: Final[Mapping[tuple[str, str], tuple[Target, ...]]] = {
     ("sqlite", ONE_BESIDE): (at_least(0.75),),
@@ -62,18 +65,23 @@ class Submit:
         jobs = ground.sizes.jobs
         alone = max(jobs // 5, 1)
         name, beside = names
-        spent = spent_bare = 0.0
+        spent = spent_bare = spent_handed = 0.0
         # Of all that are on the same store: whoever has to pause meanwhile finds the machine as cold.
-        with bare_on(contender.store, ground) as bare:
+        # The floor has a file of its own: each makes its log longer at first.
+        with bare_on(contender.store, ground) as bare, bare_on(contender.store, ground) as floor:
             system.ask(way, first=3 * jobs, count=20)
             for first in range(0, alone, TURN):
                 count = min(TURN, alone - first)
                 spent += system.ask(way, first=first, count=count)
                 if bare is not None:
                     spent_bare += count / bare.single_commits(count)
+                if isinstance(floor, sqlite.Bare) and (contender.name, name) == ("sqlite", ONE):
+                    spent_handed += count / floor.handed_commits(count)
         yield self._reading(contender, name, alone, spent)
         if bare is not None:
             yield Reading(beside, spent_bare / spent, "x", TARGETS.get((contender.name, beside), ()))
+        if spent_handed:
+            yield Reading(LOOPS_FLOOR, spent_bare / spent_handed, "x")
 
     def _reading(self, contender: Contender, what: str, jobs: int, seconds: float) -> Reading:
         return Reading(what, jobs / seconds, "/s", TARGETS.get((contender.name, what), ()))

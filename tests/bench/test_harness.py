@@ -35,6 +35,7 @@ def test_every_workload_yields_its_figures(results: Results) -> None:
     assert set(results.figures) == {
         ("sqlite", "w1", "one by one"),
         ("sqlite", "w1", "one by one, beside bare commits in turn"),
+        ("sqlite", "w1", "the floor of a loop, beside bare commits in turn"),
         ("sqlite", "w1", "one by one, without a loop"),
         ("sqlite", "w1", "one by one, without a loop, beside bare commits in turn"),
         ("sqlite", "w1", "256 callers"),
