@@ -14,7 +14,7 @@ import pytest
 from building import new_job
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
-from rota.stores.sqlite.lengthening import COMMITS_BETWEEN_LOOKS, ENOUGH, LEAST, Lengthener
+from rota.stores.sqlite.lengthening import COMMITS_BETWEEN_LOOKS, ENOUGH, LEAST, ROOM, Lengthener
 
 #: Enough to make the log longer a few times.
 COMMITS = 400
@@ -74,10 +74,12 @@ async def test_a_short_log_is_left_as_it_is(tmp_path: Path) -> None:
 class Written:
     """A log of some length with a connection, and a lengthener about to look."""
 
-    def __init__(self, folder: Path, pages: int = 30) -> None:
+    def __init__(self, folder: Path, pages: int = 30, page_size: int = 4_096) -> None:
+        self._page_size = page_size
         self.path = str(folder / "bare.db")
         self.log = folder / "bare.db-wal"
         self.connection = StandardConnection(self.path)
+        self.connection.rows(f"PRAGMA page_size = {page_size}")
         self.connection.rows("PRAGMA journal_mode = WAL")
         self.connection.rows("PRAGMA wal_autocheckpoint = 0")
         self.connection.run("CREATE TABLE page (text TEXT)")
@@ -85,7 +87,7 @@ class Written:
         self.lengthener = Lengthener(self.path)
 
     def write(self, pages: int) -> None:
-        self.connection.run("INSERT INTO page VALUES (zeroblob(?))", (4_096 * pages,))
+        self.connection.run("INSERT INTO page VALUES (zeroblob(?))", (self._page_size * pages,))
 
     def look(self) -> int:
         """Have it look once, and say how long the log is then."""
@@ -97,16 +99,43 @@ class Written:
         return _length(self.log)
 
 
-def test_it_is_made_twice_as_long_and_not_again_until_that_is_used(tmp_path: Path) -> None:
-    written = Written(tmp_path)
+def test_it_is_made_longer_when_the_end_is_near_and_not_before(tmp_path: Path) -> None:
+    written = Written(tmp_path, pages=100)
     before = written.length()
     assert written.look() == 2 * before
     assert written.look() == 2 * before
-    written.write(80)
-    assert written.look() > 4 * before
-    assert not sqlite3.connect(written.path, isolation_level=None).execute("PRAGMA integrity_check").fetchall()[1:]
-    written.connection.run("BEGIN IMMEDIATE")
-    written.connection.run("ROLLBACK")
+    written.write(25)
+    assert written.look() == 2 * before
+    written.write(20)
+    assert written.length() == 2 * before, "no commit has made it longer"
+    assert written.look() == 4 * before
+    other = sqlite3.connect(written.path, isolation_level=None)
+    assert other.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    other.close()
+    written.connection.close()
+
+
+def test_what_one_process_has_made_longer_others_leave_as_it_is(tmp_path: Path) -> None:
+    """Each had gone by what it had made itself, and by turns they filled the log with zeros at once."""
+    written = Written(tmp_path, pages=200)
+    before = written.length()
+    assert written.look() == 2 * before
+    written.lengthener = Lengthener(written.path)
+    assert written.look() == 2 * before
+    written.connection.close()
+
+
+@pytest.mark.parametrize("page", [512, 1_024, 65_536])
+def test_pages_may_have_any_size(tmp_path: Path, page: int) -> None:
+    written = Written(tmp_path, pages=200, page_size=page)
+    # So much that there is room then.
+    while written.length() < 2 * ROOM:
+        written.look()
+        written.write(10)
+    longer = written.look()
+    assert written.look() == longer
+    written.write(1)
+    assert written.look() == longer
     written.connection.close()
 
 
@@ -118,7 +147,7 @@ def test_it_is_made_no_longer_than_it_gets(tmp_path: Path) -> None:
     written.write(20)
     written.look()
     assert written.look() == ENOUGH
-    written.write(200)
+    written.write(1_000)
     longer = written.length()
     assert longer > ENOUGH
     assert written.look() == longer
@@ -160,7 +189,7 @@ def test_where_there_is_no_room_commits_go_on(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "pwrite", full)
     assert written.look() == before
-    assert written.look() == before
     assert tries == [before]
     written.write(1)
+    assert written.length() > before
     written.connection.close()

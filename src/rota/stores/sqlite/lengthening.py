@@ -3,7 +3,7 @@
 A commit that makes the log longer has to bring its new length to the disk as well, by the file system's own journal,
 and takes up to twice as long. After a checkpoint the log is written from its beginning again, and is long enough; but
 until the first one, for the first thousand commits and more after every start, each commit makes it longer. So whoever
-writes adds zeros now and then, as many as the log has bytes.
+writes adds zeros when there are few of them left at the end, as many as the log has bytes.
 
 To SQLite what lies behind the last commit is no part of the log, be it zeros or what is left of an earlier round:
 neither has the mark of this one. Only who has the write lock adds them: nobody else writes to the log then, or shortens
@@ -30,6 +30,14 @@ LEAST: Final = 65_536
 #: The next commit brings all of them to the disk.
 MOST_AT_ONCE: Final = 1_048_576
 COMMITS_BETWEEN_LOOKS: Final = 8
+#: How much room there should be: more than is needed until the next look, by one process or another.
+ROOM: Final = 262_144
+#: The log begins with a header, in which the size of a page stands; before each page is another, which begins with the
+#: number of that page. See SQLite's file format.
+_HEADER: Final = 32
+_PAGE_SIZE: Final = slice(8, 12)
+_PAGE_HEADER: Final = 24
+_NUMBER: Final = 4
 
 
 class Lengthener:
@@ -38,8 +46,6 @@ class Lengthener:
     def __init__(self, path: str) -> None:
         self._log = os.fsencode(f"{path}-wal")
         self._inode = inode_of(self._log)
-        #: How long we have made it; beyond that, commits have begun to.
-        self._made = LEAST
         self._until_look = COMMITS_BETWEEN_LOOKS
 
     def __call__(self, connection: Connection) -> None:
@@ -51,24 +57,31 @@ class Lengthener:
                 self._look(connection)
 
     def _look(self, connection: Connection) -> None:
-        if not self._made < length_of(self._log) < ENOUGH:
+        length = length_of(self._log)
+        if not LEAST <= length < ENOUGH:
             return
-        connection.run("BEGIN IMMEDIATE")
-        try:
-            self._lengthen()
-        finally:
-            roll_back(connection)
-
-    def _lengthen(self) -> None:
         # To close it drops no lock: SQLite has none on the log itself.
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            log = os.fstat(descriptor)
-            # Another that was put in its place is not ours, and our lock is not for it.
-            if inode_in(log) == self._inode:
-                more = max(min(log.st_size, MOST_AT_ONCE, ENOUGH - log.st_size), 0)
-                # First: where there is no room for it, it is not tried again at once.
-                self._made = log.st_size + more
-                os.pwrite(descriptor, bytes(more), log.st_size)
+            if not _has_room(descriptor, length):
+                connection.run("BEGIN IMMEDIATE")
+                try:
+                    self._lengthen(descriptor)
+                finally:
+                    roll_back(connection)
         finally:
             os.close(descriptor)
+
+    def _lengthen(self, descriptor: int) -> None:
+        log = os.fstat(descriptor)
+        # Another that was put in its place is not ours, and our lock is not for it.
+        if inode_in(log) == self._inode and log.st_size < ENOUGH:
+            more = min(log.st_size, MOST_AT_ONCE, ENOUGH - log.st_size)
+            os.pwrite(descriptor, bytes(more), log.st_size)
+
+
+def _has_room(descriptor: int, length: int) -> bool:
+    """Whether the pages at the end were never written to, by any process."""
+    frame = int.from_bytes(os.pread(descriptor, _HEADER, 0)[_PAGE_SIZE]) + _PAGE_HEADER
+    before = (length - ROOM - _HEADER) // frame
+    return before >= 0 and not any(os.pread(descriptor, _NUMBER, _HEADER + before * frame))
