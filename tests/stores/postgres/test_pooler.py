@@ -61,6 +61,15 @@ async def test_keys_waits_and_the_ledger_work(pooled: PostgresStore) -> None:
     assert len(await pooled.ledger()) == 1
 
 
+async def test_one_taken_id_in_a_crowd_leaves_the_others_their_turn(pooled: PostgresStore) -> None:
+    """The first try breaks the transaction that it is in."""
+    jobs = new_jobs(3)
+    await pooled.insert(jobs[:1])
+    receipts = [answer.receipt for answer in await pooled.insert(jobs)]
+    assert receipts == [Receipt.ID_TAKEN, Receipt.CREATED, Receipt.CREATED]
+    assert len(await pooled.get(ids_of(jobs))) == 3
+
+
 async def test_work_is_noticed_though_nothing_can_be_heard(
     pooled: PostgresStore, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ same no.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -12,6 +13,7 @@ import pytest
 
 from building import new_job
 from rota.core.identity import LARGEST, JobId
+from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres import PostgresStore, submitting
@@ -105,3 +107,59 @@ async def test_a_statement_stores_no_id_that_it_was_not_made_for(store: Postgres
     connection = await asyncpg.connect(dsn)
     assert await connection.fetchval("SELECT count(*) FROM job") == 0
     await connection.close()
+
+
+async def left(dsn: str) -> dict[int, str]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return dict(await connection.fetch("SELECT id, payload FROM job"))
+    finally:
+        await connection.close()
+
+
+async def put_all(store: PostgresStore, jobs: list[NewJob], endings: Endings = anywhere) -> list[Inserted | None]:
+    return await store._database.alone(submitting.insert_alike, jobs, endings, None, NOW)
+
+
+@pytest.mark.parametrize("trouble", ["taken", "finished", "twice", "far"])
+async def test_jobs_of_one_kind_are_stored_all_or_none(store: PostgresStore, dsn: str, trouble: str) -> None:
+    jobs = [new_job() for _ in range(5)]
+    connection = await asyncpg.connect(dsn)
+    endings: Endings = anywhere
+    match trouble:
+        case "taken":
+            await store.insert([jobs[3]])
+        case "finished":
+            await connection.execute(FINISHED, jobs[3].id)
+        case "twice":
+            jobs.append(jobs[3])
+        case "far":
+            ids = sorted(job.id for job in jobs)
+            endings = lambda *_: among(1, ids[3])  # noqa: E731 - one of five is beyond
+    before = await left(dsn)
+    assert await put_all(store, jobs, endings) == [None] * len(jobs)
+    assert await left(dsn) == before
+    await connection.close()
+
+
+async def test_one_taken_id_in_a_crowd_is_told_and_the_others_are_stored(store: PostgresStore, dsn: str) -> None:
+    jobs = [new_job(payload=f"[{number}]") for number in range(5)]
+    await store.insert([jobs[3]])
+    receipts = [answer.receipt for answer in await store.insert(jobs)]
+    assert receipts == [Receipt.ID_TAKEN if place == 3 else Receipt.CREATED for place in range(5)]
+    assert await left(dsn) == {job.id: job.payload for job in jobs}
+
+
+@pytest.mark.parametrize("odd", ["", "a\x1fb", "\x1f", '"\\u001f"', '"\u00fc\U0001f600"', "{},\\\"'"])
+async def test_each_of_a_crowd_keeps_its_payload_whatever_is_in_it(store: PostgresStore, dsn: str, odd: str) -> None:
+    """They go to the server as one text. What is not JSON comes past the API only, and is kept as well."""
+    jobs = [new_job(payload=payload) for payload in ("[1]", odd, "[2]", odd)][::-1]
+    answers = await store.insert(jobs)
+    assert [(answer.job_id, answer.receipt) for answer in answers] == [(job.id, Receipt.CREATED) for job in jobs]
+    assert await left(dsn) == {job.id: job.payload for job in jobs}
+
+
+async def test_a_crowd_that_is_due_later_is_told_so(store: PostgresStore) -> None:
+    later = datetime(2999, 1, 1, tzinfo=UTC)
+    answers = await store.insert([new_job(run_at=later) for _ in range(3)])
+    assert [answer.state for answer in answers] == [State.SCHEDULED] * 3

@@ -157,7 +157,8 @@ class PostgresStore:
         """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
         answers: list[Inserted | None] = [None] * len(jobs)
         if are_plain(jobs):
-            put = submitting.insert_alike if are_alike(jobs) else submitting.insert_plain
+            is_one_kind = jobs[0].run_at is None and are_alike(jobs)
+            put = submitting.insert_alike if is_one_kind else submitting.insert_plain
             answers = await self._database.alone(put, jobs, self._archive.holding, bound, now)
         # Not `None in answers`: that asks each answer whether it equals None.
         left = [place for place, answer in enumerate(answers) if answer is None]

@@ -25,6 +25,9 @@ from rota.stores.postgres.statements import Endings, Runner
 from rota.stores.rows import Row, micros
 
 _job_id: Final = attrgetter("id")
+_payload: Final = attrgetter("payload")
+#: Stands between payloads: a control character, which is in no JSON as it is.
+_BETWEEN: Final = "\x1f"
 _STATES: Final = {state.value: state for state in State}
 Key = tuple[str, str]
 #: How many more jobs may wait in each queue that has a bound.
@@ -81,17 +84,26 @@ async def insert_plain(
 async def insert_alike(
     session: Runner, jobs: Sequence[NewJob], endings: Endings, bound: int | None, now: int | None
 ) -> list[Inserted | None]:
-    """Store plain jobs that differ in id and payload only. Otherwise as `insert_plain`."""
-    _, *shared, _ = _plain_row(jobs[0])
+    """Store plain jobs that are due at once and differ in id and payload only. All of them, or none: as `insert_plain`.
+
+    That they are stored is known by how many were: a row to tell of each costs more than an index on it.
+    """
+    first = jobs[0]
     ordered = sorted(jobs, key=_job_id)
-    ids, payloads = numbers(map(_job_id, ordered)), [job.payload for job in ordered]
+    payloads = _BETWEEN.join(map(_payload, ordered))
+    if not payloads or payloads.count(_BETWEEN) != len(jobs) - 1:
+        # It is not JSON, and would be taken for more than one, or for none.
+        return [None] * len(jobs)
     name = "insert_alike" + endings(ordered[0].id, ordered[-1].id)
-    rows = await session.rows(name, now, AGING_MICROS, bound, *shared, ids, payloads)
-    if len(rows) == len(jobs):
-        state = _STATES[rows[0][1]]
-        return [Inserted(job_id, Receipt.CREATED, state) for job_id in map(_job_id, jobs)]
-    made: dict[JobId, str] = dict(rows)
-    return [_created(job, made) for job in jobs]
+    shared = first.type, first.queue, first.priority, first.max_attempts, first.delivery._value_
+    try:
+        count = await session.run(name, now, AGING_MICROS, bound, *shared, numbers(map(_job_id, ordered)), payloads)
+    except UniqueViolationError:
+        # As in `insert_now`.
+        count = 0
+    if not count:
+        return [None] * len(jobs)
+    return [Inserted(job_id, Receipt.CREATED, State.PENDING) for job_id in map(_job_id, jobs)]
 
 
 def _plain_row(job: NewJob) -> Row:
