@@ -17,9 +17,11 @@ That suits submissions, which can be repeated; a settlement must not be lost bec
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import accumulate, chain, compress
+from operator import methodcaller
 from typing import Any, Final, Generic, TypeVar
 
 from rota.core.errors import QueueFull, StoreUnavailable, Unavailable
@@ -28,6 +30,8 @@ from rota.ports.guest import at_once
 #: More than this in one call gains nothing and makes those at its head wait.
 LARGEST_BATCH: Final = 1000
 
+_is_cancelled: Final = methodcaller("cancelled")
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 #: Serves a batch and gives one answer for each of its items, in order. What follows the batch is shared by all of it.
@@ -35,8 +39,27 @@ Answer = TypeVar("Answer")
 Serve = Callable[..., Coroutine[Any, Any, Sequence[Answer]]]
 
 
-#: A batch that was handed in, what it shares, and what will have its answers.
-_Call = tuple[Sequence[Item], tuple[object, ...], "asyncio.Future[Sequence[Answer]]"]
+class _Crowd(Generic[Item, Answer]):
+    """Calls that share a batch: what each brought, and what will have its answers."""
+
+    __slots__ = ("batches", "expect", "futures", "sharing")
+
+    def __init__(self, sharing: tuple[object, ...]) -> None:
+        self.sharing = sharing
+        self.batches: list[Sequence[Item]] = []
+        self.futures: list[asyncio.Future[Sequence[Answer]]] = []
+        #: Makes a future. Asked for once: to find the running loop costs as much as to make one.
+        self.expect = asyncio.get_running_loop().create_future
+
+    def take(self, size: int) -> tuple[list[Sequence[Item]], list[asyncio.Future[Sequence[Answer]]]]:
+        """Take calls from the front that bring no more than so much, but at least one."""
+        # Nearly always all of them; and nobody brings nothing.
+        count = len(self.batches)
+        if sum(map(len, self.batches)) > size:
+            count = bisect_right(list(accumulate(map(len, self.batches))), size) or 1
+        batches, futures = self.batches[:count], self.futures[:count]
+        del self.batches[:count], self.futures[:count]
+        return batches, futures
 
 
 class MergingDesk(Generic[Item, Answer]):
@@ -51,20 +74,27 @@ class MergingDesk(Generic[Item, Answer]):
         #: Whether a caller is served at its own hands, and who waits for that to end.
         self._is_serving = False
         self._free: asyncio.Future[None] | None = None
-        self._waiting: deque[_Call[Item, Answer]] = deque()
-        #: Whether all who wait brought one item each and share the same: nearly always, and then less has to be asked.
-        self._is_uniform = True
+        self._waiting: deque[_Crowd[Item, Answer]] = deque()
+        #: The last of them, which the next call may join.
+        self._last: _Crowd[Item, Answer] | None = None
         self._work: asyncio.Task[None] | None = None
         self._is_open = True
 
-    async def run(self, batch: Sequence[Item], *sharing: object) -> Sequence[Answer]:
+    def run(self, batch: Sequence[Item], *sharing: object) -> Awaitable[Sequence[Answer]]:
         """Hand a batch in and wait for the answers. Only calls with equal `sharing` are served together."""
+        # Not async: in a crowd, a coroutine that only waits for a future costs as much as the future.
         if not self._is_open:
             raise StoreUnavailable("the store is closed")
+        if not batch or (self._is_prompt and self._was_alone and self._work is None and not self._is_serving):
+            return self._run_alone(batch, sharing)
+        return self._join(batch, sharing)
+
+    async def _run_alone(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> Sequence[Answer]:
         if not batch:
             return []
-        if not self._is_prompt or not self._was_alone or self._work is not None or self._is_serving:
-            return await self.hand_in(batch, *sharing)
+        if self._work is not None or self._is_serving:
+            # Somebody came between the call and its being awaited.
+            return await self._join(batch, sharing)
         self._is_serving = True
         try:
             return await self._serve(batch, *sharing)
@@ -77,13 +107,16 @@ class MergingDesk(Generic[Item, Answer]):
 
     def hand_in(self, batch: Sequence[Item], *sharing: object) -> asyncio.Future[Sequence[Answer]]:
         """Hand a batch in, and give what will have the answers."""
-        waiting = self._waiting
-        if not waiting:
-            self._is_uniform = len(batch) == 1
-        elif len(batch) != 1 or sharing != waiting[-1][1]:
-            self._is_uniform = False
-        future: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
-        waiting.append((batch, sharing, future))
+        return self._join(batch, sharing)
+
+    def _join(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> asyncio.Future[Sequence[Answer]]:
+        crowd = self._last
+        if crowd is None or sharing != crowd.sharing:
+            crowd = self._last = _Crowd(sharing)
+            self._waiting.append(crowd)
+        future: asyncio.Future[Sequence[Answer]] = crowd.expect()
+        crowd.batches.append(batch)
+        crowd.futures.append(future)
         if self._work is None and not self._is_serving:
             self._begin()
         return future
@@ -113,64 +146,74 @@ class MergingDesk(Generic[Item, Answer]):
         finally:
             self._work = None
             # Only if this very task was cancelled: nobody will come for them any more.
-            _fail(self._waiting, StoreUnavailable("the store was closed before this was begun"))
+            for crowd in self._waiting:
+                _fail(crowd.futures, StoreUnavailable("the store was closed before this was begun"))
             self._waiting.clear()
+            self._last = None
 
     async def _serve_waiting(self) -> None:
         while self._waiting:
-            group = self._gather()
-            if group:
-                await self._serve_together(group)
+            batches, futures, sharing = self._gather()
+            if futures:
+                await self._serve_together(batches, futures, sharing)
 
-    def _gather(self) -> list[_Call[Item, Answer]]:
+    def _gather(
+        self,
+    ) -> tuple[Sequence[Sequence[Item]], Sequence[asyncio.Future[Sequence[Answer]]], tuple[object, ...]]:
         """Take the next call and all behind it that can share a batch with it."""
-        count = min(len(self._waiting), self._largest) if self._is_uniform else self._fitting()
-        taken = [self._waiting.popleft() for _ in range(count)]
-        # Not yet begun and no longer wanted: leave it.
-        group = [call for call in taken if not call[2].cancelled()]
-        self._was_alone = len(group) == 1
-        return group
+        crowd = self._waiting[0]
+        batches, futures = crowd.take(self._largest)
+        if not crowd.futures:
+            self._waiting.popleft()
+            if crowd is self._last:
+                self._last = None
+        if any(map(_is_cancelled, futures)):
+            # Not yet begun and no longer wanted: leave it.
+            is_wanted = [not future.cancelled() for future in futures]
+            batches, futures = list(compress(batches, is_wanted)), list(compress(futures, is_wanted))
+        self._was_alone = len(futures) == 1
+        return batches, futures, crowd.sharing
 
-    def _fitting(self) -> int:
-        """Say how many of those who wait can share a batch: those in front that share the same, and not too much."""
-        size = 0
-        for place, (batch, sharing, _) in enumerate(self._waiting):
-            size += len(batch)
-            if place and (sharing != self._waiting[0][1] or size > self._largest):
-                return place
-        return len(self._waiting)
-
-    async def _serve_together(self, group: Sequence[_Call[Item, Answer]]) -> None:
-        batches = [call[0] for call in group]
-        batch = batches[0] if len(group) == 1 else list(chain.from_iterable(batches))
+    async def _serve_together(
+        self,
+        batches: Sequence[Sequence[Item]],
+        futures: Sequence[asyncio.Future[Sequence[Answer]]],
+        sharing: tuple[object, ...],
+    ) -> None:
+        batch = batches[0] if len(batches) == 1 else list(chain.from_iterable(batches))
         try:
-            answers = await self._serve(batch, *group[0][1])
+            answers = await self._serve(batch, *sharing)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is some call's answer, not ours
             if isinstance(error, Unavailable) and not isinstance(error, QueueFull):
-                _fail(group, error)
-            elif len(group) > 1:
-                for call in group:
-                    await self._serve_together([call])
-            elif not group[0][2].done():
-                group[0][2].set_exception(error)
+                _fail(futures, error)
+            elif len(futures) > 1:
+                for one, future in zip(batches, futures, strict=True):
+                    await self._serve_together([one], [future], sharing)
+            elif not futures[0].done():
+                futures[0].set_exception(error)
         except BaseException:
-            _fail(group, StoreUnavailable("the store was closed while this was under way"))
+            _fail(futures, StoreUnavailable("the store was closed while this was under way"))
             raise
         else:
-            _answer(group, answers)
+            _answer(batches, futures, answers)
 
 
-def _answer(group: Sequence[_Call[Item, Answer]], answers: Sequence[Answer]) -> None:
-    start = 0
-    for batch, _, future in group:
-        end = start + len(batch)
+def _answer(
+    batches: Sequence[Sequence[Item]], futures: Sequence[asyncio.Future[Sequence[Answer]]], answers: Sequence[Answer]
+) -> None:
+    """Give each call its own."""
+    # Nearly always, each has brought one.
+    given: Iterable[Sequence[Answer]] = map(list, zip(answers, strict=True))
+    if len(answers) != len(batches):
+        ends = list(accumulate(map(len, batches)))
+        given = [answers[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    for future, one in zip(futures, given, strict=True):
         if not future.done():
-            future.set_result(answers[start:end])
-        start = end
+            future.set_result(one)
 
 
-def _fail(group: Iterable[_Call[Item, Answer]], error: Unavailable) -> None:
-    for _, _, future in group:
+def _fail(futures: Iterable[asyncio.Future[Sequence[Answer]]], error: Unavailable) -> None:
+    for future in futures:
         if not future.done():
             # Each caller raises an error of its own: one that is raised in many places gathers all their traces.
             copy = type(error)(*error.args)

@@ -81,6 +81,35 @@ async def test_no_batch_grows_without_end(desk: MergingDesk[int, int], counter: 
     assert [len(batch) for batch in counter.batches] == [1, 10, 10]
 
 
+async def test_calls_of_any_size_fill_batches_in_their_order(desk: MergingDesk[int, int], counter: Counter) -> None:
+    batches = [range(20, 23), range(30, 37), range(40, 41), range(50, 65), range(70, 72)]
+    calls = await crowd(desk, counter, *batches)
+    assert await asyncio.gather(*calls) == [[2 * number for number in batch] for batch in batches]
+    first, second, third, fourth, fifth = map(list, batches)
+    assert counter.batches == [[0], first + second, third, fourth, fifth]
+
+
+async def test_who_shares_nothing_with_whom_it_follows_opens_a_batch_of_its_own(
+    desk: MergingDesk[int, int], counter: Counter
+) -> None:
+    counter.gate.set()
+    calls = [desk.run([number], sharing) for number, sharing in enumerate("aabaa")]
+    assert list(await asyncio.gather(*calls)) == [[0], [2], [4], [6], [8]]
+    assert counter.batches == [[0, 1], [2], [3, 4]]
+
+
+async def test_who_leaves_takes_nothing_of_what_others_brought(desk: MergingDesk[int, int], counter: Counter) -> None:
+    first = asyncio.ensure_future(desk.run([0]))
+    await counter.has_begun.wait()
+    calls = [asyncio.ensure_future(desk.run(batch)) for batch in ([1, 2], [3], [4, 5, 6], [7])]
+    calls[1].cancel()
+    calls[2].cancel()
+    await asyncio.sleep(0)
+    counter.gate.set()
+    assert [await first, await calls[0], await calls[3]] == [[0], [2, 4], [14]]
+    assert counter.batches == [[0], [1, 2, 7]]
+
+
 async def test_a_bad_call_hurts_nobody_beside_it(desk: MergingDesk[int, int], counter: Counter) -> None:
     calls = await crowd(desk, counter, [1], [13], [3])
     first, bad, last = await asyncio.gather(*calls, return_exceptions=True)
@@ -164,6 +193,17 @@ async def test_in_a_crowd_nobody_goes_alone(prompt: MergingDesk[int, int], count
     counter.batches.clear()
     await asyncio.gather(*(prompt.run([number]) for number in range(5)))
     assert counter.batches == [[0, 1, 2, 3, 4]]
+
+
+async def test_two_who_were_told_to_go_ahead_do_not_go_at_once(prompt: MergingDesk[int, int], counter: Counter) -> None:
+    """Both found nobody there when they called, and awaited it later."""
+    first, second = prompt.run([1]), prompt.run([2])
+    calls = [asyncio.ensure_future(call) for call in (first, second)]
+    await counter.has_begun.wait()
+    await asyncio.sleep(0)
+    assert counter.batches == [[1]]
+    counter.gate.set()
+    assert await asyncio.gather(*calls) == [[2], [4]]
 
 
 async def test_who_goes_away_from_a_prompt_desk_holds_up_nobody(

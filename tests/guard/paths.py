@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 from building import ManualClock
 from guard.counting import Act, Counter, Counts, Instructions, MariadbQuestions, PostgresQueries, SqliteSteps
+from rota import Rota
 from rota.api import create_app
 from rota.brokers.in_store import InStoreBroker
 from rota.core.cron import parse
@@ -22,6 +25,8 @@ from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.faces import Report
 from rota.ports.store import Store
+from rota.sdk.homes import WORTH
+from rota.sdk.task import AsyncTask
 from rota.stores.mysql import MysqlStore
 from rota.stores.postgres import PostgresStore
 from rota.stores.sqlite import SqliteStore
@@ -34,6 +39,7 @@ from servers.postgres import shared_server as shared_postgres
 
 #: What was counted, by path and by what: "postgres: submit of 500: statements".
 Figures = dict[str, int]
+AnyTask = AsyncTask[..., Any]
 _ADA: Final = WorkerId("ada", "boot")
 _PAYLOAD: Final = '{"to":"user@example.com","subject":"welcome"}'
 _LEASE: Final = timedelta(minutes=10)
@@ -126,6 +132,8 @@ async def python_figures(name: str) -> Figures:
         case "mariadb":
             async with empty_database() as url, _engine_on(await MysqlStore.open(url)) as engine:
                 return _named(name, await Walk(engine).figures(counter))
+        case "api in Python":
+            return _named(name, await _through_tasks(counter))
         case "http":
             return _named(name, {"submit of 1, ten times": await _over_http(counter)})
         case "worker":
@@ -134,7 +142,55 @@ async def python_figures(name: str) -> Figures:
             return _named(name, {"next, fifty times each": await _by_cron(counter)})
 
 
-PYTHON_PATHS: Final = (*STORES, "http", "worker", "cron")
+PYTHON_PATHS: Final = (*STORES, "api in Python", "http", "worker", "cron")
+
+
+async def _through_tasks(counter: Counter) -> dict[str, Counts]:
+    """Submit as a program does that defines tasks: many callers on a loop, in bulk, and one without a loop."""
+    with TemporaryDirectory() as folder:
+        alone = await _by_tasks(f"{folder}/guard.db", counter, {"submit of 1, ten times": _submit_ten_times})
+    async with migrated_database(shared_postgres()) as dsn:
+        acts = {"submit of 1 by 256 callers": _submit_by_callers, "submit of 500": _submit_five_hundred}
+        together = await _by_tasks(dsn, counter, acts)
+    return {**alone, **together}
+
+
+async def _by_tasks(
+    url: str, counter: Counter, acts: Mapping[str, Callable[[AnyTask], Awaitable[object]]]
+) -> dict[str, Counts]:
+    app = Rota(url)
+
+    @app.task
+    async def mail(to: str, subject: str) -> None:
+        del to, subject
+
+    try:
+        # So often that the loop has a link of its own, where it may have one.
+        for _ in range(WORTH):
+            await mail.asubmit("user@example.com", "welcome")
+        await app.portal.acall(app.control())
+        while app.reach._homes is not None and app.reach._homes.desk() is None:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.001)
+        found = {}
+        for path, act in acts.items():
+            await act(mail)
+            found[path] = _least([await counter.counted(partial(act, mail)) for _ in range(ROUNDS)])
+        return found
+    finally:
+        await asyncio.to_thread(app.close)
+
+
+async def _submit_ten_times(mail: AnyTask) -> None:
+    for _ in range(10):
+        mail.submit("user@example.com", "welcome")
+
+
+async def _submit_by_callers(mail: AnyTask) -> None:
+    await asyncio.gather(*(mail.asubmit("user@example.com", "welcome") for _ in range(256)))
+
+
+async def _submit_five_hundred(mail: AnyTask) -> None:
+    await mail._app.asubmit_many([mail.call("user@example.com", "welcome") for _ in range(500)])
 
 
 async def _over_http(counter: Counter) -> Counts:

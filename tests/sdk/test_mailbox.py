@@ -136,7 +136,7 @@ def test_threads_share_batches_too(mailbox: Mailbox[int, int], doubling: Doublin
         first = pool.submit(mailbox.post, [0])
         doubling.has_begun.wait()
         others = [pool.submit(mailbox.post, [number]) for number in range(1, 9)]
-        while len(mailbox._letters) + sum(len(batch) for batch, _, _ in mailbox._desk._waiting) < 8:
+        while len(mailbox._letters) + sum(len(crowd.batches) for crowd in mailbox._desk._waiting) < 8:
             threading.Event().wait(0.001)
         doubling.gate.set()
         assert [future.result() for future in (first, *others)] == [[2 * number] for number in range(9)]

@@ -8,7 +8,6 @@ from typing import Final
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def to_micros(moment: datetime) -> int:

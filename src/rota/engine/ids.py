@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import cast
 
 from rota.core.identity import EPOCH_MILLISECONDS, SEQUENCE_BITS, SEQUENCE_SIZE, JobId, ScheduleId, compose
-from rota.core.instant import EPOCH, MILLISECOND
 from rota.ports.clock import Clock, Dice
 
 
@@ -25,12 +24,15 @@ class IdMaker:
 
     def __call__(self) -> JobId:
         """Make an id for a job."""
-        return self.at(self._clock())
+        return self.within(int(self._clock().timestamp() * 1000))
 
     def at(self, now: datetime, count: int = 1) -> JobId:
         """Make an id for a job, or the first of so many in a row; the time has just been read. From any thread."""
+        return self.within(int(now.timestamp() * 1000), count)
+
+    def within(self, milliseconds: int, count: int = 1) -> JobId:
+        """Make an id as `at` does, for a millisecond of the Unix clock: moments cost more to reckon with."""
         last = self._last
-        milliseconds = (now - EPOCH) // MILLISECOND
         if milliseconds - EPOCH_MILLISECONDS > last >> SEQUENCE_BITS:
             fresh = compose(milliseconds, int(self._dice() * SEQUENCE_SIZE))
         else:

@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -185,8 +186,7 @@ class Rota:
 
     def job(self, call: Call[Any]) -> NewJob:
         """Make the job that a call submits, once: sent again, it is the same job and not a second one."""
-        now = wall_clock()
-        return call.job(self._fresh_id.at(now), now)
+        return call.job(self._fresh_id.within(time.time_ns() // 1_000_000))
 
     def _jobs(self, calls: Sequence[Call[Any]], now: datetime | None = None) -> list[NewJob]:
         moment = wall_clock() if now is None else now

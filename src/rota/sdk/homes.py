@@ -50,11 +50,16 @@ class Homes(Generic[Item, Answer]):
         self._open_up = open_up
         self._leave = leave
         self._homes: WeakKeyDictionary[Loop, Home[Item, Answer]] = WeakKeyDictionary()
+        #: Who has moved in last, and its desk: mostly, all who submit are on one loop, and need not look further.
+        self._latest: tuple[Loop | None, MergingDesk[Item, Answer] | None] = None, None
         self._guard = threading.Lock()
 
     def desk(self) -> MergingDesk[Item, Answer] | None:
         """Give the running loop's own desk, if it has one. Each time, it comes closer to having one."""
         loop = asyncio.get_running_loop()
+        latest, desk = self._latest
+        if latest is loop:
+            return desk
         home = self._homes.get(loop)
         if home is None:
             with self._guard:
@@ -74,7 +79,7 @@ class Homes(Generic[Item, Answer]):
             self._end(loop, home)
 
     def _end(self, loop: Loop, home: Home[Item, Answer]) -> None:
-        home.desk = None
+        self._forget(home)
         if home.holding is None or loop.is_closed():
             return
         goodbye = _goodbye(home)
@@ -97,9 +102,11 @@ class Homes(Generic[Item, Answer]):
         desk: MergingDesk[Item, Answer] | None = None
         try:
             desk = home.desk = MergingDesk(await self._open_up(), prompt=True)
+            self._latest = asyncio.get_running_loop(), desk
             yield
         finally:
-            home.desk = home.moving = home.holding = None
+            self._forget(home)
+            home.moving = home.holding = None
             with self._guard:
                 self._homes.pop(asyncio.get_running_loop(), None)
             try:
@@ -108,6 +115,12 @@ class Homes(Generic[Item, Answer]):
                 # Whoever ends a loop cancels all its tasks, perhaps this one: then it is said again.
                 await self._let_go(desk)
                 raise
+
+    def _forget(self, home: Home[Item, Answer]) -> None:
+        """Send nobody to a desk any more."""
+        if self._latest[1] is home.desk:
+            self._latest = None, None
+        home.desk = None
 
     async def _let_go(self, desk: MergingDesk[Item, Answer] | None) -> None:
         if desk is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from weakref import WeakSet
 
 from rota.core.submission import NewJob
@@ -70,17 +70,20 @@ class Reach:
                 return mailbox.post(jobs)
         return side.post(jobs)
 
-    async def apost(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
+    def apost(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Inserted]]:
         """Submit jobs from any loop."""
+        # Not async, nor what it calls where a loop has a home: in a crowd, coroutines that only hand on add up.
+        homes = self._homes
+        desk = None if homes is None or self.runs_jobs else homes.desk()
+        return self._apost(jobs) if desk is None else desk.run(jobs)
+
+    async def _apost(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
         side = self._side
         if side is None and self._may_have_side:
             portal = self.portal
             side = self._beside(portal, await portal.acall(self.link()))
         if side is not None:
             return await side.desk().run(jobs)
-        desk = None if self._homes is None or self.runs_jobs else self._homes.desk()
-        if desk is not None:
-            return await desk.run(jobs)
         return await self._opened()[1].apost(jobs)
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar,
 from rota.core.identity import JobId
 from rota.core.instant import EPOCH
 from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
+from rota.engine.engine import wall_clock
 from rota.sdk.encoding import Form, decoder_of, encode_call
 from rota.sdk.handle import Handle
 from rota.sdk.options import Options, template_of
@@ -47,14 +48,14 @@ class Call(Generic[R]):
         """Give what this call submits."""
         return replace(self._task.template, payload=self._payload)
 
-    def job(self, job_id: JobId, now: datetime) -> NewJob:
-        """Make the job that this call submits."""
+    def job(self, job_id: JobId, now: datetime | None = None) -> NewJob:
+        """Make the job that this call submits; the time is read only if it counts."""
         task = self._task
         if task.rest is not None and self._traceparent is None:
             return NewJob(job_id, task.name, self._payload, *task.rest)
         return task.template.make(
             job_id,
-            now,
+            wall_clock() if now is None else now,
             payload=self._payload,
             traceparent=self._traceparent,
             run_at=task.options.get("run_at"),
@@ -119,9 +120,10 @@ class TaskBase(Wanted, Generic[P, R]):
         """Submit a job that calls this task with these arguments."""
         return self.call(*args, **kwargs).submit()
 
-    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]:
         """Submit a job that calls this task with these arguments."""
-        return await self.call(*args, **kwargs).asubmit()
+        # Not async: to await only to hand on costs each submission a little.
+        return self.call(*args, **kwargs).asubmit()
 
     def using(self, **options: Unpack[Options]) -> Self:
         """Give the same task with other options."""

@@ -56,7 +56,7 @@ from rota.stores.postgres.hearing import SAYS_TIMES, TIMES, Bell, Ear, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
 from rota.stores.postgres.migrations import migrate
 from rota.stores.postgres.session import Session
-from rota.stores.rows import Row, are_alike, are_plain, is_plain, timetable_of
+from rota.stores.rows import Row, are_one_task, are_plain, is_plain, timetable_of
 
 T = TypeVar("T")
 #: The last argument of a verb is the time.
@@ -139,12 +139,11 @@ class PostgresStore:
 
     # Jobs
 
-    def insert(
+    async def insert(
         self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
-    ) -> Coroutine[Any, Any, Sequence[Inserted]]:
+    ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
-        # Not async: to await only to hand on costs each submission a little.
-        return self._inserts.run(jobs, bound, self._given(now))
+        return await self._inserts.run(jobs, bound, self._given(now))
 
     def _insert_together(
         self, jobs: Sequence[NewJob], bound: int | None, now: int | None
@@ -155,20 +154,21 @@ class PostgresStore:
 
     async def _insert_all(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
         """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
+        # What comes together is mostly one task's: then one job stands for all, whatever else is asked of them.
+        kinds = jobs[:1] if are_one_task(jobs) else jobs
         answers: list[Inserted | None] = [None] * len(jobs)
-        if are_plain(jobs):
-            is_one_kind = jobs[0].run_at is None and are_alike(jobs)
-            put = submitting.insert_alike if is_one_kind else submitting.insert_plain
+        if are_plain(kinds):
+            is_alike = len(kinds) == 1 and kinds[0].run_at is None
+            put = submitting.insert_alike if is_alike else submitting.insert_plain
             answers = await self._database.alone(put, jobs, self._archive.holding, bound, now)
-        # Not `None in answers`: that asks each answer whether it equals None.
-        left = [place for place, answer in enumerate(answers) if answer is None]
-        if left:
+        if not all(answers):
+            left = [place for place, answer in enumerate(answers) if answer is None]
             rest = await self._write(submitting.insert, [jobs[place] for place in left], bound, now=now)
             for place, answer in zip(left, rest, strict=True):
                 answers[place] = answer
-        places = set(map(_place, jobs))
+        places = set(map(_place, kinds))
         self._floors.stored(places)
-        has_times = set(map(_times, jobs)) != {(None, None)}
+        has_times = set(map(_times, kinds)) != {(None, None)}
         self._bell.ring((*places, TIMES) if has_times else places)
         return cast("list[Inserted]", answers)
 
