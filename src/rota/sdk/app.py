@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from rota.core.duration import parse_duration
@@ -38,6 +39,8 @@ from rota.settings import read
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_task_of: Final = attrgetter("task")
+_receipt_of: Final = attrgetter("receipt")
 _ACCEPTED: Final = (Receipt.CREATED, Receipt.REPLAYED)
 Executor = Literal["auto", "async", "thread", "process"]
 
@@ -120,7 +123,7 @@ class Rota:
     def submit_many(self, calls: Iterable[Call[R]], *, tx: object = None) -> list[Handle[R]]:
         """Submit many calls in one go; with `tx`, in the transaction of that connection."""
         listed = list(calls)
-        tx = transaction_of([call.options for call in listed], tx)
+        tx = _transaction_of(listed, tx)
         if tx is None:
             return self._handles(listed, self.reach.post(self._jobs(listed)))
         require_blocking(tx)
@@ -129,7 +132,7 @@ class Rota:
     async def asubmit_many(self, calls: Iterable[Call[R]], *, tx: object = None) -> list[Handle[R]]:
         """Submit many calls in one go; with `tx`, in the transaction of that connection."""
         listed = list(calls)
-        tx = transaction_of([call.options for call in listed], tx)
+        tx = _transaction_of(listed, tx)
         if tx is None:
             return self._handles(listed, await self.reach.apost(self._jobs(listed)))
         require_async(tx)
@@ -209,7 +212,9 @@ class Rota:
 
     def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
         """Give a handle for each call, unless one was refused."""
-        if all(answer.receipt in _ACCEPTED for answer in answers):
+        # Counted and not asked one by one: nearly always, it is all of them.
+        receipts = list(map(_receipt_of, answers))
+        if sum(map(receipts.count, _ACCEPTED)) == len(receipts):
             return [Handle(self, answer.job_id, call.decode) for call, answer in zip(calls, answers, strict=True)]
         for call, answer in zip(calls, answers, strict=True):
             if answer.receipt is Receipt.KEY_REUSED:
@@ -225,6 +230,11 @@ class Rota:
             refusal.handles = handles
             raise refusal
         return [handle for handle in handles if handle is not None]
+
+
+def _transaction_of(calls: Sequence[Call[Any]], tx: object) -> object:
+    """Say in which transaction calls are made. A thousand of them are mostly of one task, which is asked once."""
+    return transaction_of([task.options for task in dict.fromkeys(map(_task_of, calls))], tx)
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:

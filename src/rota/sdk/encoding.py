@@ -12,6 +12,7 @@ import msgspec
 
 from rota.core.errors import InvalidRequest
 
+_encode: Final = msgspec.json.Encoder().encode
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -22,22 +23,22 @@ class Form:
         self._signature = inspect.signature(function)
         kinds = [one.kind for one in self._signature.parameters.values()]
         #: So many arguments by position surely fit; None if there is no such number.
-        self._places = len(kinds) if all(kind in _POSITIONAL for kind in kinds) else None
+        self.places = len(kinds) if all(kind in _POSITIONAL for kind in kinds) else None
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError for arguments that do not fit. To bind them costs more than to write them down."""
-        if kwargs or len(args) != self._places:
-            self._signature.bind(*args, **kwargs)
+        self._signature.bind(*args, **kwargs)
 
 
 def encode_call(name: str, form: Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Write a call down; refuse arguments that do not fit the function or cannot be JSON."""
     try:
-        form.check(args, kwargs)
+        if kwargs or len(args) != form.places:
+            form.check(args, kwargs)
     except TypeError as error:
         raise InvalidRequest(f"task {name!r}: {error}", field="payload") from None
     try:
-        return msgspec.json.encode({"args": args, "kwargs": kwargs}).decode()
+        return _encode({"args": args, "kwargs": kwargs}).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"task {name!r}: an argument cannot be JSON: {error}", field="payload") from None
 

@@ -29,11 +29,11 @@ _OF_THE_MOMENT: Final = frozenset({"run_at", "idempotency_key"})
 class Call(Generic[R]):
     """A submission not yet made: for batches, chains and follow-ups."""
 
-    __slots__ = ("_app", "_payload", "_task", "_traceparent", "decode")
+    __slots__ = ("_app", "_payload", "_traceparent", "decode", "task")
 
     def __init__(self, app: Rota, task: Wanted, payload: str, decode: Callable[[str], R]) -> None:
         self._app = app
-        self._task = task
+        self.task = task
         self._payload = payload
         #: Of the span in which the call is made, wherever it is then sent from.
         self._traceparent = current_traceparent()
@@ -42,15 +42,15 @@ class Call(Generic[R]):
     @property
     def options(self) -> Options:
         """What was said about it."""
-        return self._task.options
+        return self.task.options
 
     def template(self) -> Template:
         """Give what this call submits."""
-        return replace(self._task.template, payload=self._payload)
+        return replace(self.task.template, payload=self._payload)
 
     def job(self, job_id: JobId, now: datetime | None = None) -> NewJob:
         """Make the job that this call submits; the time is read only if it counts."""
-        task = self._task
+        task = self.task
         if task.rest is not None and self._traceparent is None:
             return NewJob(job_id, task.name, self._payload, *task.rest)
         return task.template.make(
@@ -65,7 +65,7 @@ class Call(Generic[R]):
     def submit(self) -> Handle[R]:
         """Submit it."""
         app = self._app
-        if "tx" in self._task.options:
+        if "tx" in self.task.options:
             return app.submit_many([self])[0]
         (answer,) = app.reach.post([app.job(self)])
         return app.handle(self, answer)
@@ -73,7 +73,7 @@ class Call(Generic[R]):
     async def asubmit(self) -> Handle[R]:
         """Submit it."""
         app = self._app
-        if "tx" in self._task.options:
+        if "tx" in self.task.options:
             return (await app.asubmit_many([self]))[0]
         (answer,) = await app.reach.apost([app.job(self)])
         return app.handle(self, answer)
