@@ -263,6 +263,10 @@ class Connection:
             await self._raw.ensure_closed()
         except (errors.MySQLError, OSError, EOFError):
             self._raw.close()
+        except asyncio.CancelledError:
+            # Nobody comes back for it.
+            self._raw.close()
+            raise
 
     def abandon(self) -> None:
         """Drop the connection as it is; the server undoes what was not committed."""

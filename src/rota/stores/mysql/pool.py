@@ -69,13 +69,17 @@ class Pool:
     async def close(self) -> None:
         """Wait for what was begun and let go of the server."""
         self._is_open = False
-        for _ in range(self._size):
-            await self._places.acquire()
-        for connection in self._idle:
-            await connection.close()
-        self._idle.clear()
-        for _ in range(self._size):
-            self._places.release()
+        held = 0
+        try:
+            while held < self._size:
+                await self._places.acquire()
+                held += 1
+            while self._idle:
+                await self._idle.pop().close()
+        finally:
+            # Also by who is interrupted: a loop that ends cancels all tasks, and then it is closed again.
+            for _ in range(held):
+                self._places.release()
 
     async def _patiently(self, verb: Verb, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the verb does
         loop = asyncio.get_running_loop()
