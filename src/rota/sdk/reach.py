@@ -72,18 +72,20 @@ class Reach:
 
     def apost(self, jobs: Sequence[NewJob]) -> Awaitable[Sequence[Inserted]]:
         """Submit jobs from any loop."""
-        # Not async, nor what it calls where a loop has a home: in a crowd, coroutines that only hand on add up.
-        homes = self._homes
-        desk = None if homes is None or self.runs_jobs else homes.desk()
+        # Not async, nor what it calls where a loop has a desk: in a crowd, coroutines that only hand on add up.
+        if self._homes is None:
+            desk = None if self._side is None else self._side.desk()
+        else:
+            desk = None if self.runs_jobs else self._homes.desk()
         return self._apost(jobs) if desk is None else desk.run(jobs)
 
     async def _apost(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
-        side = self._side
-        if side is None and self._may_have_side:
+        """Submit jobs by the portal, or open the side first."""
+        if self._may_have_side:
             portal = self.portal
             side = self._beside(portal, await portal.acall(self.link()))
-        if side is not None:
-            return await side.desk().run(jobs)
+            if side is not None:
+                return await side.desk().run(jobs)
         return await self._opened()[1].apost(jobs)
 
     def close(self) -> None:
