@@ -20,7 +20,7 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from itertools import accumulate, chain, compress
+from itertools import accumulate, chain, compress, pairwise
 from operator import methodcaller
 from typing import Any, Final, Generic, TypeVar
 
@@ -92,8 +92,10 @@ class MergingDesk(Generic[Item, Answer]):
     async def _run_alone(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> Sequence[Answer]:
         if not batch:
             return []
+        # Between the call and its being awaited, others may have come, and somebody may have closed.
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
         if self._work is not None or self._is_serving:
-            # Somebody came between the call and its being awaited.
             return await self._join(batch, sharing)
         self._is_serving = True
         try:
@@ -206,7 +208,7 @@ def _answer(
     given: Iterable[Sequence[Answer]] = map(list, zip(answers, strict=True))
     if len(answers) != len(batches):
         ends = list(accumulate(map(len, batches)))
-        given = [answers[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        given = [answers[start:end] for start, end in pairwise([0, *ends])]
     for future, one in zip(futures, given, strict=True):
         if not future.done():
             future.set_result(one)

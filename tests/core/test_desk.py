@@ -206,6 +206,16 @@ async def test_two_who_were_told_to_go_ahead_do_not_go_at_once(prompt: MergingDe
     assert await asyncio.gather(*calls) == [[2], [4]]
 
 
+async def test_who_was_told_to_go_ahead_does_not_go_once_it_is_closed(
+    prompt: MergingDesk[int, int], counter: Counter
+) -> None:
+    call = prompt.run([1])
+    await prompt.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await call
+    assert counter.batches == []
+
+
 async def test_who_goes_away_from_a_prompt_desk_holds_up_nobody(
     prompt: MergingDesk[int, int], counter: Counter
 ) -> None:
