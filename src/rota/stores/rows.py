@@ -100,21 +100,12 @@ def are_plain(jobs: Iterable[NewJob]) -> bool:
     return all(map(_NOTHING_BEYOND.__eq__, map(_BEYOND, jobs)))
 
 
-#: What plain jobs of one task have in common, unless it was said otherwise for one of them.
-_IN_COMMON = attrgetter("type", "queue", "priority", "run_at", "max_attempts", "delivery")
-
-
-def are_alike(jobs: Sequence[NewJob]) -> bool:
-    """Whether plain jobs differ in nothing but id and payload: what goes together is mostly one task's."""
-    return all(map(_IN_COMMON(jobs[0]).__eq__, map(_IN_COMMON, jobs)))
-
-
 #: All that a submission is besides its id and its payload.
 _BESIDES = attrgetter(*(one.name for one in fields(NewJob) if one.name not in {"id", "payload"}))
 
 
 def are_one_task(jobs: Sequence[NewJob]) -> bool:
-    """Whether jobs, plain or not, differ in nothing but id and payload. Quicker than to ask for both of the above."""
+    """Whether jobs, plain or not, differ in nothing but id and payload, as most that go together."""
     return list(map(_BESIDES, jobs)).count(_BESIDES(jobs[0])) == len(jobs)
 
 

@@ -13,7 +13,7 @@ from rota.core.job import first_state
 from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.rows import Row, are_alike, are_plain, ids_text, is_plain, new_job_row, plain_job_row
+from rota.stores.rows import Row, are_one_task, are_plain, ids_text, is_plain, new_job_row, plain_job_row
 from rota.stores.sqlite.driver import MOST_ROWS, Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
 from rota.stores.sqlite.statements import statement
@@ -39,12 +39,16 @@ def insert_at_once(
     connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int
 ) -> list[Inserted] | None:
     """Store plain jobs by one statement; None, and nothing done, if they need a closer look."""
-    if bound is not None or not 0 < len(jobs) <= MOST_ROWS or not are_plain(jobs):
+    if bound is not None or not 0 < len(jobs) <= MOST_ROWS:
+        return None
+    # Of one task, all are plain if one is.
+    is_one_task = len(jobs) == 1 or are_one_task(jobs)
+    if not are_plain(jobs[:1] if is_one_task else jobs):
         return None
     try:
         if len(jobs) == 1:
             return _put_one(connection, jobs[0], now)
-        put = _put_alike if are_alike(jobs) else _put_plain
+        put = _put_alike if is_one_task else _put_plain
         return put(connection, jobs, now, at_once=True)
     except Clash:
         return None
@@ -92,7 +96,7 @@ def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> l
     """Store jobs that bring nothing with them, all at once; None if an id is taken."""
     connection.run("SAVEPOINT inserting")
     try:
-        answers = _put_alike(connection, jobs, now) if are_alike(jobs) else _put_plain(connection, jobs, now)
+        answers = _put_alike(connection, jobs, now) if are_one_task(jobs) else _put_plain(connection, jobs, now)
     except Clash:
         connection.run("ROLLBACK TO inserting")
         answers = None
