@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from crash.platter import Truncate
+from crash.platter import Truncate, Write
 from crash.power_cut import OFTEN_CHECKPOINTED, cut, examine, phases_of, record
 from crash.promises import Kind, Promises
 from crash.recorder import Changed, Deleted, Player, Synced, Tape
@@ -49,6 +49,9 @@ async def test_a_recording_holds_all_that_a_cut_can_fall_into() -> None:
     assert any(
         isinstance(event, Changed) and event.name == wal and event.change == Truncate(32768) for event in tape.events
     )
+    # And the log is made longer ahead of commits, also where it was cut off.
+    written = [event.change for event in tape.events if isinstance(event, Changed) and event.name == wal]
+    assert sum(1 for change in written if isinstance(change, Write) and not any(change.data)) > 5
     assert Deleted(wal, is_synced=False) in tape.events
     assert Deleted(f"{DATABASE}-journal", is_synced=False) in tape.events
 

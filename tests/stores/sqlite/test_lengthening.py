@@ -71,6 +71,19 @@ async def test_a_short_log_is_left_as_it_is(tmp_path: Path) -> None:
     assert lengths[-1] < LEAST
 
 
+async def test_what_one_process_has_added_the_others_do_not_add_to(tmp_path: Path) -> None:
+    """Each took the zeros of the others for commits, and after a few of those the log had its full 16 MB."""
+    stores = [await SqliteStore.open(tmp_path / "some.db") for _ in range(3)]
+    log = tmp_path / "some.db-wal"
+    for _ in range(COMMITS_BETWEEN_LOOKS * 5):
+        for store in stores:
+            await _fill(store, log, 1)
+    used = len(log.read_bytes().rstrip(b"\0"))
+    assert used < _length(log) < 3 * used
+    for store in stores:
+        await store.close()
+
+
 class Written:
     """A log of some length with a connection, and a lengthener about to look."""
 
@@ -151,6 +164,42 @@ def test_it_is_made_no_longer_than_it_gets(tmp_path: Path) -> None:
     longer = written.length()
     assert longer > ENOUGH
     assert written.look() == longer
+    written.connection.close()
+
+
+def test_a_log_that_was_cut_off_is_made_longer_anew(tmp_path: Path) -> None:
+    """Tools for backups do that to it, now and then."""
+    written = Written(tmp_path)
+    while written.look() < ENOUGH / 2:
+        written.write(100)
+    other = StandardConnection(written.path)
+    assert other.rows("PRAGMA wal_checkpoint(TRUNCATE)") == [(0, 0, 0)]
+    other.close()
+    assert written.look() == 0
+    written.write(30)
+    before = written.length()
+    assert written.look() == 2 * before
+    written.connection.close()
+
+
+def test_a_log_that_is_cut_off_before_the_lock_is_had_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(tmp_path)
+    other = StandardConnection(written.path)
+    begin = written.connection.run
+
+    def late(sql: str) -> int:
+        other.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        return begin(sql)
+
+    monkeypatch.setattr(written.connection, "run", late)
+    assert written.look() == 0
+    monkeypatch.undo()
+    written.write(5)
+    before = written.length()
+    assert written.look() == before < LEAST
+    other.close()
     written.connection.close()
 
 

@@ -51,7 +51,8 @@ class Lengthener:
     def __call__(self, connection: Connection) -> None:
         """Look now and then whether it is time, after a commit."""
         self._until_look -= 1
-        if not self._until_look:
+        # Not only at zero: a signal that comes before it is set anew must not be the end of it.
+        if self._until_look <= 0:
             self._until_look = COMMITS_BETWEEN_LOOKS
             with suppress(OSError, Busy, Broken):
                 self._look(connection)
@@ -75,7 +76,8 @@ class Lengthener:
     def _lengthen(self, descriptor: int) -> None:
         log = os.fstat(descriptor)
         # Another that was put in its place is not ours, and our lock is not for it.
-        if inode_in(log) == self._inode and log.st_size < ENOUGH:
+        # And somebody may have cut it off, or been quicker, before we had the lock.
+        if inode_in(log) == self._inode and LEAST <= log.st_size < ENOUGH and not _has_room(descriptor, log.st_size):
             more = min(log.st_size, MOST_AT_ONCE, ENOUGH - log.st_size)
             os.pwrite(descriptor, bytes(more), log.st_size)
 
