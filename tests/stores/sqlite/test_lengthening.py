@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from building import new_job
+from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.driver import StandardConnection
+from rota.stores.sqlite.inodes import inode_in
 from rota.stores.sqlite.lengthening import COMMITS_BETWEEN_LOOKS, ENOUGH, LEAST, ROOM, Lengthener
 
 #: Enough to make the log longer a few times.
@@ -97,7 +100,11 @@ class Written:
         self.connection.rows("PRAGMA wal_autocheckpoint = 0")
         self.connection.run("CREATE TABLE page (text TEXT)")
         self.write(pages)
-        self.lengthener = Lengthener(self.path)
+        self.lengthener = self.another()
+
+    def another(self) -> Lengthener:
+        """Make a lengthener, as every process has one."""
+        return Lengthener(os.fsencode(self.log), inode_in(self.log.stat()))
 
     def write(self, pages: int) -> None:
         self.connection.run("INSERT INTO page VALUES (zeroblob(?))", (self._page_size * pages,))
@@ -133,7 +140,7 @@ def test_what_one_process_has_made_longer_others_leave_as_it_is(tmp_path: Path) 
     written = Written(tmp_path, pages=200)
     before = written.length()
     assert written.look() == 2 * before
-    written.lengthener = Lengthener(written.path)
+    written.lengthener = written.another()
     assert written.look() == 2 * before
     written.connection.close()
 
@@ -225,6 +232,20 @@ def test_a_log_that_was_put_in_its_place_is_left_alone(tmp_path: Path) -> None:
     assert _length(tmp_path / "moved") == before
     written.connection.run("BEGIN IMMEDIATE")
     written.connection.run("ROLLBACK")
+
+
+async def test_where_the_log_is_lost_before_the_store_is_open_the_store_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was an error of the system's, which nobody who opens a store is prepared for."""
+
+    def lose(path: str) -> Knocker:
+        (tmp_path / "some.db-wal").unlink()
+        return Knocker(path)
+
+    monkeypatch.setattr("rota.stores.sqlite.store.Knocker", lose)
+    with pytest.raises(StoreUnavailable):
+        await SqliteStore.open(tmp_path / "some.db")
 
 
 def test_where_there_is_no_room_commits_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,17 +60,17 @@ class FileWitness:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file, self._log = os.fsencode(path), os.fsencode(f"{path}-wal")
+        self._file, self.log = os.fsencode(path), os.fsencode(f"{path}-wal")
         try:
             # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
-            self._known_file, self._known_log = inode_of(self._file), inode_of(self._log)
+            self._known_file, self.known_log = inode_of(self._file), inode_of(self.log)
         except OSError:
             raise LostFile(path) from None
 
     def __call__(self) -> None:
         """Look; raise `LostFile` if another file, or none, has a name now."""
         try:
-            if inode_of(self._file) == self._known_file and inode_of(self._log) == self._known_log:
+            if inode_of(self._file) == self._known_file and inode_of(self.log) == self.known_log:
                 return
         except OSError:
             pass

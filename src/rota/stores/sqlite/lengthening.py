@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final
 
 from rota.stores.sqlite.driver import Broken, Busy, Connection
-from rota.stores.sqlite.inodes import inode_in, inode_of, length_of
+from rota.stores.sqlite.inodes import Inode, inode_in, length_of
 from rota.stores.sqlite.operations import roll_back
 
 #: Somewhat more than the log has when it is written back (`wal_autocheckpoint`): then nothing more is needed.
@@ -43,9 +43,9 @@ _NUMBER: Final = 4
 class Lengthener:
     """Makes one log longer, for the connection that writes to it."""
 
-    def __init__(self, path: str) -> None:
-        self._log = os.fsencode(f"{path}-wal")
-        self._inode = inode_of(self._log)
+    def __init__(self, log: bytes, inode: Inode) -> None:
+        self._log = log
+        self._inode = inode
         self._until_look = COMMITS_BETWEEN_LOOKS
 
     def __call__(self, connection: Connection) -> None:

@@ -122,7 +122,7 @@ class SqliteStore:
                 opener,
                 witness=witness,
                 knock=Knocker(witness.path).knock,
-                lengthen=Lengthener(witness.path),
+                lengthen=Lengthener(witness.log, witness.known_log),
             )
             opened.push_async_callback(writer.close)
             store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path))
