@@ -218,6 +218,24 @@ def test_a_signal_in_the_midst_of_it_leaves_nothing_behind(stage: Stage, stateme
     assert stage.numbers() == [2]
 
 
+def test_a_timeout_that_comes_once_a_transaction_is_begun_leaves_nothing_behind(stage: Stage) -> None:
+    """A handler of a signal may raise any error. The next one was taken into that transaction, and acknowledged."""
+    run = stage.connection.run
+
+    def late(sql: str, parameters: Parameters = ()) -> int:
+        stage.connection.run = run  # type: ignore[method-assign]
+        run(sql, parameters)
+        raise TimeoutError("by a signal")
+
+    stage.connection.run = late  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        stage.do(put, [1])
+    assert stage.connection.told[0] == "BEGIN IMMEDIATE"
+    assert stage.numbers() == []
+    stage.do(put, [2])
+    assert stage.numbers() == [2]
+
+
 def test_after_two_signals_the_next_one_clears_up(stage: Stage) -> None:
     stage.connection.interrupt_at = "ROLLBACK"
     with pytest.raises(KeyboardInterrupt):

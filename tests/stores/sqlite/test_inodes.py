@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rota.stores.sqlite import inodes
+from rota.stores.sqlite import files, inodes
+from rota.stores.sqlite.driver import LostFile
 from rota.stores.sqlite.files import FileWitness
 from rota.stores.sqlite.inodes import inode_in, inode_of, length_of
 
@@ -41,6 +43,26 @@ def test_a_file_is_told_from_others_by_whichever_way(tmp_path: Path) -> None:
 def test_a_name_that_nobody_has_is_an_error(tmp_path: Path, ask: Callable[[bytes], Any]) -> None:
     with pytest.raises(FileNotFoundError):
         ask(os.fsencode(tmp_path / "nobody"))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(TimeoutError("by a signal"), TimeoutError), (OSError(errno.EACCES, "refused"), LostFile)]
+)
+def test_a_timeout_by_a_signal_does_not_make_a_file_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: type[Exception]
+) -> None:
+    """It is an OSError too, and the store refused everything from then on."""
+    path = tmp_path / "some.db"
+    path.touch()
+    path.with_name("some.db-wal").touch()
+    witness = FileWitness(str(path))
+
+    def interrupted(_: bytes) -> None:
+        raise error
+
+    monkeypatch.setattr(files, "inode_of", interrupted)
+    with pytest.raises(told):
+        witness()
 
 
 def test_the_witness_does_not_ask_when_the_log_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,29 @@ def test_a_log_that_is_cut_off_before_the_lock_is_had_is_left_alone(
     written.connection.close()
 
 
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "ROLLBACK"])
+def test_a_timeout_by_a_signal_is_not_taken_for_an_error_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """It is an OSError too. Passed over in silence, it left the lock with us, and what came next was not committed."""
+    written = Written(tmp_path)
+    run = written.connection.run
+
+    def late(sql: str) -> int:
+        if sql == statement:
+            monkeypatch.undo()
+            if sql != "ROLLBACK":
+                run(sql)
+            raise TimeoutError("by a signal")
+        return run(sql)
+
+    monkeypatch.setattr(written.connection, "run", late)
+    with pytest.raises(TimeoutError):
+        written.look()
+    written.connection.run("ROLLBACK")
+    written.connection.close()
+
+
 def test_while_another_process_writes_it_is_left_alone(tmp_path: Path) -> None:
     written = Written(tmp_path)
     other = StandardConnection(written.path)

@@ -227,8 +227,11 @@ class ThreadDesk(ABC):
             self._process(batch)
         except Exception as error:  # noqa: BLE001 - the thread must outlive every failure and answer everyone
             fail(batch, error)
+            # It may be a signal's, as a timeout is, and have come in the midst of a transaction: see below.
+            roll_back(self._connection)
         except BaseException:
-            # A signal, on the thread of one who does it by hand. What stays begun would lock other processes out.
+            # A signal, on the thread of one who does it by hand. What stays begun would lock other processes out, and
+            # take in what comes next, which would be acknowledged and not committed.
             roll_back(self._connection)
             raise
         self._is_tidy = True

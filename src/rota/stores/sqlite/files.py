@@ -72,8 +72,10 @@ class FileWitness:
         try:
             if inode_of(self._file) == self._known_file and inode_of(self.log) == self.known_log:
                 return
-        except OSError:
-            pass
+        except OSError as error:
+            # Not the system's, then, but a signal's, as a timeout is: it says nothing about the file.
+            if error.errno is None:
+                raise
         raise LostFile(self.path)
 
 

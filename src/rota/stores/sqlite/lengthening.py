@@ -16,7 +16,6 @@ longer by themselves. If the process dies here, there are zeros behind the last 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Final
 
 from rota.stores.sqlite.driver import Broken, Busy, Connection
@@ -54,8 +53,15 @@ class Lengthener:
         # Not only at zero: a signal that comes before it is set anew must not be the end of it.
         if self._until_look <= 0:
             self._until_look = COMMITS_BETWEEN_LOOKS
-            with suppress(OSError, Busy, Broken):
+            try:
                 self._look(connection)
+            except (Busy, Broken):
+                return
+            except OSError as error:
+                # Not the system's, then, but a signal's, as a timeout is: whoever set it waits for it.
+                if error.errno is None:
+                    raise
+                roll_back(connection)
 
     def _look(self, connection: Connection) -> None:
         length = length_of(self._log)
