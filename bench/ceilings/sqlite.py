@@ -65,20 +65,25 @@ class Bare:
         def commit() -> None:
             while (order := handed.get()) is not None:
                 row, done = order
-                self.connection.execute(statement("insert_plain"), row)
-                loop.call_soon_threadsafe(done.set_result, None)
+                try:
+                    self.connection.execute(statement("insert_plain"), row)
+                except sqlite3.Error as error:
+                    loop.call_soon_threadsafe(done.set_exception, error)
+                else:
+                    loop.call_soon_threadsafe(done.set_result, None)
 
         thread = threading.Thread(target=commit)
         thread.start()
         begun = time.perf_counter()
-        for row in rows:
-            done = loop.create_future()
-            handed.put((row, done))
-            await done
-        took = time.perf_counter() - begun
-        handed.put(None)
-        thread.join()
-        return len(rows) / took
+        try:
+            for row in rows:
+                done = loop.create_future()
+                handed.put((row, done))
+                await done
+            return len(rows) / (time.perf_counter() - begun)
+        finally:
+            handed.put(None)
+            thread.join()
 
     def batched_rows(self, count: int, *, plain: bool = False, batch: int = 500) -> float:
         make, name = (self.plain_rows, "insert_plain") if plain else (self.rows, "insert")

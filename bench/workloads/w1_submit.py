@@ -11,6 +11,7 @@ another thread does for it, which is the most that a loop can have.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Final
 
 from bench.ceilings import sqlite
@@ -66,16 +67,20 @@ class Submit:
         alone = max(jobs // 5, 1)
         name, beside = names
         spent = spent_bare = spent_handed = 0.0
+        has_floor = (contender.name, name) == ("sqlite", ONE)
         # Of all that are on the same store: whoever has to pause meanwhile finds the machine as cold.
         # The floor has a file of its own: each makes its log longer at first.
-        with bare_on(contender.store, ground) as bare, bare_on(contender.store, ground) as floor:
+        with (
+            bare_on(contender.store, ground) as bare,
+            bare_on(contender.store, ground) if has_floor else nullcontext() as floor,
+        ):
             system.ask(way, first=3 * jobs, count=20)
             for first in range(0, alone, TURN):
                 count = min(TURN, alone - first)
                 spent += system.ask(way, first=first, count=count)
                 if bare is not None:
                     spent_bare += count / bare.single_commits(count)
-                if isinstance(floor, sqlite.Bare) and (contender.name, name) == ("sqlite", ONE):
+                if isinstance(floor, sqlite.Bare):
                     spent_handed += count / floor.handed_commits(count)
         yield self._reading(contender, name, alone, spent)
         if bare is not None:
