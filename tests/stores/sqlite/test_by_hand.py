@@ -19,7 +19,7 @@ from rota.ports.guest import at_once
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.desk import WriterDesk
 from rota.stores.sqlite.driver import Connection, Parameters, StandardConnection
-from rota.stores.sqlite.operations import LOOKS, MERGED, PLAINLY, Manner, Operation, Verb
+from rota.stores.sqlite.operations import LOOKS, MERGED, PLAINLY, Manner, Operation, Verb, transact
 
 
 class Seen(StandardConnection):
@@ -148,6 +148,16 @@ async def test_one_that_fails_does_not_fail_its_neighbours(stage: Stage) -> None
 
 
 LOOKING = Manner(reads_first=True)
+
+
+def test_what_was_done_at_one_stroke_is_not_done_again_when_its_answers_cannot_be_shared_out(stage: Stage) -> None:
+    def stroke(connection: Connection, numbers: list[int]) -> int:
+        return connection.run("INSERT INTO number SELECT value FROM json_each(?)", (str(numbers),))
+
+    together = Manner(is_mergeable=True, stroke=stroke)
+    with stage.desk.turn, pytest.raises(TypeError):
+        transact(stage.connection, [Operation(put, ([number],), together) for number in (1, 2)])
+    assert stage.numbers() == [1, 2]
 
 
 async def test_one_that_reads_first_and_fails_does_not_fail_its_neighbours(stage: Stage) -> None:

@@ -210,12 +210,10 @@ def _strike(connection: Connection, operations: Sequence[Operation]) -> bool:
     try:
         if len(operations) == 1:
             first.answer = answers = stroke(connection, *first.arguments)
-        elif _are_mergeable(operations):
-            answers = stroke(connection, _gathered(operations), *first.arguments[1:])
-            if answers is not None:
-                _share_out(operations, answers)
-        else:
+            return answers is not None
+        if not _are_mergeable(operations):
             return False
+        answers = stroke(connection, _gathered(operations), *first.arguments[1:])
     except Busy:
         # Nothing was done. In a transaction, it waits for its turn among the processes.
         return False
@@ -225,7 +223,11 @@ def _strike(connection: Connection, operations: Sequence[Operation]) -> bool:
             return False
         fail(operations, error)
         return True
-    return answers is not None
+    if answers is None:
+        return False
+    # Not above: it is committed, and what fails now must not have it done again.
+    _share_out(operations, answers)
+    return True
 
 
 def _are_mergeable(operations: Sequence[Operation]) -> bool:
