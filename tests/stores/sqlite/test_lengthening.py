@@ -250,7 +250,7 @@ def test_a_log_that_was_put_in_its_place_is_left_alone(tmp_path: Path) -> None:
     written = Written(tmp_path)
     before = written.length()
     written.log.rename(tmp_path / "moved")
-    written.log.write_bytes(bytes(100_000))
+    written.log.write_bytes(b"x" * 100_000)
     assert written.look() == 100_000
     assert _length(tmp_path / "moved") == before
     written.connection.run("BEGIN IMMEDIATE")

@@ -18,6 +18,7 @@ from rota.core.submission import NewJob
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.stores.rows import Row
 from rota.stores.sqlite import SqliteStore, bell, lookout
+from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.driver import Parameters, StandardConnection
 
 LONG = timedelta(seconds=20)
@@ -147,6 +148,15 @@ async def test_a_commit_that_nobody_knocks_for_is_heard_among_those_that_are_kno
     async with asyncio.timeout(10):
         while not (heard := await one.watch(timedelta(0))) or set(heard) != ANYWHERE:
             await other.insert([new_job()])
+
+
+def test_a_knock_that_failed_is_not_made_up_for_by_the_next_commit(tmp_path: Path) -> None:
+    """That one may have nothing to tell; and where there is no door, every commit would try."""
+    connection = StandardConnection(":memory:")
+    connection.has_made_work = connection.has_set_times = True
+    Knocker(str(tmp_path / "nobody.db")).knock(connection)
+    assert (connection.has_made_work, connection.has_set_times) == (False, False)
+    connection.close()
 
 
 async def test_a_commit_that_a_slow_disk_keeps_until_after_the_rest_is_heard_too(
