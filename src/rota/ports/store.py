@@ -461,6 +461,7 @@ class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerSto
         """Wait until another process may have changed something, at most for a while; say at which places.
 
         Places are queues in which there may be work, and those of `rota.ports.places`; none when the time has passed.
+        Of work nobody need be told here before somebody has asked this store for some, by a claim or a dispatch.
         """
         ...
 

@@ -148,6 +148,7 @@ async def test_a_closed_store_does_not_hinder_the_other(store: Store, open_store
 
 async def test_a_watch_tells_that_another_store_has_written(store: Store, open_store: OpenStore) -> None:
     other = await open_store()
+    await store.claim(claim(), now=BASE)
     watching = asyncio.ensure_future(store.watch(LONG))
     await other.insert([new_job()], now=BASE)
     assert await watching
@@ -162,10 +163,29 @@ async def test_what_was_written_before_a_watch_began_is_told_at_once(store: Stor
 
 async def test_everyone_who_watches_is_told(store: Store, open_store: OpenStore) -> None:
     other = await open_store()
+    await store.claim(claim(), now=BASE)
     watching = [asyncio.ensure_future(store.watch(2 * SECOND)) for _ in range(3)]
     await asyncio.sleep(0)
     await other.insert([new_job()], now=BASE)
     assert all(await asyncio.gather(*watching))
+
+
+async def test_who_asks_for_work_while_it_watches_is_told_of_work_from_then_on(
+    store: Store, open_store: OpenStore
+) -> None:
+    """Until then a store may keep it to itself."""
+    other = await open_store()
+    async with asyncio.timeout(LONG.total_seconds()):
+        while await store.watch(SHORT):
+            pass
+        watching = asyncio.ensure_future(store.watch(LONG))
+        await asyncio.sleep(0)
+        await store.claim(claim(), now=BASE)
+        await other.insert([new_job()], now=BASE)
+        while not await store.claim(claim(), now=BASE):
+            await watching
+            watching = asyncio.ensure_future(store.watch(LONG))
+    watching.cancel()
 
 
 async def test_a_watch_ends_when_nothing_happens(store: Store) -> None:

@@ -60,7 +60,7 @@ async def test_a_session_keeps_no_statements_of_days_gone_by(dsn: str) -> None:
             clock.moment += DAY
             job = new_job(id=id_at(clock.moment))
             ending = store._archive.holding(job.id, job.id)
-            await session.rows("insert_one" + ending, 0, 0, job.id, "mail", "default", 5, 0, 1, "", "null", None)
+            await session.rows("insert_one" + ending, 0, 0, job.id, "mail", "default", 5, 0, 1, "", "null", None, None)
             named = await session.fetch("SELECT statement FROM pg_prepared_statements WHERE statement LIKE 'INSERT%'")
             kept.append([row[0] for row in named])
     await store.close()

@@ -111,6 +111,8 @@ async def test_what_this_process_stores_is_never_below_the_floor(
 async def test_what_another_process_stores_below_the_floor_is_told_by_its_notice(
     store: PostgresStore, other: PostgresStore, reader: asyncpg.Connection
 ) -> None:
+    # Who has asked for work hears of it.
+    assert not await store.claim(claim())
     await store.watch(timedelta(milliseconds=1))
     await churn(store)
     await store._floors.look()

@@ -12,11 +12,12 @@ from itertools import pairwise
 import asyncpg
 import pytest
 
-from building import new_job, new_jobs
+from building import claim, new_job, new_jobs
 from rota.core.lane import Queue
-from rota.ports.places import EVERY_QUEUE, TIMETABLE, number_of, without_number
+from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, number_of, without_number
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore, hearing
+from rota.stores.postgres.hearing import CHANNEL, WORK_CHANNEL
 
 SOON = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=50)
@@ -40,14 +41,20 @@ async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 async def heard(stranger: asyncpg.Connection) -> list[str]:
     """All notices that somebody else hears."""
     notices: list[str] = []
-    await stranger.add_listener("rota", lambda *words: notices.append(str(words[-1])))
+    for channel in (CHANNEL, WORK_CHANNEL):
+        await stranger.add_listener(channel, lambda *words: notices.append(str(words[-1])))
     return notices
 
 
+async def _say_nothing(*_: object) -> None:
+    pass
+
+
 async def all_ears(*stores: PostgresStore) -> None:
-    """Wait until stores listen and have been told all there was."""
+    """Wait until stores listen, for work too, and have been told all there was."""
     async with asyncio.timeout(60):
         for store in stores:
+            store._ear.hear_work()
             while await store.watch(SHORT) or not store._ear._is_hearing:
                 pass
 
@@ -58,6 +65,32 @@ async def test_our_own_work_wakes_only_others(store: PostgresStore, other: Postg
     await store.insert([new_job()])
     assert await watching
     assert not await store.watch(SHORT)
+
+
+async def test_who_never_asked_for_work_is_woken_only_by_times(store: PostgresStore, other: PostgresStore) -> None:
+    """A scheduler, and whoever waits for the end of a job, would be in the way of who begins one."""
+    async with asyncio.timeout(60):
+        while await other.watch(SHORT) or not other._ear._is_hearing:
+            pass
+    count = other._ear._count
+    await store.insert([new_job()])
+    await store.insert(new_jobs(2))
+    store._bell._sent_at = float("-inf")
+    await store.insert([new_job(queue="later", run_at=datetime.now(UTC) + timedelta(hours=1))])
+    assert TIMETABLE in await other.watch(SOON)
+    assert other._ear._count == count + 1
+
+
+async def test_who_asks_for_work_after_all_is_told_that_some_may_have_come_and_hears_of_it_from_then_on(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    async with asyncio.timeout(60):
+        while await other.watch(SHORT) or not other._ear._is_hearing:
+            pass
+    assert not await other.claim(claim())
+    assert await other.watch(SOON) == ANYWHERE
+    await store.insert([new_job(queue="a")])
+    assert without_number(await other.watch(SOON)) == {"a"}
 
 
 async def test_many_writes_share_few_notices(
@@ -120,7 +153,7 @@ async def test_who_never_stores_what_it_takes_along_keeps_nobody_from_being_hear
     await store.put_queue(Queue("full", max_depth=100_000))
     heard: list[float] = []
     loop = asyncio.get_running_loop()
-    await stranger.add_listener("rota", lambda *_: heard.append(loop.time()))
+    await stranger.add_listener(WORK_CHANNEL, lambda *_: heard.append(loop.time()))
     async with asyncio.timeout(60):
         while len(heard) < 30:
             await store.insert([new_job(queue="full")])
@@ -139,7 +172,7 @@ async def test_what_is_stored_is_told_of_while_another_commit_waits(
         if ["default", "mail", 4] in json.loads(heard[-1]):
             told.set()
 
-    await stranger.add_listener("rota", hear)
+    await stranger.add_listener(WORK_CHANNEL, hear)
     blocked = new_job(priority=3)
     holder = await asyncpg.connect(dsn)
     try:
@@ -319,7 +352,7 @@ async def test_a_listener_that_hears_nothing_is_found_out(
 ) -> None:
     """Its own notices do not come: then it looks for changes itself."""
     del dsn
-    monkeypatch.setattr(hearing, "CHANNEL", "nobody-speaks-here")
+    monkeypatch.setattr(hearing, "notify", _say_nothing)
     monkeypatch.setattr(hearing, "ECHO_SECONDS", 0.05)
     monkeypatch.setattr(hearing, "POLL_SECONDS", 0.01)
     await store.watch(SHORT)

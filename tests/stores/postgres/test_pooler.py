@@ -81,6 +81,7 @@ async def test_work_is_noticed_though_nothing_can_be_heard(
 async def test_who_listens_directly_hears_of_work_that_came_through_the_pooler(
     pooled: PostgresStore, store: PostgresStore
 ) -> None:
+    await store.claim(claim())
     await store.watch(timedelta(milliseconds=1))
     watching = asyncio.ensure_future(store.watch(timedelta(seconds=20)))
     await pooled.insert([new_job()])

@@ -17,6 +17,7 @@ from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres import PostgresStore, submitting
+from rota.stores.postgres.hearing import Notice
 from rota.stores.postgres.session import Session
 from rota.stores.postgres.statements import Endings, among, anywhere
 
@@ -27,14 +28,14 @@ INSERT INTO job_done (
 )
 VALUES ($1, 'mail', 'default', 5, 'completed', 1, 1, 1, 1, 1, 'at_least_once', 'null', 1)
 """
-NOTICE = '["somebody", ["default", "mail", 5]]'
+NOTICE = ("rota_work", '["somebody", ["default", "mail", 5]]')
 
 
 #: A stretch of ids that has those of these tests, as a day has, and one that has none of them.
 NEAR, FAR = among(1, LARGEST - 1), among(1, 2)
 
 
-async def put(store: PostgresStore, job: NewJob, notice: str | None) -> Inserted | None:
+async def put(store: PostgresStore, job: NewJob, notice: Notice | None) -> Inserted | None:
     return await store._database.alone(submitting.insert_one, job, anywhere, NOW, notice)
 
 
@@ -77,7 +78,7 @@ async def test_with_a_notice_or_without_a_job_is_stored_alike(store: PostgresSto
 
 
 @pytest.mark.parametrize("notice", [None, NOTICE])
-async def test_what_needs_a_closer_look_is_left_alone(store: PostgresStore, dsn: str, notice: str | None) -> None:
+async def test_what_needs_a_closer_look_is_left_alone(store: PostgresStore, dsn: str, notice: Notice | None) -> None:
     taken, finished, bounded = new_job(), new_job(), new_job(queue="narrow")
     await store.insert([taken])
     connection = await asyncpg.connect(dsn)

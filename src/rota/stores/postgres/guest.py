@@ -37,6 +37,7 @@ from rota.stores.guests import (
 )
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.faults import MovedError
+from rota.stores.postgres.hearing import CHANNEL
 from rota.stores.postgres.migrations import all_migrations
 from rota.stores.postgres.statements import Runner, anywhere, changed_by, statement
 from rota.stores.postgres.stepping import look, perform
@@ -109,7 +110,7 @@ class PostgresGuest:
         now = await self._recognise()
         answers = await _stored(self._runner, make(from_micros(now)), bound, now)
         if any(answer.receipt is Receipt.CREATED for answer in answers):
-            await self._runner.rows("notify", _MARK)
+            await self._runner.rows("notify", CHANNEL, _MARK)
         return answers
 
     async def _recognise(self) -> int:

@@ -6,7 +6,9 @@ or promotes what is due, takes the notice along if the last one is old enough, w
 spares whoever waits for it a round trip, and a caller who submits one job after the other the cost of a statement now
 and then, which is more than a tenth of its time. It tells in which lanes and with which priority jobs were stored, see
 `floors`, and who need not be woken; and if it was one job, a number of its own, by which those who hear it agree who
-goes first. Each store listens on one connection, made when somebody first watches.
+goes first. Each store listens on one connection, made when somebody first watches. What tells of work and of nothing
+else goes by a channel of its own, to which only those listen who have ever asked for work: a scheduler, or whoever
+waits for the end of a job, would be woken by every job, and be in the way of who begins it.
 
 A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
 sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
@@ -35,6 +37,7 @@ from rota.stores.postgres.lanes import Place
 from rota.stores.postgres.session import Session
 
 CHANNEL: Final = "rota"
+WORK_CHANNEL: Final = "rota_work"
 #: What a notice says when something has a time, and what it says when jobs of any type may be in a queue.
 TIMES: Final[Place] = (TIMETABLE, "", 0)
 
@@ -76,9 +79,14 @@ REMEMBERED: Final = 100
 DEAF_SECONDS: Final = 5.0
 
 
-async def notify(session: Session, text: str) -> None:
+#: A channel and a text, and what statements take in place of them where nothing is to be told.
+Notice = tuple[str, str]
+SILENCE: Final = (None, None)
+
+
+async def notify(session: Session, channel: str, text: str) -> None:
     """Send a notice."""
-    await session.rows("notify", text)
+    await session.rows("notify", channel, text)
 
 
 class Bell:
@@ -101,7 +109,7 @@ class Bell:
         # Not from the beginning: many senders may send one each.
         self._numbers = count(secrets.randbelow(MANY))
 
-    def notice(self, places: Collection[Place], *, is_one: bool = False) -> str | None:
+    def notice(self, places: Collection[Place], *, is_one: bool = False) -> Notice | None:
         """Give a notice to take along with a commit, if the last one is old enough; `follow` the commit in any case.
 
         It is numbered if it tells of one job and of nothing else.
@@ -113,9 +121,9 @@ class Bell:
         self._riding_since = now
         self._riding, self._places = self._places, set()
         mark = f"{self._mark}{NUMBERED}{next(self._numbers)}" if is_one and not self._riding else self._mark
-        return _text(mark, self._riding.union(places))
+        return _notice(mark, self._riding.union(places))
 
-    def follow(self, notice: str | None, places: Iterable[Place], *, has_changed: bool) -> None:
+    def follow(self, notice: Notice | None, places: Iterable[Place], *, has_changed: bool) -> None:
         """Ring for what a commit did not tell by itself: if it changed nothing, its notice was not sent."""
         if notice is None:
             if has_changed:
@@ -168,13 +176,13 @@ class Bell:
 
     async def _deliver(self) -> None:
         self._is_on_its_way = True
-        text = _text(self._mark, self._places | self._riding)
+        notice = _notice(self._mark, self._places | self._riding)
         self._places, self._riding, self._has_bounced = set(), set(), False
         self._note_sent()
         try:
             # Nobody relies on it, and whoever listens will notice that we are gone.
             with suppress(RotaError):
-                await self._database.alone(notify, text)
+                await self._database.alone(notify, *notice)
         finally:
             self._is_on_its_way = False
 
@@ -185,10 +193,12 @@ class Bell:
         self._sent_at = now
 
 
-def _text(mark: str, places: Iterable[Place]) -> str:
+def _notice(mark: str, places: Collection[Place]) -> Notice:
     """Write a notice: who sends it, and where jobs were stored, unless that is too much for one."""
     text = json.dumps([mark, *sorted(places)])
-    return text if len(text) < LONGEST else json.dumps([mark])
+    if len(text) >= LONGEST:
+        return CHANNEL, json.dumps([mark])
+    return CHANNEL if TIMES in places else WORK_CHANNEL, text
 
 
 class Ear:
@@ -205,8 +215,17 @@ class Ear:
         self._change = asyncio.Event()
         self._echo = asyncio.Event()
         self._is_hearing = False
+        self._wants_work = False
+        #: Set when there is a cause to look after the connection before its time.
+        self._stirred = asyncio.Event()
         self._ready = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
+
+    def hear_work(self) -> None:
+        """Listen for work from now on, since somebody asks for it."""
+        if not self._wants_work:
+            self._wants_work = True
+            self._stirred.set()
 
     async def wait(self, at_most: timedelta) -> frozenset[str]:
         """Wait until something may have changed since the last time, at most for a while, and say at which places."""
@@ -263,23 +282,31 @@ class Ear:
     async def _listen(self, connection: Connection) -> None:
         if self._database.connector.is_pooled:
             return
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await connection.add_listener(CHANNEL, self._hear)
+        await self._listen_to(connection, CHANNEL)
         connection.add_termination_listener(self._break_off)
+        hears_work = False
         while not connection.is_closed() and await self._hears_itself():
-            if not self._is_hearing:
+            is_new = not self._is_hearing
+            if self._wants_work and not hears_work:
+                await self._listen_to(connection, WORK_CHANNEL)
+                hears_work = is_new = True
+            if is_new:
                 self._is_hearing = True
                 # What was written before we listened was not heard.
                 self._wake()
                 self._ready.set()
-            self._echo.clear()
+            self._stirred.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_SECONDS):
-                    await self._echo.wait()
+                    await self._stirred.wait()
+
+    async def _listen_to(self, connection: Connection, channel: str) -> None:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.add_listener(channel, self._hear)
 
     async def _hears_itself(self) -> bool:
         self._echo.clear()
-        await self._database.alone(notify, self._probe)
+        await self._database.alone(notify, CHANNEL, self._probe)
         try:
             async with asyncio.timeout(ECHO_SECONDS):
                 await self._echo.wait()
@@ -309,6 +336,7 @@ class Ear:
 
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
         self._echo.set()
+        self._stirred.set()
 
     def _wake(self, places: frozenset[str] = ANYWHERE) -> None:
         self._count += 1

@@ -192,6 +192,8 @@ class PostgresStore:
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
         may_be_repeated = not wanted.is_new
+        if wanted.ids is None:
+            self._ear.hear_work()
         rows: Sequence[Row] = ()
         try:
             rows = await self._claim(wanted, self._given(now))
@@ -353,6 +355,7 @@ class PostgresStore:
 
     async def dispatch(self, room: Mapping[JobLane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
         """Make due jobs queued."""
+        self._ear.hear_work()
         wanted = {lane: limit for lane, limit in room.items() if limit > 0}
         if not wanted:
             return []

@@ -19,6 +19,7 @@ from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres.faults import MovedError
+from rota.stores.postgres.hearing import SILENCE, Notice
 from rota.stores.postgres.numbers import numbers
 from rota.stores.postgres.releasing import link
 from rota.stores.postgres.statements import Endings, Runner
@@ -57,11 +58,11 @@ async def insert_now(session: Runner, job: NewJob, endings: Endings, now: int | 
 
 
 async def insert_one(
-    session: Runner, job: NewJob, endings: Endings, now: int | None, notice: str | None
+    session: Runner, job: NewJob, endings: Endings, now: int | None, notice: Notice | None
 ) -> Inserted | None:
     """Store one plain job, with a notice to others if one is given; otherwise as `insert_now`."""
     name = "insert_one" + endings(job.id, job.id)
-    rows = await session.rows(name, now, AGING_MICROS, *_plain_row(job), notice)
+    rows = await session.rows(name, now, AGING_MICROS, *_plain_row(job), *(notice or SILENCE))
     return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
 
 

@@ -11,6 +11,7 @@ from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
+from rota.stores.postgres.hearing import SILENCE, Notice
 from rota.stores.postgres.session import Session
 from rota.stores.rows import Row
 
@@ -19,9 +20,11 @@ CLAIM_MEMORY: Final = timedelta(hours=1)
 _BELONGINGS: Final = ("drop_attempts", "drop_steps", "drop_tags", "drop_keys", "drop_dependencies")
 
 
-async def promote(session: Session, limit: int, start: int, now: int | None, notice: str | None) -> Mapping[str, int]:
+async def promote(
+    session: Session, limit: int, start: int, now: int | None, notice: Notice | None
+) -> Mapping[str, int]:
     """Make jobs whose time has come pending, with a notice to others if one is given; say how many in which queue."""
-    return dict(Counter(await session.values("promote", now, limit, start, notice)))
+    return dict(Counter(await session.values("promote", now, limit, start, *(notice or SILENCE))))
 
 
 async def timetable(session: Session, job_start: int, lease_start: int) -> Row:

@@ -16,4 +16,4 @@ WHERE $3::bigint BETWEEN {first}::bigint AND {last}::bigint
         SELECT 1 FROM job_done WHERE id = $3::bigint AND id BETWEEN {first}::bigint AND {last}::bigint
     )
 ON CONFLICT (id) DO NOTHING
-RETURNING id, state, CASE WHEN $11::text IS NOT NULL THEN pg_notify('rota', $11::text)::text END
+RETURNING id, state, CASE WHEN $11::text IS NOT NULL THEN pg_notify($11::text, $12::text)::text END

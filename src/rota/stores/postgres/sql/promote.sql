@@ -12,4 +12,4 @@ due AS MATERIALIZED (
 UPDATE job SET state = 'pending', updated_at = clock.now
 FROM clock, due
 WHERE job.ctid = due.place
-RETURNING job.queue, CASE WHEN $4::text IS NOT NULL THEN pg_notify('rota', $4::text)::text END
+RETURNING job.queue, CASE WHEN $4::text IS NOT NULL THEN pg_notify($4::text, $5::text)::text END
