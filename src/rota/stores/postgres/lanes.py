@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from rota.core.lease import Claim
 from rota.stores.postgres.session import Session
@@ -32,8 +31,7 @@ _BEYOND: Final = "\U0010ffff" * 201
 Place = tuple[str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """A lane, and the turn before which nothing waits in it."""
 
     queue: str

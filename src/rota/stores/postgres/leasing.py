@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Final
 
@@ -40,10 +40,12 @@ async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int
     if len(lanes) == 1:
         (lane,) = lanes
         return await _lease(session, "claim", wanted, now, lane.queue, lane.type, lane.floor, wanted.limit)
-    return await _lease(session, "claim_lanes", wanted, now, *_columns(lanes), wanted.limit)
+    return await _lease(session, "claim_lanes", wanted, now, *_columns(tuple(lanes)), wanted.limit)
 
 
-def _columns(lanes: Sequence[Lane]) -> tuple[list[str], list[str], str]:
+@lru_cache
+def _columns(lanes: tuple[Lane, ...]) -> tuple[list[str], list[str], str]:
+    """Write lanes as a statement takes them. A worker is in the same again and again."""
     return [lane.queue for lane in lanes], [lane.type for lane in lanes], numbers(lane.floor for lane in lanes)
 
 
@@ -122,7 +124,9 @@ def _elaborate(wanted: Claim, row: Row) -> Job:
 
 async def busy(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[Lane]:
     """Say in which lanes the most urgent jobs stand."""
-    found = {(queue, type_) for queue, type_ in await session.rows("busy_lanes", now, *_columns(lanes), wanted.limit)}
+    found = {
+        (queue, type_) for queue, type_ in await session.rows("busy_lanes", now, *_columns(tuple(lanes)), wanted.limit)
+    }
     return [lane for lane in lanes if (lane.queue, lane.type) in found]
 
 
