@@ -98,8 +98,7 @@ class Bench:
         """Say whether something rings for whoever listens in a place."""
         with self.engine.broker.attend((place,)) as attendance:
             await act
-            bell = cast("Any", attendance)
-            return bool(bell._rung.is_set())
+            return bool(cast("Any", attendance)._is_rung)
 
 
 @asynccontextmanager

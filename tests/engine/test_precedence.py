@@ -37,7 +37,7 @@ class Telling(Line):
         self.words: asyncio.Queue[Collection[str]] = asyncio.Queue()
         self.asked: list[tuple[str, float]] = []
 
-    async def watch(self, _at_most: timedelta) -> Collection[str]:
+    async def watch(self, _at_most: timedelta, _heed: object = None) -> Collection[str]:
         return await self.words.get()
 
     async def claim(self, wanted: Any) -> Any:  # noqa: ANN401 - as the store does

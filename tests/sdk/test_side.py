@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,7 @@ async def test_who_listens_hears_of_work_from_another_thread() -> None:
     store = await SqliteStore.open(":memory:")
     broker = InStoreBroker(store)
     with broker.attend(["default"]) as attendance:
-        waiting = asyncio.create_task(attendance._rung.wait())  # type: ignore[attr-defined]  # no limit of its own
+        waiting = asyncio.create_task(attendance.wait(timedelta(hours=1)))
         await asyncio.sleep(0)
         threading.Thread(target=at_once, args=(broker.announce({"default"}),)).start()
         async with asyncio.timeout(60):

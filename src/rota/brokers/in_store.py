@@ -32,7 +32,8 @@ class Bell:
     def __init__(self, queues: Collection[str], rank: Rank | None = None) -> None:
         self.queues = frozenset(queues)
         self.rank = rank
-        self._rung = asyncio.Event()
+        self._is_rung = False
+        self._waiting: asyncio.Future[None] | None = None
         self._told: set[str] = set()
         self._later: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -60,7 +61,9 @@ class Bell:
     def _hear(self, places: Collection[str]) -> None:
         heard = {place for place in places if place in self.queues or place == EVERY_QUEUE}
         self._told |= heard or set(places)
-        self._rung.set()
+        self._is_rung = True
+        if self._waiting is not None:
+            end(self._waiting)
 
     def hears(self, queues: Collection[str]) -> bool:
         """Whether an announcement for some queues is meant for this listener."""
@@ -73,13 +76,27 @@ class Bell:
 
     async def wait(self, at_most: timedelta) -> Collection[str]:
         """Wait for the bell, at most for a while, and say what it was rung for."""
-        # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with the bell.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(at_most.total_seconds()):
-                await self._rung.wait()
-        self._rung.clear()
+        # By hand: an event and a timeout take longer than to ask for the job. Nor wait_for, which on Python 3.11
+        # swallows a cancellation that arrives together with the bell.
+        if not self._is_rung:
+            waiting = self._waiting = self._loop.create_future()
+            timer = self._loop.call_later(at_most.total_seconds(), end, waiting)
+            try:
+                await waiting
+            finally:
+                timer.cancel()
+                # Whoever was called off may be slow to leave, and another wait by then.
+                if self._waiting is waiting:
+                    self._waiting = None
+        self._is_rung = False
         told, self._told = self._told, set()
         return told
+
+
+def end(waiting: asyncio.Future[None]) -> None:
+    """End a wait, unless it has ended."""
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 class InStoreBroker:
@@ -148,7 +165,7 @@ class InStoreBroker:
     async def _watch_store(self) -> None:
         while self._bells:
             try:
-                places = await self._store.watch(WATCH)
+                places = await self._store.watch(WATCH, self._tell)
             except RotaError:
                 places = ANYWHERE
                 await asyncio.sleep(WATCH.total_seconds())

@@ -9,7 +9,7 @@ transaction: all of it is on stable storage when the call returns, or none of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -27,6 +27,9 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.core.value import value
+
+#: Is told at which places something may have changed.
+Heed = Callable[[Collection[str]], None]
 
 
 class Receipt(StrEnum):
@@ -457,11 +460,13 @@ class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerSto
         """Tell the time by the store's own clock: what will be due is reckoned from it, on whichever host that is."""
         ...
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
         """Wait until another process may have changed something, at most for a while; say at which places.
 
         Places are queues in which there may be work, and those of `rota.ports.places`; none when the time has passed.
         Of work nobody need be told here before somebody has asked this store for some, by a claim or a dispatch.
+        A store that hears at once may tell `heed` instead, on the caller's loop and as often as it hears of something
+        meanwhile; what it has told so, it does not give as well. `heed` neither waits nor raises.
         """
         ...
 

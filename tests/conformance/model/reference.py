@@ -145,7 +145,7 @@ class Reference(Fleet):
     async def time(self) -> datetime:
         return self.clock()
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:
         await asyncio.sleep(at_most.total_seconds())
         return ()
 

@@ -61,7 +61,7 @@ class View:
 
         return call
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:
         """Let the time pass, and say now and then that something may have changed: in here nobody tells."""
         await asyncio.sleep(at_most.total_seconds() * (2 + 6 * self._stage.dice.random()))
         return ANYWHERE if self._stage.dice.random() < 1 / 2 else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -91,6 +91,39 @@ async def test_who_asks_for_work_after_all_is_told_that_some_may_have_come_and_h
     assert await other.watch(SOON) == ANYWHERE
     await store.insert([new_job(queue="a")])
     assert without_number(await other.watch(SOON)) == {"a"}
+
+
+async def test_who_heeds_is_told_of_each_notice_and_of_none_twice(store: PostgresStore, other: PostgresStore) -> None:
+    await all_ears(store, other)
+    heard: asyncio.Queue[Collection[str]] = asyncio.Queue()
+    watching = asyncio.ensure_future(other.watch(SOON, heard.put_nowait))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        for queue in ("a", "b"):
+            store._bell._sent_at = float("-inf")
+            await store.insert([new_job(queue=queue)])
+            assert without_number(await heard.get()) == {queue}
+    assert not watching.done()
+    watching.cancel()
+    await asyncio.wait([watching])
+    assert not await other.watch(SHORT)
+    assert heard.empty()
+
+
+async def test_what_is_heard_while_nobody_heeds_is_told_at_the_next_watch(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    await all_ears(store, other)
+    heard: list[Collection[str]] = []
+    assert not await other.watch(SHORT, heard.append)
+    count = other._ear._count
+    await store.insert([new_job(queue="a")])
+    async with asyncio.timeout(20):
+        while other._ear._count == count:
+            other._ear._change.clear()
+            await other._ear._change.wait()
+    assert without_number(await other.watch(SOON, heard.append)) == {"a"}
+    assert not heard
 
 
 async def test_many_writes_share_few_notices(

@@ -26,7 +26,7 @@ from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.desk import MergingDesk
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
 from rota.stores.mysql import (
     checking,
     dispatching,
@@ -112,7 +112,7 @@ class MysqlStore:
         now: int = await self._read(self._now)
         return from_micros(now)
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:  # noqa: ARG002 - answers
         """Wait until another process may have made work, at most for a while."""
         return await self._lookout.watch(at_most)
 

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from rota.core.errors import RotaError
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
+from rota.ports.store import Heed
 from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.faults import AWAY
@@ -202,17 +203,19 @@ def _notice(mark: str, places: Collection[Place]) -> Notice:
 
 
 class Ear:
-    """Listens for the bells of others; `heed` is told where they have stored jobs."""
+    """Listens for the bells of others; `stored` is told where they have stored jobs."""
 
-    def __init__(self, database: Database, mark: str, heed: Callable[[Iterable[Place]], None]) -> None:
+    def __init__(self, database: Database, mark: str, stored: Callable[[Iterable[Place]], None]) -> None:
         self._database = database
-        self._heed = heed
+        self._stored = stored
         self._mark = mark
         self._probe = f"{PROBE}{mark}"
         self._count = 0
         self._told = 0
         self._news: deque[frozenset[str]] = deque(maxlen=REMEMBERED)
         self._change = asyncio.Event()
+        #: Those who watch and are told at once.
+        self._heeds: list[Heed] = []
         self._echo = asyncio.Event()
         self._is_hearing = False
         self._wants_work = False
@@ -227,8 +230,12 @@ class Ear:
             self._wants_work = True
             self._stirred.set()
 
-    async def wait(self, at_most: timedelta) -> frozenset[str]:
-        """Wait until something may have changed since the last time, at most for a while, and say at which places."""
+    async def wait(self, at_most: timedelta, heed: Heed | None = None) -> frozenset[str]:
+        """Wait until something may have changed since the last time, at most for a while, and say at which places.
+
+        Where that can be heard, `heed` is told instead, by the call that hears it: to wake a task for that takes longer
+        than to tell.
+        """
         is_hearing = await self._begin()
         seen = self._told
         try:
@@ -236,6 +243,8 @@ class Ear:
                 if not is_hearing:
                     await asyncio.sleep(POLL_SECONDS)
                     return ANYWHERE
+                if heed is not None and self._count == seen:
+                    await self._tell(heed)
                 while self._count == seen:
                     self._change.clear()
                     await self._change.wait()
@@ -243,6 +252,14 @@ class Ear:
             return frozenset()
         self._told = self._count
         return self._since(seen)
+
+    async def _tell(self, heed: Heed) -> None:
+        """Tell somebody of all that is heard, until it waits no longer."""
+        self._heeds.append(heed)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._heeds.remove(heed)
 
     def _since(self, seen: int) -> frozenset[str]:
         """Give the places that were told of since then, to everyone who has waited since."""
@@ -322,17 +339,24 @@ class Ear:
                 self._echo.set()
             return
         try:
-            sender, *places = json.loads(text)
-            mark, _, number = sender.partition(NUMBERED)
-            if mark != self._mark:
-                self._heed([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
-                told = frozenset(str(queue) for queue, _, _ in places) or ANYWHERE
-                if number:
-                    told |= {numbered(int(number))}
-                self._wake(told if mark.startswith(SAYS_TIMES) else told | ANYWHERE)
+            told = self._read(text)
         except (ValueError, TypeError, AttributeError):
             # Not one of ours, or from a later release: something has changed, that is all.
-            self._wake()
+            told = ANYWHERE
+        if told:
+            self._wake(told)
+
+    def _read(self, text: str) -> frozenset[str]:
+        """Say at which places there may be something new by a notice; none if it is our own."""
+        sender, *places = json.loads(text)
+        mark, _, number = sender.partition(NUMBERED)
+        if mark == self._mark:
+            return frozenset()
+        self._stored([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
+        told = frozenset(str(queue) for queue, _, _ in places) or ANYWHERE
+        if number:
+            told |= {numbered(int(number))}
+        return told if mark.startswith(SAYS_TIMES) else told | ANYWHERE
 
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
         self._echo.set()
@@ -341,4 +365,8 @@ class Ear:
     def _wake(self, places: frozenset[str] = ANYWHERE) -> None:
         self._count += 1
         self._news.append(places)
+        if self._heeds:
+            self._told = self._count
+            for heed in tuple(self._heeds):
+                heed(places)
         self._change.set()

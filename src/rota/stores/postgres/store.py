@@ -32,7 +32,7 @@ from rota.core.submission import NewJob
 from rota.desk import MergingDesk
 from rota.ports.clock import Clock
 from rota.ports.places import EVERY_QUEUE
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
 from rota.stores.postgres import (
     checking,
     dispatching,
@@ -129,9 +129,9 @@ class PostgresStore:
         (now,) = await self._database.read(_ask_time)
         return from_micros(now)
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
         """Wait until another process may have changed something, at most for a while; say at which places."""
-        return await self._ear.wait(at_most)
+        return await self._ear.wait(at_most, heed)
 
     async def check(self) -> Sequence[str]:
         """Look for damage, and for settings that would let a crash lose what was acknowledged."""

@@ -29,7 +29,7 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
 from rota.stores.sqlite import (
     dispatching,
     fleet,
@@ -156,7 +156,7 @@ class SqliteStore:
         """Tell the time: this host's, see `wall_clock`."""
         return self._clock()
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:  # noqa: ARG002 - answers
         """Wait until another process may have changed something, at most for a while; say at which places.
 
         A store in memory is nobody else's.

@@ -1,0 +1,58 @@
+"""A bell within a process: it wakes who waits, or who waits next, and a wait that is called off hinders nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from rota.brokers.in_store import InStoreBroker
+from rota.stores.sqlite import SqliteStore
+
+LONG = timedelta(hours=1)
+SHORT = timedelta(milliseconds=1)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[InStoreBroker]:
+    store = await SqliteStore.open(":memory:")
+    made = InStoreBroker(store)
+    yield made
+    await made.close()
+    await store.close()
+
+
+async def test_what_was_rung_before_a_wait_ends_it_at_once_and_is_told_once(broker: InStoreBroker) -> None:
+    with broker.attend(["a"]) as attendance:
+        await broker.announce(["a", "b"])
+        assert await attendance.wait(LONG) == {"a"}
+        assert not await attendance.wait(SHORT)
+
+
+async def test_whoever_is_called_off_as_it_rings_goes_and_the_next_wait_is_told(broker: InStoreBroker) -> None:
+    with broker.attend(["a"]) as attendance:
+        waiting = asyncio.ensure_future(attendance.wait(LONG))
+        await asyncio.sleep(0)
+        await broker.announce(["a"])
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await attendance.wait(LONG) == {"a"}
+
+
+async def test_who_is_slow_to_leave_does_not_take_the_bell_along(broker: InStoreBroker) -> None:
+    with broker.attend(["a"]) as attendance:
+        leaving = asyncio.ensure_future(attendance.wait(LONG))
+        await asyncio.sleep(0)
+        # The next one waits before the one that was called off has gone.
+        leaving.cancel()
+        next_one = attendance.wait(LONG).__await__()
+        next(next_one)
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await broker.announce(["a"])
+        with pytest.raises(StopIteration) as told:
+            next(next_one)
+        assert told.value.value == {"a"}
