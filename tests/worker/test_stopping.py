@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from math import inf
 
 import pytest
 
@@ -76,6 +77,36 @@ async def test_the_watchdog_leaves_those_alone_who_end_at_once(stage: Stage, mon
         for _ in range(3):
             await stage.end_of(await stage.submit("quick"))
         assert looks <= 1, "but for the first, when the worker came"
+
+
+async def test_the_watchdog_looks_at_what_came_in_only_if_something_of_it_is_left(
+    stage: Stage, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It woke an idle worker once for each job, in the way of whatever began at that moment."""
+    monkeypatch.setattr(watchdog, "FIRST_LOOK_SECONDS", 60.0)
+    dogs: list[watchdog.Watchdog] = []
+    look = watchdog.Watchdog.look
+
+    def noted(self: watchdog.Watchdog) -> float:
+        dogs.append(self)
+        return look(self)
+
+    monkeypatch.setattr(watchdog.Watchdog, "look", noted)
+
+    def slow() -> None:
+        stuck.wait(timeout=60)
+
+    async with stage.worker(quick, slow):
+        await stage.end_of(await stage.submit("quick"))
+        (dog,) = dogs
+        assert dog._alarm.at == inf
+        long_one = await stage.submit("slow")
+        await stage.until(long_one, lambda job: job.state is State.RUNNING)
+        await stage.end_of(await stage.submit("quick"))
+        assert dog._alarm.at < inf
+        stuck.set()
+        await stage.end_of(long_one)
+        assert dog._alarm.at == inf
 
 
 async def test_the_jobs_own_limit_goes_before_the_handlers(stage: Stage) -> None:

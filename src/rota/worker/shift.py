@@ -187,6 +187,7 @@ class Shift:
     def _rung(self) -> None:
         """See to runs that have ended: their outcomes are to be written, and their slots are free."""
         self.holding.answer()
+        self._watchdog.rest()
         self._settler.wake()
         self._fetcher.wake()
         self.drain.wake()

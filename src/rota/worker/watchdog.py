@@ -2,8 +2,9 @@
 
 It looks whenever something is due (the earliest deadline, the end of a grace, a lease that may run out) and at least
 once a second while anything runs; with nothing held it sleeps. When runs come in it looks a moment later: most have
-ended by then, and those that begin need not share the interpreter with it. A run that begins with an earlier deadline
-than the next look wakes it. It lives on the source's loop, so a blocked handler cannot keep it from noticing.
+ended by then, and those that begin need not share the interpreter with it. If all have, it does not look: it would be
+in the way of whatever begins at that moment. A run that begins with an earlier deadline than the next look wakes it. It
+lives on the source's loop, so a blocked handler cannot keep it from noticing.
 
 For each run, by the monotonic clock:
 
@@ -68,12 +69,24 @@ class Watchdog:
         self._unblocked = unblocked
         self._doubt = options.lease.total_seconds() * (1 - DOUBT_FROM)
         self._is_block_told = False
+        self._first_look: asyncio.TimerHandle | None = None
 
     def nudge(self) -> None:
         """Look before long, since runs came in. To be called on the source's loop."""
         if self._alarm.at == inf:
             self._alarm.at = self._clock() + FIRST_LOOK_SECONDS
-            asyncio.get_running_loop().call_later(FIRST_LOOK_SECONDS, self._alarm.called.set)
+            loop = asyncio.get_running_loop()
+            self._first_look = loop.call_later(FIRST_LOOK_SECONDS, self._alarm.called.set)
+
+    def rest(self) -> None:
+        """Leave out the look at runs that came in if all have ended. To be called on the source's loop.
+
+        Only that loop takes runs on, so none can begin here unseen.
+        """
+        if self._first_look is not None and not self._holding.runs:
+            self._first_look.cancel()
+            self._first_look = None
+            self._alarm.at = inf
 
     async def run(self) -> None:
         """Look, until cancelled."""
