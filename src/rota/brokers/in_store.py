@@ -126,6 +126,9 @@ class InStoreBroker:
         """Begin to listen for work in these queues."""
         bell = Bell(queues, rank)
         self._bells.append(bell)
+        if EVERY_QUEUE in queues:
+            # Whoever wants some of it claims, and is told from then on; this one only wants to know.
+            self._store.hear_work()
         if self._watch is None or self._watch.done():
             self._watch = asyncio.get_running_loop().create_task(self._watch_store())
         try:

@@ -460,11 +460,15 @@ class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerSto
         """Tell the time by the store's own clock: what will be due is reckoned from it, on whichever host that is."""
         ...
 
+    def hear_work(self) -> None:
+        """Have whoever watches told of new work too, from now on: somebody wants to know of it."""
+        ...
+
     async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
         """Wait until another process may have changed something, at most for a while; say at which places.
 
         Places are queues in which there may be work, and those of `rota.ports.places`; none when the time has passed.
-        Of work nobody need be told here before somebody has asked this store for some, by a claim or a dispatch.
+        Of work nobody need be told here before somebody has asked this store for some, by a claim or by `hear_work`.
         A store that hears at once may tell `heed` instead, on the caller's loop and as often as it hears of something
         meanwhile; what it has told so, it does not give as well. `heed` neither waits nor raises.
         """

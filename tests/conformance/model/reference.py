@@ -145,6 +145,9 @@ class Reference(Fleet):
     async def time(self) -> datetime:
         return self.clock()
 
+    def hear_work(self) -> None:
+        return None
+
     async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:
         await asyncio.sleep(at_most.total_seconds())
         return ()

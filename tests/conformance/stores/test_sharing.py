@@ -31,10 +31,12 @@ from conformance.stores.adapters import SHARED, Adapter
 from conformance.stores.conftest import OpenStore
 from conformance.stores.driving import EVERYTHING, begin, look, snapshot
 from conformance.stores.test_ledger import breaks, oldest_first
+from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost, Succeeded
 from rota.core.schedule import CatchUp, plan
+from rota.ports.places import ANYWHERE
 from rota.ports.store import JobQuery, Receipt, Store
 
 pytestmark = pytest.mark.parametrize("adapter", SHARED, ids=lambda adapter: adapter.name, indirect=True)
@@ -186,6 +188,20 @@ async def test_who_asks_for_work_while_it_watches_is_told_of_work_from_then_on(
             await watching
             watching = asyncio.ensure_future(store.watch(LONG))
     watching.cancel()
+
+
+async def test_who_only_wants_to_know_of_work_hears_of_it_at_once(store: Store, open_store: OpenStore) -> None:
+    """A page of the dashboard, which takes none: it had to look by itself, every two seconds."""
+    other = await open_store()
+    broker = InStoreBroker(store)
+    async with asyncio.timeout(LONG.total_seconds()):
+        with broker.attend(ANYWHERE) as attendance:
+            # Whoever begins to listen is told that something may have come before.
+            while await attendance.wait(10 * SHORT):
+                pass
+            await other.insert([new_job(queue="any")], now=BASE)
+            assert await attendance.wait(LONG)
+    await broker.close()
 
 
 async def test_a_watch_ends_when_nothing_happens(store: Store) -> None:

@@ -61,6 +61,9 @@ class View:
 
         return call
 
+    def hear_work(self) -> None:
+        """Nothing: in here nobody tells."""
+
     async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:
         """Let the time pass, and say now and then that something may have changed: in here nobody tells."""
         await asyncio.sleep(at_most.total_seconds() * (2 + 6 * self._stage.dice.random()))

@@ -54,7 +54,7 @@ async def all_ears(*stores: PostgresStore) -> None:
     """Wait until stores listen, for work too, and have been told all there was."""
     async with asyncio.timeout(60):
         for store in stores:
-            store._ear.hear_work()
+            store.hear_work()
             while await store.watch(SHORT) or not store._ear._is_hearing:
                 pass
 

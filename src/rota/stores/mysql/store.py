@@ -112,6 +112,9 @@ class MysqlStore:
         now: int = await self._read(self._now)
         return from_micros(now)
 
+    def hear_work(self) -> None:
+        """Nothing: whoever watches is told of everything."""
+
     async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:  # noqa: ARG002 - answers
         """Wait until another process may have made work, at most for a while."""
         return await self._lookout.watch(at_most)

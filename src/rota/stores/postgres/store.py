@@ -129,6 +129,10 @@ class PostgresStore:
         (now,) = await self._database.read(_ask_time)
         return from_micros(now)
 
+    def hear_work(self) -> None:
+        """Have whoever watches told of new work too, from now on."""
+        self._ear.hear_work()
+
     async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
         """Wait until another process may have changed something, at most for a while; say at which places."""
         return await self._ear.wait(at_most, heed)
@@ -193,7 +197,7 @@ class PostgresStore:
         """Lease due jobs to a worker, most urgent first."""
         may_be_repeated = not wanted.is_new
         if wanted.ids is None:
-            self._ear.hear_work()
+            self.hear_work()
         rows: Sequence[Row] = ()
         try:
             rows = await self._claim(wanted, self._given(now))
@@ -355,7 +359,6 @@ class PostgresStore:
 
     async def dispatch(self, room: Mapping[JobLane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
         """Make due jobs queued."""
-        self._ear.hear_work()
         wanted = {lane: limit for lane, limit in room.items() if limit > 0}
         if not wanted:
             return []

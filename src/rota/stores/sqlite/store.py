@@ -156,6 +156,11 @@ class SqliteStore:
         """Tell the time: this host's, see `wall_clock`."""
         return self._clock()
 
+    def hear_work(self) -> None:
+        """Have whoever watches told of new work at once, from now on; otherwise it is a commit like others."""
+        if self._lookout is not None:
+            self._lookout.hear_work()
+
     async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:  # noqa: ARG002 - answers
         """Wait until another process may have changed something, at most for a while; say at which places.
 
@@ -183,7 +188,7 @@ class SqliteStore:
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
-        self._hear_work()
+        self.hear_work()
         jobs: list[Job] = await self._writer.run(self._timed(leasing.claim), wanted, _given(now), manner=self._claiming)
         return jobs
 
@@ -270,7 +275,6 @@ class SqliteStore:
 
     async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
         """Make due jobs queued."""
-        self._hear_work()
         made: list[Dispatched] = await self._write(dispatching.dispatch, room, now=now)
         return made
 
@@ -425,11 +429,6 @@ class SqliteStore:
         """Give tokens."""
         found: list[Token] = await self._read(ledger.tokens, ids)
         return found
-
-    def _hear_work(self) -> None:
-        """Have new work told at once: somebody asks for it."""
-        if self._lookout is not None:
-            self._lookout.hear_work()
 
     async def _write(self, verb: Verb, *arguments: Any, now: datetime | None) -> Any:  # noqa: ANN401 - as the verb does
         return await self._writer.run(self._timed(verb), *arguments, _given(now))
