@@ -109,9 +109,14 @@ class MergingDesk(Generic[Item, Answer]):
 
     def hand_in(self, batch: Sequence[Item], *sharing: object) -> asyncio.Future[Sequence[Answer]]:
         """Hand a batch in, and give what will have the answers."""
-        return self._join(batch, sharing)
+        if batch:
+            return self._join(batch, sharing)
+        nothing: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
+        nothing.set_result([])
+        return nothing
 
     def _join(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> asyncio.Future[Sequence[Answer]]:
+        """Wait with others. Nobody may bring nothing: as many answers as calls are taken for one each."""
         crowd = self._last
         if crowd is None or sharing != crowd.sharing:
             crowd = self._last = _Crowd(sharing)

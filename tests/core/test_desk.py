@@ -166,6 +166,16 @@ async def test_nothing_is_served_for_an_empty_batch(desk: MergingDesk[int, int],
     assert counter.batches == []
 
 
+async def test_who_brings_nothing_shifts_nobodys_answers(desk: MergingDesk[int, int], counter: Counter) -> None:
+    """As many answers as calls were taken for one each: the second had what was the third's."""
+    first = desk.hand_in([0])
+    await counter.has_begun.wait()
+    calls = [desk.hand_in(batch) for batch in ([], [1], [2, 3])]
+    counter.gate.set()
+    assert await asyncio.gather(first, *calls) == [[0], [], [2], [4, 6]]
+    assert counter.batches == [[0], [1, 2, 3]]
+
+
 @pytest.fixture
 def prompt(counter: Counter) -> MergingDesk[int, int]:
     return MergingDesk(counter, prompt=True)

@@ -72,6 +72,13 @@ async def test_what_comes_meanwhile_is_served_together_and_answered_apart(
     assert doubling.batches == [[0], [1, 2, 3, 4]]
 
 
+async def test_who_hands_in_nothing_is_answered_so_and_gets_nothing_of_others(
+    mailbox: Mailbox[int, int], doubling: Doubling
+) -> None:
+    calls = await crowd(mailbox, doubling, [], [1], [2, 3])
+    assert await asyncio.gather(*calls) == [[], [2], [4, 6]]
+
+
 async def test_a_crowd_crosses_once_there_and_once_back(
     mailbox: Mailbox[int, int], doubling: Doubling, portal: Portal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
