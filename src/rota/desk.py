@@ -53,12 +53,12 @@ class _Crowd(Generic[Item, Answer]):
 
     def take(self, size: int) -> tuple[list[Sequence[Item]], list[asyncio.Future[Sequence[Answer]]]]:
         """Take calls from the front that bring no more than so much, but at least one."""
-        # Nearly always all of them; and nobody brings nothing.
-        count = len(self.batches)
-        if sum(map(len, self.batches)) > size:
-            count = bisect_right(list(accumulate(map(len, self.batches))), size) or 1
-        batches, futures = self.batches[:count], self.futures[:count]
-        del self.batches[:count], self.futures[:count]
+        # Nobody brings nothing, so there is no need to look further, however many wait. Nearly always, these will do.
+        batches = self.batches[:size]
+        if sum(map(len, batches)) > size:
+            del batches[bisect_right(list(accumulate(map(len, batches))), size) or 1 :]
+        futures = self.futures[: len(batches)]
+        del self.batches[: len(batches)], self.futures[: len(batches)]
         return batches, futures
 
 

@@ -81,6 +81,27 @@ async def test_no_batch_grows_without_end(desk: MergingDesk[int, int], counter: 
     assert [len(batch) for batch in counter.batches] == [1, 10, 10]
 
 
+class Looked(list[int]):
+    """A batch that counts how often it is asked for its size."""
+
+    looks = 0
+
+    def __len__(self) -> int:
+        Looked.looks += 1
+        return super().__len__()
+
+
+async def test_to_fill_a_batch_takes_a_look_at_no_more_than_fit_in_it(
+    desk: MergingDesk[int, int], counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a hundred thousand who wait would be counted again for each thousand that are served."""
+    monkeypatch.setattr(Looked, "looks", 0)
+    calls = await crowd(desk, counter, *(Looked([number]) for number in range(1000, 2000)))
+    await asyncio.gather(*calls)
+    assert len(counter.batches) == 101
+    assert Looked.looks < 10_000
+
+
 async def test_calls_of_any_size_fill_batches_in_their_order(desk: MergingDesk[int, int], counter: Counter) -> None:
     batches = [range(20, 23), range(30, 37), range(40, 41), range(50, 65), range(70, 72)]
     calls = await crowd(desk, counter, *batches)
