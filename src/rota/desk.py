@@ -194,8 +194,7 @@ class MergingDesk(Generic[Item, Answer]):
             if isinstance(error, Unavailable) and not isinstance(error, QueueFull):
                 _fail(futures, error)
             elif len(futures) > 1:
-                for one, future in zip(batches, futures, strict=True):
-                    await self._serve_together([one], [future], sharing)
+                await self._serve_apart(batches, futures, sharing)
             elif not futures[0].done():
                 futures[0].set_exception(error)
         except BaseException:
@@ -203,6 +202,19 @@ class MergingDesk(Generic[Item, Answer]):
             raise
         else:
             _answer(batches, futures, answers)
+
+    async def _serve_apart(
+        self,
+        batches: Sequence[Sequence[Item]],
+        futures: Sequence[asyncio.Future[Sequence[Answer]]],
+        sharing: tuple[object, ...],
+    ) -> None:
+        try:
+            for one, future in zip(batches, futures, strict=True):
+                await self._serve_together([one], [future], sharing)
+        finally:
+            # Only if this very task was cancelled: otherwise, all have their answers.
+            _fail(futures, StoreUnavailable("the store was closed before this was begun"))
 
 
 def _answer(

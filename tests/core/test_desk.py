@@ -138,6 +138,26 @@ async def test_a_bad_call_hurts_nobody_beside_it(desk: MergingDesk[int, int], co
     assert isinstance(bad, ValueError)
 
 
+async def test_nobody_waits_for_ever_if_the_work_is_called_off_while_each_is_served_by_itself() -> None:
+    """Those behind the one under way were never told: a thread at its mailbox would hang."""
+    has_begun = asyncio.Event()
+
+    async def serve(numbers: Sequence[int]) -> Sequence[int]:
+        if len(numbers) > 1:
+            raise ValueError("one of these")
+        has_begun.set()
+        return [await asyncio.Future()]
+
+    desk: MergingDesk[int, int] = MergingDesk(serve)
+    calls = [asyncio.ensure_future(desk.run([number])) for number in range(3)]
+    await has_begun.wait()
+    assert desk._work is not None
+    desk._work.cancel()
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+
+
 async def test_everybody_is_told_that_the_store_is_away_and_nothing_is_tried_again(
     desk: MergingDesk[int, int], counter: Counter
 ) -> None:
