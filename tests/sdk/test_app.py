@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,64 @@ async def test_everything_works_inside_a_running_loop(app: Rota) -> None:
         handle = await shout.asubmit("quiet")
         assert await handle == "QUIET"
         assert await handle.aresult(timeout="5s") == "QUIET"
+
+
+async def _in_a_group(submission: Coroutine[Any, Any, Handle[Any]]) -> Handle[Any]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(submission)
+    return task.result()
+
+
+async def _from_another_thread(submission: Coroutine[Any, Any, Handle[Any]]) -> Handle[Any]:
+    loop = asyncio.get_running_loop()
+    return await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(submission, loop).result())
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        asyncio.create_task,
+        _in_a_group,
+        lambda submission: asyncio.wait_for(submission, 5),
+        asyncio.shield,
+        _from_another_thread,
+    ],
+    ids=["task", "group", "wait_for", "shield", "thread"],
+)
+async def test_a_submission_is_a_coroutine_like_any_other(
+    app: Rota, way: Callable[..., Awaitable[Handle[Any]]]
+) -> None:
+    mail = app.task(_mail)
+    for submit in (partial(mail.asubmit, "ada"), mail.call("ada").asubmit):
+        submission = submit()
+        assert inspect.iscoroutine(submission)
+        handle = await way(submission)
+        assert await _state_of(handle) is State.PENDING
+
+
+async def test_whoever_is_given_asubmit_sees_that_it_is_async(app: Rota) -> None:
+    """Web frameworks run what is not in a thread, and drop what it gives: the job was never submitted."""
+    mail = app.task(_mail)
+    for function in (mail.asubmit, mail.call("ada").asubmit, app.asubmit_many):
+        assert inspect.iscoroutinefunction(function)
+
+
+async def test_arguments_that_do_not_fit_do_no_harm_to_submissions_beside_them(app: Rota) -> None:
+    """They were refused at the call, so that gather was never reached, and the other was never awaited."""
+    mail: Any = app.task(_mail)
+    good: Any
+    bad: Any
+    good, bad = await asyncio.gather(mail.asubmit("ada"), mail.asubmit(), return_exceptions=True)
+    assert await _state_of(good) is State.PENDING
+    assert isinstance(bad, InvalidRequest)
+
+
+async def _mail(to: str) -> None:
+    del to
+
+
+async def _state_of(handle: Handle[Any]) -> State:
+    return await asyncio.to_thread(lambda: handle.state)
 
 
 def test_a_task_that_gives_up_is_dead_with_its_reason(app: Rota) -> None:
