@@ -59,6 +59,14 @@ async def all_ears(*stores: PostgresStore) -> None:
                 pass
 
 
+async def cut_off(stranger: asyncpg.Connection) -> None:
+    """End the connections of all who listen."""
+    await stranger.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE query ILIKE 'LISTEN%' AND datname = current_database()"
+    )
+
+
 async def test_our_own_work_wakes_only_others(store: PostgresStore, other: PostgresStore) -> None:
     await all_ears(store, other)
     watching = asyncio.ensure_future(other.watch(SOON))
@@ -367,10 +375,7 @@ async def test_a_listener_that_was_cut_off_listens_again(
     # The cut may be noticed before we watch: who does not hear looks.
     monkeypatch.setattr(hearing, "POLL_SECONDS", 0.05)
     await all_ears(store)
-    await stranger.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE query ILIKE 'LISTEN%' AND datname = current_database()"
-    )
+    await cut_off(stranger)
     assert await store.watch(SOON)
     await all_ears(store)
     # From here on only hearing helps.
@@ -378,6 +383,23 @@ async def test_a_listener_that_was_cut_off_listens_again(
     watching = asyncio.ensure_future(store.watch(SOON))
     await other.insert([new_job()])
     assert await watching
+
+
+async def test_a_listener_that_is_cut_off_as_it_makes_sure_that_it_hears_knows_at_once(
+    store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cut ended the wait for its own voice, was taken for it, and was forgotten until the next time."""
+    await all_ears(store)
+
+    async def cut(*_: object) -> None:
+        await cut_off(stranger)
+
+    monkeypatch.setattr(hearing, "notify", cut)
+    store._ear._stirred.set()
+    async with asyncio.timeout(10):
+        while store._ear._is_hearing:
+            store._ear._change.clear()
+            await store._ear._change.wait()
 
 
 async def test_a_listener_that_hears_nothing_is_found_out(

@@ -302,6 +302,7 @@ class Ear:
         await self._listen_to(connection, CHANNEL)
         connection.add_termination_listener(self._break_off)
         hears_work = False
+        self._stirred.clear()
         while not connection.is_closed() and await self._hears_itself():
             is_new = not self._is_hearing
             if self._wants_work and not hears_work:
@@ -312,10 +313,11 @@ class Ear:
                 # What was written before we listened was not heard.
                 self._wake()
                 self._ready.set()
-            self._stirred.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_SECONDS):
                     await self._stirred.wait()
+            # Not before the wait: it may have broken off while we made sure that we hear.
+            self._stirred.clear()
 
     async def _listen_to(self, connection: Connection, channel: str) -> None:
         async with asyncio.timeout(CONNECT_SECONDS):
