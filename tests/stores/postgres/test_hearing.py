@@ -134,6 +134,21 @@ async def test_what_is_heard_while_nobody_heeds_is_told_at_the_next_watch(
     assert not heard
 
 
+async def test_who_heeds_is_no_longer_kept_waiting_when_nothing_can_be_heard(
+    store: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """It was told of the cut, and then nothing until its time had passed; who does not hear has to look."""
+    await all_ears(store)
+    heard: list[Collection[str]] = []
+    watching = asyncio.ensure_future(store.watch(timedelta(hours=1), heard.append))
+    await asyncio.sleep(0)
+    await cut_off(stranger)
+    async with asyncio.timeout(20):
+        assert not await watching
+        assert await store.watch(SOON, heard.append) == ANYWHERE
+    assert heard == [ANYWHERE]
+
+
 async def test_many_writes_share_few_notices(
     store: PostgresStore, stranger: asyncpg.Connection, heard: list[str]
 ) -> None:

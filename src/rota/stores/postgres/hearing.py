@@ -217,12 +217,17 @@ class Ear:
         #: Those who watch and are told at once.
         self._heeds: list[Heed] = []
         self._echo = asyncio.Event()
-        self._is_hearing = False
+        self._deaf = asyncio.Event()
+        self._deaf.set()
         self._wants_work = False
         #: Set when there is a cause to look after the connection before its time.
         self._stirred = asyncio.Event()
         self._ready = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def _is_hearing(self) -> bool:
+        return not self._deaf.is_set()
 
     def hear_work(self) -> None:
         """Listen for work from now on, since somebody asks for it."""
@@ -245,6 +250,8 @@ class Ear:
                     return ANYWHERE
                 if heed is not None and self._count == seen:
                     await self._tell(heed)
+                    # It was told all there was. Nothing can be heard any more: the next watch looks.
+                    return frozenset()
                 while self._count == seen:
                     self._change.clear()
                     await self._change.wait()
@@ -254,10 +261,10 @@ class Ear:
         return self._since(seen)
 
     async def _tell(self, heed: Heed) -> None:
-        """Tell somebody of all that is heard, until it waits no longer."""
+        """Tell somebody of all that is heard, until it waits no longer or nothing can be."""
         self._heeds.append(heed)
         try:
-            await asyncio.get_running_loop().create_future()
+            await self._deaf.wait()
         finally:
             self._heeds.remove(heed)
 
@@ -291,7 +298,7 @@ class Ear:
                     await self._listen(connection)
                 finally:
                     connection.terminate()
-            self._is_hearing = False
+            self._deaf.set()
             self._wake()
             self._ready.set()
             await asyncio.sleep(DEAF_SECONDS)
@@ -309,7 +316,7 @@ class Ear:
                 await self._listen_to(connection, WORK_CHANNEL)
                 hears_work = is_new = True
             if is_new:
-                self._is_hearing = True
+                self._deaf.clear()
                 # What was written before we listened was not heard.
                 self._wake()
                 self._ready.set()
