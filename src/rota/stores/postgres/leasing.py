@@ -43,7 +43,8 @@ async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int
     return await _lease(session, "claim_lanes", wanted, now, *_columns(tuple(lanes)), wanted.limit)
 
 
-@lru_cache
+# Few: there may be thousands of lanes in each.
+@lru_cache(maxsize=8)
 def _columns(lanes: tuple[Lane, ...]) -> tuple[list[str], list[str], str]:
     """Write lanes as a statement takes them. A worker is in the same again and again."""
     return [lane.queue for lane in lanes], [lane.type for lane in lanes], numbers(lane.floor for lane in lanes)
