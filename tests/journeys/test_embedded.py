@@ -50,6 +50,9 @@ def test_a_signal_lets_running_jobs_finish(stage: Stage) -> None:
     standalone(stage)
     job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 2}})["id"]
     stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "running")
+    # What came later has ended, so the first has begun: one that was only taken on would be handed back.
+    later = stage.ask("POST", "/jobs", {"type": "echo"})["id"]
+    stage.until(lambda: stage.job(later)["status"], lambda status: status == "completed")
     stage.started[0].send_signal(signal.SIGTERM)
     assert stage.started[0].wait(30) == 0
     standalone(stage)
