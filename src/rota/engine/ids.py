@@ -24,7 +24,7 @@ class IdMaker:
 
     def __call__(self) -> JobId:
         """Make an id for a job."""
-        return self.within(int(self._clock().timestamp() * 1000))
+        return self.at(self._clock())
 
     def at(self, now: datetime, count: int = 1) -> JobId:
         """Make an id for a job, or the first of so many in a row; the time has just been read. From any thread."""
