@@ -12,6 +12,7 @@ import pytest
 
 from rota import Rota
 from rota.core.errors import StoreUnavailable
+from rota.sdk import homes
 from rota.sdk.homes import WORTH
 from sdk.noting import app_on
 from servers.postgres import migrated_database, shared_server
@@ -35,8 +36,12 @@ async def has_a_home(app: Rota) -> bool:
 
 async def move_in(app: Rota) -> None:
     """Submit until the loop has a desk of its own."""
-    assert app.reach._homes is not None
     await submit(app, WORTH)
+    await until_at_home(app)
+
+
+async def until_at_home(app: Rota) -> None:
+    assert app.reach._homes is not None
     async with asyncio.timeout(60):
         while app.reach._homes.desk() is None:  # noqa: ASYNC110 - it comes when it comes, and nobody tells
             await asyncio.sleep(0.01)
@@ -68,7 +73,8 @@ async def let_go(dsn: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_loop_that_submits_much_is_linked_by_itself(dsn: str) -> None:
+async def test_a_loop_that_submits_much_is_linked_by_itself(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes, "STAYS_SECONDS", float("inf"))
     app = app_on(dsn)
     await submit(app, WORTH - 1)
     assert not await has_a_home(app), "not yet worth it"
@@ -81,6 +87,20 @@ async def test_a_loop_that_submits_much_is_linked_by_itself(dsn: str) -> None:
     app.close()
     await let_go(dsn)
     assert not await has_a_home(app)
+
+
+async def test_a_loop_that_stays_is_linked_by_itself_after_few(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes, "STAYS_SECONDS", float("inf"))
+    app = app_on(dsn)
+    await submit(app, 2)
+    assert not await has_a_home(app), "it may be gone in a moment"
+    monkeypatch.setattr(homes, "STAYS_SECONDS", 0.0)
+    await submit(app, 1)
+    await until_at_home(app)
+    await submit(app, 3)
+    assert await stored(dsn) == 6
+    app.close()
+    await let_go(dsn)
 
 
 async def test_its_submissions_are_refused_in_the_same_words(dsn: str) -> None:

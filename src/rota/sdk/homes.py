@@ -1,8 +1,9 @@
-"""Homes: a link of its own for a loop that submits much.
+"""Homes: a link of its own for a loop that submits much, or again and again.
 
 The portal costs an async caller two crossings between threads for each submission it waits for. On a server's database
-that is as much as all the rest. So a loop that has submitted often enough to be worth a few connections of its own gets
-a link of its own, and submits on its own thread from then on. Loops that come and go, one for each request, never get
+that is as much as all the rest, and for one who submits now and then a tenth of a job's way to its start. So a loop
+that is worth a few connections of its own gets a link of its own, and submits on its own thread from then on: one that
+has submitted often, or one that still does a second later. Loops that come and go, one for each request, never get
 that far. A file has one writer for all (see `side`).
 
 A home ends with its loop: it is held by an async generator, which whoever ends a loop properly closes (`asyncio.run`
@@ -15,14 +16,16 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from rota.desk import MergingDesk, Serve
 from rota.sdk.portal import running_loop
 
-#: After so many submissions a loop is worth a link of its own.
+#: After so many submissions a loop is worth a link of its own, and so long after its first one.
 WORTH: Final = 100
+STAYS_SECONDS: Final = 1.0
 #: How long closing waits for another thread's loop to let go.
 LONGEST_GOODBYE_SECONDS: Final = 5.0
 
@@ -35,12 +38,19 @@ class Home(Generic[Item, Answer]):
     """What a loop has submitted so far, and its own desk once there is one."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._count = 0
+        self._since = monotonic()
         self.desk: MergingDesk[Item, Answer] | None = None
         self.moving: asyncio.Task[None] | None = None
         #: Kept here only because nothing else holds a task.
         self.leaving: asyncio.Task[None] | None = None
         self.holding: AsyncGenerator[None, None] | None = None
+
+    def is_due(self) -> bool:
+        """Whether, with one submission more, it is time to move in."""
+        self._count += 1
+        is_worth_it = self._count >= WORTH or monotonic() >= self._since + STAYS_SECONDS
+        return is_worth_it and self.moving is None
 
 
 class Homes(Generic[Item, Answer]):
@@ -64,10 +74,8 @@ class Homes(Generic[Item, Answer]):
         if home is None:
             with self._guard:
                 home = self._homes[loop] = Home()
-        if home.desk is None:
-            home.count += 1
-            if home.count == WORTH:
-                home.moving = loop.create_task(self._move_in(home))
+        if home.desk is None and home.is_due():
+            home.moving = loop.create_task(self._move_in(home))
         return home.desk
 
     def close(self) -> None:
