@@ -14,6 +14,8 @@ import pytest
 
 from building import claim, new_job, new_jobs
 from rota.core.lane import Queue
+from rota.core.lease import Claim
+from rota.core.submission import NewJob
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, number_of, without_number
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore, hearing
@@ -21,6 +23,7 @@ from rota.stores.postgres.hearing import CHANNEL, WORK_CHANNEL
 
 SOON = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=50)
+BOTH = claim(limit=2, types=("urgent", "lone"))
 
 
 @pytest.fixture
@@ -314,16 +317,77 @@ async def test_who_hears_several_lone_jobs_at_once_knows_that_there_is_more_than
 ) -> None:
     await all_ears(store, other)
     for _ in range(2):
-        store._bell._sent_at = float("-inf")
-        count = other._ear._count
-        await store.insert([new_job()])
-        async with asyncio.timeout(20):
-            while other._ear._count == count:
-                other._ear._change.clear()
-                await other._ear._change.wait()
+        await tell_of_one(store, other, new_job())
     told = await other.watch(SOON)
     assert "default" in told
     assert number_of(told) is None
+
+
+@pytest.fixture
+async def at_work(store: PostgresStore, other: PostgresStore) -> PostgresStore:
+    """A store that knows of an urgent job of which no notice came, and was told of a lone one of another type."""
+    await all_ears(store, other)
+    assert not await other.claim(BOTH)
+    store._bell._is_closing = True
+    store._bell._sent_at = float("inf")
+    await store.insert([new_job(type="urgent", priority=9)])
+    store._bell._places.clear()
+    await tell_of_one(store, other, new_job(type="lone"))
+    return other
+
+
+async def tell_of_one(store: PostgresStore, other: PostgresStore, job: NewJob) -> None:
+    store._bell._sent_at = float("-inf")
+    count = other._ear._count
+    await store.insert([job])
+    async with asyncio.timeout(20):
+        while other._ear._count == count:
+            other._ear._change.clear()
+            await other._ear._change.wait()
+
+
+async def types_given(store: PostgresStore, wanted: Claim) -> list[str]:
+    return [job.type for job in await store.claim(wanted)]
+
+
+async def test_who_asks_again_gets_the_one_job_that_was_heard_of_and_then_the_others(at_work: PostgresStore) -> None:
+    asks_again = replace(BOTH, asks_again=True)
+    assert await types_given(at_work, asks_again) == ["lone"]
+    assert await types_given(at_work, asks_again) == ["urgent"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        (BOTH, ["urgent", "lone"]),
+        (replace(BOTH, asks_again=True, limit=1), ["urgent"]),
+        (replace(BOTH, asks_again=True, types=("urgent", "other")), ["urgent"]),
+        (replace(BOTH, asks_again=True, types=None), ["lone"]),
+    ],
+)
+async def test_what_was_heard_of_comes_first_for_nobody_else(
+    at_work: PostgresStore, wanted: Claim, given: list[str]
+) -> None:
+    assert await types_given(at_work, wanted) == given
+
+
+async def test_where_more_was_heard_of_than_one_job_the_most_urgent_comes_first(
+    store: PostgresStore, at_work: PostgresStore
+) -> None:
+    await tell_of_one(store, at_work, new_job(type="urgent", priority=8))
+    assert await types_given(at_work, replace(BOTH, asks_again=True)) == ["urgent", "urgent"]
+
+
+async def test_where_another_was_faster_there_is_a_look_at_all(store: PostgresStore, at_work: PostgresStore) -> None:
+    assert await types_given(store, replace(BOTH, types=("lone",))) == ["lone"]
+    assert await types_given(at_work, replace(BOTH, asks_again=True)) == ["urgent"]
+
+
+async def test_what_was_heard_of_is_given_once_to_a_question_that_is_repeated(at_work: PostgresStore) -> None:
+    question = replace(BOTH, asks_again=True, claim_id="one")
+    assert await types_given(at_work, question) == ["lone"]
+    at_work._ear._unasked, at_work._ear._heard = 1, ("default", "urgent")
+    assert await types_given(at_work, question) == ["lone"]
 
 
 async def test_what_may_be_anywhere_is_told_also_by_a_notice_that_tells_of_a_queue(

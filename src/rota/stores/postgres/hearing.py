@@ -26,7 +26,9 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import count, islice
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import msgspec
 
 from rota.core.errors import RotaError
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
@@ -80,6 +82,8 @@ REMEMBERED: Final = 100
 DEAF_SECONDS: Final = 5.0
 
 
+#: Reads a notice: the mark of its sender, perhaps with a number, and places.
+_NOTICES: Final = msgspec.json.Decoder(list[str | tuple[str, str, int]])
 #: A channel and a text, and what statements take in place of them where nothing is to be told.
 Notice = tuple[str, str]
 SILENCE: Final = (None, None)
@@ -208,6 +212,10 @@ class Ear:
     def __init__(self, database: Database, mark: str, stored: Callable[[Iterable[Place]], None]) -> None:
         self._database = database
         self._stored = stored
+        #: How often something was heard since somebody last asked for work, and where the job is that was told of last,
+        #: if it was one.
+        self._unasked = 0
+        self._heard: tuple[str, str] | None = None
         self._mark = mark
         self._probe = f"{PROBE}{mark}"
         self._count = 0
@@ -234,6 +242,12 @@ class Ear:
         if not self._wants_work:
             self._wants_work = True
             self._stirred.set()
+
+    def take_heard(self) -> tuple[str, str] | None:
+        """Give the queue and the type of the one job that was heard of since somebody last asked, if it was one."""
+        heard = self._heard if self._unasked == 1 else None
+        self._unasked, self._heard = 0, None
+        return heard
 
     async def wait(self, at_most: timedelta, heed: Heed | None = None) -> frozenset[str]:
         """Wait until something may have changed since the last time, at most for a while, and say at which places.
@@ -349,22 +363,26 @@ class Ear:
             return
         try:
             told = self._read(text)
-        except (ValueError, TypeError, AttributeError):
+        except (msgspec.DecodeError, ValueError, TypeError, AttributeError):
             # Not one of ours, or from a later release: something has changed, that is all.
+            self._heard = None
             told = ANYWHERE
         if told:
             self._wake(told)
 
     def _read(self, text: str) -> frozenset[str]:
         """Say at which places there may be something new by a notice; none if it is our own."""
-        sender, *places = json.loads(text)
+        sender, *places = cast("tuple[str, *tuple[Place, ...]]", _NOTICES.decode(text))
         mark, _, number = sender.partition(NUMBERED)
         if mark == self._mark:
             return frozenset()
-        self._stored([(str(queue), str(type_), int(priority)) for queue, type_, priority in places])
-        told = frozenset(str(queue) for queue, _, _ in places) or ANYWHERE
+        self._heard = None
+        self._stored(places)
+        told = frozenset([queue for queue, _, _ in places]) or ANYWHERE
         if number:
             told |= {numbered(int(number))}
+            if len(places) == 1:
+                self._heard = places[0][:2]
         return told if mark.startswith(SAYS_TIMES) else told | ANYWHERE
 
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
@@ -373,6 +391,7 @@ class Ear:
 
     def _wake(self, places: frozenset[str] = ANYWHERE) -> None:
         self._count += 1
+        self._unasked += 1
         self._news.append(places)
         if self._heeds:
             self._told = self._count

@@ -3,6 +3,9 @@
 A claim looks at each lane (queue and type) by itself, so that a million jobs of a type that this worker does not know
 cost it nothing. With several lanes it first looks, holding nothing, how the most urgent jobs are spread over them, and
 then takes from each lane its share: so no row is held that is not taken, and nobody else goes hungry meanwhile.
+
+To look at several lanes is a tenth of what a claim of one job takes. Where a notice has just told of one job
+and its lane, whoever has room for more and asks again at once gets that one without a look at the others.
 """
 
 from __future__ import annotations
@@ -38,9 +41,13 @@ class RepeatedError(Exception):
 async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[Row]:
     """Lease the most urgent jobs of some lanes."""
     if len(lanes) == 1:
-        (lane,) = lanes
-        return await _lease(session, "claim", wanted, now, lane.queue, lane.type, lane.floor, wanted.limit)
+        return await _lease(session, "claim", wanted, now, *lanes[0], wanted.limit)
     return await _lease(session, "claim_lanes", wanted, now, *_columns(tuple(lanes)), wanted.limit)
+
+
+async def claim_one(session: Session, wanted: Claim, lane: Lane, now: int | None) -> list[Row]:
+    """Lease the most urgent job of a lane."""
+    return await _lease(session, "claim", wanted, now, *lane, 1)
 
 
 # Few: there may be thousands of lanes in each.
