@@ -28,6 +28,8 @@ NODE_HOST: Final = ROOT / "bench" / "systems" / "node" / "host.js"
 WARM: Final = 1_100_000
 _ANSWER_SECONDS: Final = 600.0
 _READY_SECONDS: Final = 60.0
+#: Until what a system starts beside its workers has loaded: our companions begin with that after three seconds.
+_REST_SECONDS: Final = 6.0
 #: How many marks are looked at together.
 _LOOK: Final = 1_000
 
@@ -84,7 +86,7 @@ class Session:
         """Wait until the workers run what is submitted, and let them come to rest."""
         self.ask("one_by_one", first=WARM, count=jobs)
         self.until_started(WARM, jobs, seconds=_READY_SECONDS)
-        time.sleep(2)
+        time.sleep(_REST_SECONDS)
 
     def until_started(self, first: int, count: int, *, seconds: float) -> list[float]:
         """Wait until all of some jobs have started, and say when each did."""
