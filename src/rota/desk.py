@@ -42,16 +42,19 @@ Serve = Callable[..., Coroutine[Any, Any, Sequence[Answer]]]
 class _Crowd(Generic[Item, Answer]):
     """Calls that share a batch: what each brought, and what will have its answers."""
 
-    __slots__ = ("batches", "expect", "futures", "sharing")
+    __slots__ = ("batches", "futures", "sharing")
 
-    def __init__(self, sharing: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        batches: list[Sequence[Item]],
+        futures: list[asyncio.Future[Sequence[Answer]]],
+        sharing: tuple[object, ...],
+    ) -> None:
+        self.batches = batches
+        self.futures = futures
         self.sharing = sharing
-        self.batches: list[Sequence[Item]] = []
-        self.futures: list[asyncio.Future[Sequence[Answer]]] = []
-        #: Makes a future. Asked for once: to find the running loop costs as much as to make one.
-        self.expect = asyncio.get_running_loop().create_future
 
-    def take(self, size: int) -> tuple[list[Sequence[Item]], list[asyncio.Future[Sequence[Answer]]]]:
+    def take(self, size: int) -> _Crowd[Item, Answer]:
         """Take calls from the front that bring no more than so much, but at least one."""
         # Nobody brings nothing, so there is no need to look further, however many wait. Nearly always, these will do.
         batches = self.batches[:size]
@@ -59,7 +62,36 @@ class _Crowd(Generic[Item, Answer]):
             del batches[bisect_right(list(accumulate(map(len, batches))), size) or 1 :]
         futures = self.futures[: len(batches)]
         del self.batches[: len(batches)], self.futures[: len(batches)]
-        return batches, futures
+        return _Crowd(batches, futures, self.sharing)
+
+    def leave_out_cancelled(self) -> None:
+        """Forget whoever no longer waits."""
+        if any(map(_is_cancelled, self.futures)):
+            is_wanted = [not future.cancelled() for future in self.futures]
+            self.batches, self.futures = (
+                list(compress(self.batches, is_wanted)),
+                list(compress(self.futures, is_wanted)),
+            )
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        """Give each call its own."""
+        # Nearly always, each has brought one.
+        given: Iterable[Sequence[Answer]] = map(list, zip(answers, strict=True))
+        if len(answers) != len(self.batches):
+            ends = list(accumulate(map(len, self.batches)))
+            given = [answers[start:end] for start, end in pairwise([0, *ends])]
+        for future, one in zip(self.futures, given, strict=True):
+            if not future.done():
+                future.set_result(one)
+
+    def fail(self, error: Unavailable) -> None:
+        """Tell all who have no answer yet."""
+        for future in self.futures:
+            if not future.done():
+                # Each caller raises an error of its own: one that is raised in many places gathers all their traces.
+                copy = type(error)(*error.args)
+                copy.__cause__ = error.__cause__
+                future.set_exception(copy)
 
 
 class MergingDesk(Generic[Item, Answer]):
@@ -75,8 +107,10 @@ class MergingDesk(Generic[Item, Answer]):
         self._is_serving = False
         self._free: asyncio.Future[None] | None = None
         self._waiting: deque[_Crowd[Item, Answer]] = deque()
-        #: The last of them, which the next call may join.
+        #: The last of them, which the next call may join; and what makes a future, asked for once for each: to find the
+        #: running loop costs as much as to make one.
         self._last: _Crowd[Item, Answer] | None = None
+        self._expect: Callable[[], asyncio.Future[Sequence[Answer]]] = asyncio.Future
         self._work: asyncio.Task[None] | None = None
         self._is_open = True
 
@@ -119,9 +153,10 @@ class MergingDesk(Generic[Item, Answer]):
         """Wait with others. Nobody may bring nothing: as many answers as calls are taken for one each."""
         crowd = self._last
         if crowd is None or sharing != crowd.sharing:
-            crowd = self._last = _Crowd(sharing)
+            crowd = self._last = _Crowd([], [], sharing)
             self._waiting.append(crowd)
-        future: asyncio.Future[Sequence[Answer]] = crowd.expect()
+            self._expect = asyncio.get_running_loop().create_future
+        future: asyncio.Future[Sequence[Answer]] = self._expect()
         crowd.batches.append(batch)
         crowd.futures.append(future)
         if self._work is None and not self._is_serving:
@@ -154,87 +189,51 @@ class MergingDesk(Generic[Item, Answer]):
             self._work = None
             # Only if this very task was cancelled: nobody will come for them any more.
             for crowd in self._waiting:
-                _fail(crowd.futures, StoreUnavailable("the store was closed before this was begun"))
+                crowd.fail(StoreUnavailable("the store was closed before this was begun"))
             self._waiting.clear()
             self._last = None
 
     async def _serve_waiting(self) -> None:
         while self._waiting:
-            batches, futures, sharing = self._gather()
-            if futures:
-                await self._serve_together(batches, futures, sharing)
+            crowd = self._gather()
+            if crowd.futures:
+                await self._serve_together(crowd)
 
-    def _gather(
-        self,
-    ) -> tuple[Sequence[Sequence[Item]], Sequence[asyncio.Future[Sequence[Answer]]], tuple[object, ...]]:
+    def _gather(self) -> _Crowd[Item, Answer]:
         """Take the next call and all behind it that can share a batch with it."""
-        crowd = self._waiting[0]
-        batches, futures = crowd.take(self._largest)
-        if not crowd.futures:
+        first = self._waiting[0]
+        crowd = first.take(self._largest)
+        if not first.futures:
             self._waiting.popleft()
-            if crowd is self._last:
+            if first is self._last:
                 self._last = None
-        if any(map(_is_cancelled, futures)):
-            # Not yet begun and no longer wanted: leave it.
-            is_wanted = [not future.cancelled() for future in futures]
-            batches, futures = list(compress(batches, is_wanted)), list(compress(futures, is_wanted))
-        self._was_alone = len(futures) == 1
-        return batches, futures, crowd.sharing
+        # Not yet begun and no longer wanted.
+        crowd.leave_out_cancelled()
+        self._was_alone = len(crowd.futures) == 1
+        return crowd
 
-    async def _serve_together(
-        self,
-        batches: Sequence[Sequence[Item]],
-        futures: Sequence[asyncio.Future[Sequence[Answer]]],
-        sharing: tuple[object, ...],
-    ) -> None:
+    async def _serve_together(self, crowd: _Crowd[Item, Answer]) -> None:
+        batches, futures = crowd.batches, crowd.futures
         batch = batches[0] if len(batches) == 1 else list(chain.from_iterable(batches))
         try:
-            answers = await self._serve(batch, *sharing)
+            answers = await self._serve(batch, *crowd.sharing)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is some call's answer, not ours
             if isinstance(error, Unavailable) and not isinstance(error, QueueFull):
-                _fail(futures, error)
+                crowd.fail(error)
             elif len(futures) > 1:
-                await self._serve_apart(batches, futures, sharing)
+                await self._serve_apart(crowd)
             elif not futures[0].done():
                 futures[0].set_exception(error)
         except BaseException:
-            _fail(futures, StoreUnavailable("the store was closed while this was under way"))
+            crowd.fail(StoreUnavailable("the store was closed while this was under way"))
             raise
         else:
-            _answer(batches, futures, answers)
+            crowd.answer(answers)
 
-    async def _serve_apart(
-        self,
-        batches: Sequence[Sequence[Item]],
-        futures: Sequence[asyncio.Future[Sequence[Answer]]],
-        sharing: tuple[object, ...],
-    ) -> None:
+    async def _serve_apart(self, crowd: _Crowd[Item, Answer]) -> None:
         try:
-            for one, future in zip(batches, futures, strict=True):
-                await self._serve_together([one], [future], sharing)
+            for batch, future in zip(crowd.batches, crowd.futures, strict=True):
+                await self._serve_together(_Crowd([batch], [future], crowd.sharing))
         finally:
             # Only if this very task was cancelled: otherwise, all have their answers.
-            _fail(futures, StoreUnavailable("the store was closed before this was begun"))
-
-
-def _answer(
-    batches: Sequence[Sequence[Item]], futures: Sequence[asyncio.Future[Sequence[Answer]]], answers: Sequence[Answer]
-) -> None:
-    """Give each call its own."""
-    # Nearly always, each has brought one.
-    given: Iterable[Sequence[Answer]] = map(list, zip(answers, strict=True))
-    if len(answers) != len(batches):
-        ends = list(accumulate(map(len, batches)))
-        given = [answers[start:end] for start, end in pairwise([0, *ends])]
-    for future, one in zip(futures, given, strict=True):
-        if not future.done():
-            future.set_result(one)
-
-
-def _fail(futures: Iterable[asyncio.Future[Sequence[Answer]]], error: Unavailable) -> None:
-    for future in futures:
-        if not future.done():
-            # Each caller raises an error of its own: one that is raised in many places gathers all their traces.
-            copy = type(error)(*error.args)
-            copy.__cause__ = error.__cause__
-            future.set_exception(copy)
+            crowd.fail(StoreUnavailable("the store was closed before this was begun"))
