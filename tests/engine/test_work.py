@@ -53,6 +53,30 @@ async def test_a_claim_that_waits_is_woken_by_a_submission(bench: Bench) -> None
         assert [one.id for one in await waiting] == [job.id]
 
 
+async def test_only_who_has_found_nothing_anywhere_may_be_given_what_it_was_woken_for_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits already may be more urgent than what somebody tells of."""
+    asked: asyncio.Queue[Claim] = asyncio.Queue()
+    ask = bench.store.claim
+
+    async def listening(wanted: Claim) -> Sequence[Job]:
+        jobs = await ask(wanted)
+        asked.put_nowait(wanted)
+        return jobs
+
+    monkeypatch.setattr(bench.store, "claim", listening)
+    waiting = asyncio.create_task(bench.engine.work.claim(claim(), wait=HOUR))
+    async with asyncio.timeout(10):
+        assert not (await asked.get()).is_woken
+        await bench.submit(new_job())
+        assert (await asked.get()).is_woken
+        assert await waiting
+        await bench.submit(new_job())
+        assert await bench.engine.work.claim(claim(), wait=HOUR)
+        assert not (await asked.get()).is_woken
+
+
 async def test_a_claim_that_nobody_rings_for_gives_up_and_asks_the_store_once(bench: Bench) -> None:
     assert list(await bench.engine.claim(claim(), wait=timedelta(milliseconds=1))) == []
     assert bench.line.calls.count("claim") == 1

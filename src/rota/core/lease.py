@@ -30,9 +30,9 @@ class Claim:
     `types=None` takes every type. `ids` limits the claim to jobs that a broker handed over. `claim_id` names the
     request, so that one whose reply was lost can be repeated and yields the same jobs; `is_new` says that it
     is asked for the first time, so that no former answer needs to be looked for. Who says `ahead` can keep time: where
-    nothing is due, it takes jobs whose time comes within this span, and begins none of them before its time. Who says
-    `asks_again` does so as soon as it has begun what it was given: a store that has just heard of one job may give that
-    alone, and leave all else, be it more urgent, to the next claim, if that one has room for something.
+    nothing is due, it takes jobs whose time comes within this span, and begins none of them before its time. One that
+    `is_woken` comes from who has looked at all there is, found nothing and was rung for since: a store that has heard
+    of one job meanwhile may give that alone, if there is room for more.
     """
 
     worker: WorkerId
@@ -44,7 +44,7 @@ class Claim:
     ids: tuple[JobId, ...] | None = None
     is_new: bool = False
     ahead: timedelta = NOT_AHEAD
-    asks_again: bool = False
+    is_woken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,8 @@ class Work:
                 left = give_up_at - loop.time()
                 if jobs or left <= 0:
                     return jobs
+                if not plain.is_woken:
+                    plain = replace(plain, is_woken=True)
                 if looks_ahead:
                     await self.foresight.wait(attendance, left)
                 else:

@@ -165,7 +165,6 @@ class Fetcher:
                 lease=self._options.lease,
                 claim_id=f"{self._options.boot}-{next(self._numbers)}",
                 ahead=self._ahead,
-                asks_again=True,
             )
             self._question = (claim, now)
             # Asked for the first time, it has no former answer. Whenever it is asked again, it may have one.

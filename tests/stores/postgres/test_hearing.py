@@ -324,8 +324,9 @@ async def test_who_hears_several_lone_jobs_at_once_knows_that_there_is_more_than
 
 
 @pytest.fixture
-async def at_work(store: PostgresStore, other: PostgresStore) -> PostgresStore:
-    """A store that knows of an urgent job of which no notice came, and was told of a lone one of another type."""
+async def at_work(store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
+    """A store with an urgent job of which no notice came, that was told of a lone one of another type."""
+    monkeypatch.setattr(hearing, "HEAD_START_SECONDS", 3600.0)
     await all_ears(store, other)
     assert not await other.claim(BOTH)
     store._bell._is_closing = True
@@ -340,29 +341,34 @@ async def tell_of_one(store: PostgresStore, other: PostgresStore, job: NewJob) -
     store._bell._sent_at = float("-inf")
     count = other._ear._count
     await store.insert([job])
+    await until_heard(other, count)
+
+
+async def until_heard(store: PostgresStore, count: int) -> None:
+    """Wait until more was heard than so much."""
     async with asyncio.timeout(20):
-        while other._ear._count == count:
-            other._ear._change.clear()
-            await other._ear._change.wait()
+        while store._ear._count == count:
+            store._ear._change.clear()
+            await store._ear._change.wait()
 
 
 async def types_given(store: PostgresStore, wanted: Claim) -> list[str]:
     return [job.type for job in await store.claim(wanted)]
 
 
-async def test_who_asks_again_gets_the_one_job_that_was_heard_of_and_then_the_others(at_work: PostgresStore) -> None:
-    asks_again = replace(BOTH, asks_again=True)
-    assert await types_given(at_work, asks_again) == ["lone"]
-    assert await types_given(at_work, asks_again) == ["urgent"]
+async def test_who_is_woken_gets_the_one_job_that_was_heard_of_and_then_the_others(at_work: PostgresStore) -> None:
+    woken = replace(BOTH, is_woken=True)
+    assert await types_given(at_work, woken) == ["lone"]
+    assert await types_given(at_work, woken) == ["urgent"]
 
 
 @pytest.mark.parametrize(
     ("wanted", "given"),
     [
         (BOTH, ["urgent", "lone"]),
-        (replace(BOTH, asks_again=True, limit=1), ["urgent"]),
-        (replace(BOTH, asks_again=True, types=("urgent", "other")), ["urgent"]),
-        (replace(BOTH, asks_again=True, types=None), ["lone"]),
+        (replace(BOTH, is_woken=True, limit=1), ["urgent"]),
+        (replace(BOTH, is_woken=True, types=("urgent", "other")), ["urgent"]),
+        (replace(BOTH, is_woken=True, types=None), ["lone"]),
     ],
 )
 async def test_what_was_heard_of_comes_first_for_nobody_else(
@@ -375,16 +381,23 @@ async def test_where_more_was_heard_of_than_one_job_the_most_urgent_comes_first(
     store: PostgresStore, at_work: PostgresStore
 ) -> None:
     await tell_of_one(store, at_work, new_job(type="urgent", priority=8))
-    assert await types_given(at_work, replace(BOTH, asks_again=True)) == ["urgent", "urgent"]
+    assert await types_given(at_work, replace(BOTH, is_woken=True)) == ["urgent", "urgent"]
+
+
+async def test_who_comes_later_does_not_ask_for_what_the_first_has_taken(
+    at_work: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hearing, "HEAD_START_SECONDS", 0.0)
+    assert await types_given(at_work, replace(BOTH, is_woken=True)) == ["urgent", "lone"]
 
 
 async def test_where_another_was_faster_there_is_a_look_at_all(store: PostgresStore, at_work: PostgresStore) -> None:
     assert await types_given(store, replace(BOTH, types=("lone",))) == ["lone"]
-    assert await types_given(at_work, replace(BOTH, asks_again=True)) == ["urgent"]
+    assert await types_given(at_work, replace(BOTH, is_woken=True)) == ["urgent"]
 
 
 async def test_what_was_heard_of_is_given_once_to_a_question_that_is_repeated(at_work: PostgresStore) -> None:
-    question = replace(BOTH, asks_again=True, claim_id="one")
+    question = replace(BOTH, is_woken=True, claim_id="one")
     assert await types_given(at_work, question) == ["lone"]
     at_work._ear._unasked, at_work._ear._heard = 1, ("default", "urgent")
     assert await types_given(at_work, question) == ["lone"]
@@ -436,6 +449,19 @@ async def test_a_notice_in_other_words_is_heard_too(
     await stranger.execute("SELECT pg_notify('rota', $1)", text)
     assert await store.watch(SOON)
     assert not await store.watch(SHORT)
+
+
+async def test_a_forged_notice_of_any_priority_stops_no_claim(
+    store: PostgresStore, other: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    await all_ears(store)
+    await other.insert([new_job(type="mail")])
+    assert await store.claim(claim(types=("mail",)))
+    assert store._floors._lanes
+    count = store._ear._count
+    await stranger.execute("SELECT pg_notify('rota', $1)", json.dumps(["t", ["default", "mail", 10**30]]))
+    await until_heard(store, count)
+    assert not await store.claim(claim(types=("mail",)))
 
 
 async def test_who_keeps_the_time_hears_an_earlier_release_too(

@@ -26,11 +26,12 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import count, islice
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 
 from rota.core.errors import RotaError
+from rota.core.precedence import HEAD_START_SECONDS
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
 from rota.ports.store import Heed
 from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
@@ -82,8 +83,10 @@ REMEMBERED: Final = 100
 DEAF_SECONDS: Final = 5.0
 
 
-#: Reads a notice: the mark of its sender, perhaps with a number, and places.
-_NOTICES: Final = msgspec.json.Decoder(list[str | tuple[str, str, int]])
+#: Reads a notice: the mark of its sender, perhaps with a number, and places. Anybody may send one: a priority that no
+#: column holds would become a floor that no statement takes.
+_SMALL: Final = 2**15
+_NOTICES: Final = msgspec.json.Decoder(list[str | tuple[str, str, Annotated[int, msgspec.Meta(ge=-_SMALL, lt=_SMALL)]]])
 #: A channel and a text, and what statements take in place of them where nothing is to be told.
 Notice = tuple[str, str]
 SILENCE: Final = (None, None)
@@ -213,8 +216,9 @@ class Ear:
         self._database = database
         self._stored = stored
         #: How often something was heard since somebody last asked for work, and where the job is that was told of last,
-        #: if it was one.
+        #: if it was one, and when.
         self._unasked = 0
+        self._heard_at = 0.0
         self._heard: tuple[str, str] | None = None
         self._mark = mark
         self._probe = f"{PROBE}{mark}"
@@ -244,8 +248,12 @@ class Ear:
             self._stirred.set()
 
     def take_heard(self) -> tuple[str, str] | None:
-        """Give the queue and the type of the one job that was heard of since somebody last asked, if it was one."""
-        heard = self._heard if self._unasked == 1 else None
+        """Give the queue and the type of the one job that was heard of since somebody last asked, if it was one.
+
+        Only to who goes first: whoever comes later finds it gone, and would look in vain.
+        """
+        is_fresh = self._unasked == 1 and monotonic() < self._heard_at + HEAD_START_SECONDS
+        heard = self._heard if is_fresh else None
         self._unasked, self._heard = 0, None
         return heard
 
@@ -382,7 +390,7 @@ class Ear:
         if number:
             told |= {numbered(int(number))}
             if len(places) == 1:
-                self._heard = places[0][:2]
+                self._heard, self._heard_at = places[0][:2], monotonic()
         return told if mark.startswith(SAYS_TIMES) else told | ANYWHERE
 
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's

@@ -4,8 +4,9 @@ A claim looks at each lane (queue and type) by itself, so that a million jobs of
 cost it nothing. With several lanes it first looks, holding nothing, how the most urgent jobs are spread over them, and
 then takes from each lane its share: so no row is held that is not taken, and nobody else goes hungry meanwhile.
 
-To look at several lanes is a tenth of what a claim of one job takes. Where a notice has just told of one job
-and its lane, whoever has room for more and asks again at once gets that one without a look at the others.
+To look at several lanes is a tenth of what a claim of one job takes. Where a notice has just told of one job and its
+lane, whoever had found nothing in any of them and was woken by that gets the one without a look at the others, if it
+has room for more.
 """
 
 from __future__ import annotations

@@ -214,23 +214,26 @@ class PostgresStore:
     async def _claim(self, wanted: Claim, now: int | None) -> Sequence[Row]:
         if wanted.ids is not None:
             return await self._database.alone(leasing.claim_handed_over, wanted, now)
+        # Whoever asks has heard of it by that, also one who looks at all.
+        heard = self._ear.take_heard()
         lanes = self._lanes.named(wanted)
         if lanes is None:
             lanes = await self._database.read(self._lanes.discovered, wanted)
         lanes = self._floors.placed(lanes)
-        rows = await self._claim_heard(lanes, wanted, now) or await self._claim_from(lanes, wanted, now)
+        rows = await self._claim_heard(heard, lanes, wanted, now) if heard else ()
+        rows = rows or await self._claim_from(lanes, wanted, now)
         if rows:
             self._floors.claimed(*leasing.places_of(rows))
         return rows
 
-    async def _claim_heard(self, lanes: Sequence[Lane], wanted: Claim, now: int | None) -> Sequence[Row]:
-        """Lease the one job that was heard of, if that is all that was, and whoever asks has room for more."""
-        heard = self._ear.take_heard()
-        if heard is None or not wanted.asks_again or wanted.limit == 1 or len(lanes) == 1:
-            return []
-        for lane in lanes:
-            if (lane.queue, lane.type) == heard:
-                return await self._database.alone(leasing.claim_one, wanted, lane, now)
+    async def _claim_heard(
+        self, heard: tuple[str, str], lanes: Sequence[Lane], wanted: Claim, now: int | None
+    ) -> Sequence[Row]:
+        """Lease the one job that was heard of, for who was woken by it and has room for more."""
+        if wanted.is_woken and wanted.limit > 1 < len(lanes):
+            for lane in lanes:
+                if (lane.queue, lane.type) == heard:
+                    return await self._database.alone(leasing.claim_one, wanted, lane, now)
         return []
 
     async def _claim_from(self, lanes: Sequence[Lane], wanted: Claim, now: int | None) -> Sequence[Row]:
