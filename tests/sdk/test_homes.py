@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
@@ -74,7 +76,7 @@ async def let_go(dsn: str) -> None:
 
 
 async def test_a_loop_that_submits_much_is_linked_by_itself(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homes, "STAYS_SECONDS", float("inf"))
+    monkeypatch.setattr(homes, "STAYS_SECONDS", 3600.0)
     app = app_on(dsn)
     await submit(app, WORTH - 1)
     assert not await has_a_home(app), "not yet worth it"
@@ -89,16 +91,62 @@ async def test_a_loop_that_submits_much_is_linked_by_itself(dsn: str, monkeypatc
     assert not await has_a_home(app)
 
 
-async def test_a_loop_that_stays_is_linked_by_itself_after_few(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homes, "STAYS_SECONDS", float("inf"))
-    app = app_on(dsn)
-    await submit(app, 2)
-    assert not await has_a_home(app), "it may be gone in a moment"
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop has stayed after some turns, and never submits much."""
+    monkeypatch.setattr(homes, "WORTH", 10**9)
     monkeypatch.setattr(homes, "STAYS_SECONDS", 0.0)
+    monkeypatch.setattr(homes, "LATE_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_loop_that_stays_is_linked_by_itself_after_few(dsn: str) -> None:
+    app = app_on(dsn)
+    await submit(app, 1)
+    assert not await has_a_home(app), "it may be gone in a moment"
     await submit(app, 1)
     await until_at_home(app)
     await submit(app, 3)
-    assert await stored(dsn) == 6
+    assert await stored(dsn) == 5
+    app.close()
+    await let_go(dsn)
+
+
+async def test_a_loop_that_is_run_now_and_then_is_not(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of some of its jobs others would hear when it runs again."""
+    monkeypatch.setattr(homes, "STAYS_SECONDS", 0.2)
+    monkeypatch.setattr(homes, "LATE_SECONDS", 0.01)
+    app = app_on(dsn)
+
+    def live() -> bool:
+        with asyncio.Runner() as runner:
+            for _ in range(2 * homes.BEATS):
+                runner.run(submit(app, 1))
+                # Until a beat is overdue.
+                time.sleep(0.2 / homes.BEATS + 0.02)
+            return runner.run(has_a_home(app))
+
+    assert not await asyncio.to_thread(live)
+    app.close()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_only_a_few_of_many_loops_are_linked_by_themselves_for_staying(dsn: str) -> None:
+    app = app_on(dsn)
+    many = homes.FEW + 3
+    meeting = threading.Barrier(many)
+
+    async def stay() -> bool:
+        for _ in range(5):
+            await submit(app, 1)
+            await asyncio.sleep(0)
+            await asyncio.to_thread(meeting.wait, 60)
+        return await has_a_home(app)
+
+    with ThreadPoolExecutor(many) as threads:
+        living = [threads.submit(asyncio.run, stay()) for _ in range(many)]
+        at_home = [await asyncio.wrap_future(one) for one in living]
+    assert sum(at_home) == homes.FEW
     app.close()
     await let_go(dsn)
 
@@ -165,6 +213,22 @@ async def test_an_app_that_is_closed_by_the_last_line_of_its_loop_lets_go(dsn: s
     await asyncio.to_thread(asyncio.run, live())
     assert app.reach._links == {}
     await let_go(dsn)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_an_app_that_is_closed_as_a_loop_begins_to_move_in_lets_go(dsn: str) -> None:
+    app = app_on(dsn)
+    assert app.reach._homes is not None
+    await submit(app, 1)
+    (home,) = app.reach._homes._homes.values()
+    async with asyncio.timeout(60):
+        while not home.has_stayed:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)
+    assert app.reach._homes.desk() is None
+    assert home.moving is not None, "it begins with the next turn of the loop"
+    app.close()
+    await let_go(dsn)
+    assert not await has_a_home(app)
 
 
 def test_an_app_whose_store_is_away_can_be_closed() -> None:
