@@ -131,8 +131,7 @@ class Session:
         try:
             answer = await prepared.ask(arguments)
         except asyncio.CancelledError:
-            await self.leave()
-            self._excuse()
+            await self._break_off()
             raise
         except InvalidCachedStatementError:
             # Somebody has changed the tables: the next try finds it new.
@@ -158,13 +157,15 @@ class Session:
         try:
             answer = await question
         except asyncio.CancelledError:
-            await self.leave()
-            self._excuse()
+            await self._break_off()
             raise
         self.answer_by = _NOTHING_ASKED
         return answer
 
-    def _excuse(self) -> None:
-        """Raise that the server took too long, if that is why the task was called off, and nobody else did."""
-        if self._is_called_off and self.task is not None and self.task.uncancel() <= self._cancels:
+    async def _break_off(self) -> None:
+        """Let go of the connection, and raise that the server took too long if that is why the task was called off."""
+        # First: while a task is called off, no timeout of Python 3.11.2 says that it was one.
+        is_excused = self._is_called_off and self.task is not None and self.task.uncancel() <= self._cancels
+        await self.leave()
+        if is_excused:
             raise TimeoutError("no answer in time")
