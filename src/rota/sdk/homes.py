@@ -43,7 +43,7 @@ class Home(Generic[Item, Answer]):
     """What a loop has submitted so far, and its own desk once there is one."""
 
     def __init__(self, loop: Loop) -> None:
-        self._count = 0
+        self.count = 0
         self._beats = 0
         self._beat_later(loop)
         self.desk: MergingDesk[Item, Answer] | None = None
@@ -56,11 +56,6 @@ class Home(Generic[Item, Answer]):
     def has_stayed(self) -> bool:
         """Whether the loop has run for a while without a pause."""
         return self._beats >= BEATS
-
-    def is_much(self) -> bool:
-        """Whether, with one submission more, it has submitted much."""
-        self._count += 1
-        return self._count >= WORTH
 
     def _beat_later(self, loop: Loop) -> None:
         due = loop.time() + STAYS_SECONDS / BEATS
@@ -95,14 +90,15 @@ class Homes(Generic[Item, Answer]):
             with self._guard:
                 home = self._homes[loop] = Home(loop)
         if home.desk is None and home.moving is None:
-            is_much = home.is_much()
+            home.count += 1
+            is_much = home.count >= WORTH
             if is_much or home.has_stayed:
                 with self._guard:
-                    if is_much or self._count() < FEW:
+                    if is_much or self._inhabited() < FEW:
                         home.moving = loop.create_task(self._move_in(home))
         return home.desk
 
-    def _count(self) -> int:
+    def _inhabited(self) -> int:
         """How many have moved in, or are about to."""
         return sum(home.moving is not None and not loop.is_closed() for loop, home in self._homes.items())
 
