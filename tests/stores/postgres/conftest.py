@@ -30,3 +30,11 @@ async def store(dsn: str) -> AsyncIterator[PostgresStore]:
     store = await PostgresStore.open(dsn)
     yield store
     await store.close()
+
+
+@pytest.fixture
+async def other(dsn: str) -> AsyncIterator[PostgresStore]:
+    """Another store on the same database, as another process has one."""
+    store = await PostgresStore.open(dsn)
+    yield store
+    await store.close()

@@ -38,13 +38,6 @@ def easily_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floors, "MANY_PAGES", 20)
 
 
-@pytest.fixture
-async def other(dsn: str) -> AsyncIterator[PostgresStore]:
-    store = await PostgresStore.open(dsn)
-    yield store
-    await store.close()
-
-
 async def churn(store: PostgresStore, number: int = CHURN) -> None:
     """Let jobs come and go."""
     while number > 0:
