@@ -28,6 +28,8 @@ E = TypeVar("E")
 class Line:
     """The store at the end of a line that can be cut: before the next call of a verb, or before its answer."""
 
+    keeps_claims = False
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cuts: dict[str, bool] = {}

@@ -238,6 +238,8 @@ class Network:
 class RemoteStore:
     """The store as a host sees it: every verb is a call. Whoever takes a `Store` can be given one of these."""
 
+    keeps_claims = False
+
     def __init__(self, network: Network, host: Host) -> None:
         self._network = network
         self._host = host

@@ -13,6 +13,7 @@ DEFAULT_LEASE: Final = timedelta(seconds=15)
 #: takes where the disk is slow; and no longer, since a slot in which a job waits for its time is no slot for others.
 AHEAD: Final = timedelta(milliseconds=100)
 NOT_AHEAD: Final = timedelta(0)
+GOES_AWAY: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Claim:
     is asked for the first time, so that no former answer needs to be looked for. Who says `ahead` can keep time: where
     nothing is due, it takes jobs whose time comes within this span, and begins none of them before its time. One that
     `is_woken` comes from who has looked at all there is, found nothing and was rung for since: a store that has heard
-    of one job meanwhile may give that alone, if there is room for more.
+    of one job meanwhile may give that alone, if there is room for more. Who `stays` waits for so long where there is
+    nothing: whoever brings a job meanwhile may lease it under the name of this claim, which gives it when asked again.
     """
 
     worker: WorkerId
@@ -45,6 +47,7 @@ class Claim:
     is_new: bool = False
     ahead: timedelta = NOT_AHEAD
     is_woken: bool = False
+    stays: timedelta = GOES_AWAY
 
 
 @dataclass(frozen=True, slots=True)

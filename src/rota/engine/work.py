@@ -22,8 +22,9 @@ from rota.core.precedence import Rank
 from rota.core.settlement import Settlement
 from rota.engine.foresight import Foresight
 from rota.engine.parts import Parts
+from rota.ports.broker import Attendance
 from rota.ports.faces import Report
-from rota.ports.places import TIMETABLE
+from rota.ports.places import TIMETABLE, answer_to
 from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, SettlementsRefused
 
 #: How many leased jobs to keep at hand for their settlement; what is not at hand is read again.
@@ -35,6 +36,36 @@ _UNDONE: Final = (*_TIMED, Released, Lost)
 #: To look a member up in its enumeration costs as much as a call; for every job that adds up.
 _COMPLETED: Final = State.COMPLETED
 _RUNNING: Final = State.RUNNING
+
+
+class _Question:
+    """A claim, in the forms in which it is asked while it waits."""
+
+    def __init__(self, wanted: Claim, parts: Parts) -> None:
+        self.wanted = wanted
+        self._plain = replace(wanted, ahead=NOT_AHEAD) if wanted.ahead else wanted
+        # What a broker hands over is due, and not for others to bring.
+        is_handed_over = parts.broker.line is not None
+        self.looks_ahead = bool(wanted.ahead) and not is_handed_over
+        self._stays = parts.store.keeps_claims and not is_handed_over and wanted.claim_id is not None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where something may come for it."""
+        timed = (TIMETABLE,) if self.looks_ahead else ()
+        answered = (answer_to(self.wanted.claim_id),) if self._stays and self.wanted.claim_id is not None else ()
+        return (*self.wanted.queues, *timed, *answered)
+
+    def asked(self, left: float, *, is_near: bool) -> Claim:
+        """Give the form for now: ahead where something is near, and otherwise such that it stays for what is left."""
+        if is_near:
+            return self.wanted
+        return replace(self._plain, stays=timedelta(seconds=left)) if self._stays and left > 0 else self._plain
+
+    def is_woken(self) -> None:
+        """Note that all there is was looked at, and that it is asked again only if somebody rings."""
+        if not self._plain.is_woken:
+            self._plain = replace(self._plain, is_woken=True)
 
 
 class Work:
@@ -52,23 +83,20 @@ class Work:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         refused: set[JobId] = set()
-        if looks_again:
-            wanted = replace(wanted, is_new=True)
-        plain = wanted
-        if wanted.ahead:
-            plain = replace(wanted, ahead=NOT_AHEAD)
-        # What a broker hands over is due.
-        looks_ahead = plain is not wanted and self._parts.broker.line is None
-        places = (*wanted.queues, TIMETABLE) if looks_ahead else wanted.queues
+        question = _Question(replace(wanted, is_new=True) if looks_again else wanted, self._parts)
         # Whoever repeats a question wants its former answer, and only the store knows that.
         may_be_repeated = wanted.claim_id is not None and not looks_again
-        with self._parts.broker.attend(places, wanted.types, self.ranks.get(wanted.worker.boot)) as attendance:
+        with self._parts.broker.attend(question.places, wanted.types, self.ranks.get(wanted.worker.boot)) as attendance:
             while True:
                 known = len(refused)
                 # If it is repeated, it may have looked ahead before; what is still on its way may do so yet.
-                is_near = looks_ahead and (self.foresight.is_near or (may_be_repeated and not wanted.is_new))
-                jobs = await self._claim_once(wanted if is_near else plain, refused, asks_store=may_be_repeated)
+                is_former = may_be_repeated and not question.wanted.is_new
+                is_near = question.looks_ahead and (self.foresight.is_near or is_former)
+                asked = question.asked(give_up_at - loop.time(), is_near=is_near)
+                jobs = await self._claim_once(asked, refused, asks_store=may_be_repeated)
                 may_be_repeated = False
+                # The store counts how long we stay from a moment that may be as late as this one.
+                give_up_at = max(give_up_at, loop.time() + asked.stays.total_seconds())
                 if is_near:
                     self.foresight.seen(jobs, wanted.limit)
                 if not jobs and len(refused) > known:
@@ -78,15 +106,17 @@ class Work:
                 left = give_up_at - loop.time()
                 if jobs or left <= 0:
                     return jobs
-                if not plain.is_woken:
-                    plain = replace(plain, is_woken=True)
-                if looks_ahead:
-                    await self.foresight.wait(attendance, left)
-                else:
-                    await attendance.wait(timedelta(seconds=left))
-                if loop.time() >= give_up_at:
-                    # Nobody rang, so nothing came; and whoever asks again is given a fresh look.
+                question.is_woken()
+                is_rung = await self._is_rung(attendance, left, question)
+                if loop.time() >= give_up_at and not (is_rung and asked.stays):
+                    # Whoever asks again is given a fresh look. But who has stayed may just have been brought something.
                     return ()
+
+    async def _is_rung(self, attendance: Attendance, seconds: float, question: _Question) -> bool:
+        """Wait until there may be something, at most for a while; say whether somebody rang."""
+        if question.looks_ahead:
+            return await self.foresight.wait(attendance, seconds)
+        return bool(await attendance.wait(timedelta(seconds=seconds)))
 
     async def _claim_once(self, wanted: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
         """Lease what the broker hands over, and note what of it cannot be had; or what it says is in the store."""

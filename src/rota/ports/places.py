@@ -16,6 +16,15 @@ EVERY_QUEUE: Final = "\0every queue"
 ANYWHERE: Final = frozenset({EVERY_QUEUE, TIMETABLE})
 #: How a word among places begins that is none, see `numbered`.
 _NUMBER: Final = "\0number "
+#: Told of a job that was somebody's as soon as it was stored: for who listens to every queue, and nobody else.
+BROUGHT: Final = "\0brought"
+#: How the place begins where a claim that stays is answered, see `answer_to`.
+_ANSWER: Final = "\0answer to "
+
+
+def answer_to(claim_id: str) -> str:
+    """Give the place at which whoever asked by this name is told that a job was leased to it, and nobody else is."""
+    return f"{_ANSWER}{claim_id}"
 
 
 def numbered(number: int) -> str:

@@ -175,6 +175,11 @@ class JobStore(Protocol):
         at its `run_at`, its `updated_at` is the moment of the claim, and whoever claims it begins it no earlier. What
         was due before is the promoter's to see to. A job that must run at most once is never given ahead: if its worker
         died while it held it, it would have to end as dead, although it never began.
+
+        A claim that `stays` and finds nothing may be kept, for at most that span, and be given the first due job that
+        somebody stores meanwhile, in the transaction that stores it: one of those that it asks for, and none that must
+        run at most once, or has one attempt only. Then `watch` tells of it at the place `answer_to` that claim, which
+        gives it when asked once more. Who has room for one is given none: a more urgent one may be on its way.
         """
         ...
 
@@ -450,6 +455,11 @@ class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerSto
         A store that has this may be used from any thread and any loop at once, and what comes together still shares a
         commit. None where the work needs a loop.
         """
+        ...
+
+    @property
+    def keeps_claims(self) -> bool:
+        """Whether a claim that stays may be answered by whoever stores a job, see `claim`."""
         ...
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 _ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
 #: In this order: a part may name those behind it.
 _PLACES: Final = (
-    "urgent_lanes", "due_in_lanes", "lease_chosen", "claim_columns", "job_columns", "schedule_columns",
+    "urgent_lanes", "due_in_lanes", "lease_chosen", "stay", "claim_columns", "job_columns", "schedule_columns",
     "sets_more", "clock",
 )  # fmt: skip
 

@@ -124,6 +124,7 @@ class Fleet(Steps):
 
 class Reference(Fleet):
     by_hand: None = None
+    keeps_claims = False
 
     async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
         for entry in entries:

@@ -61,6 +61,7 @@ SELECT value, value, '', '', 0, 0, '', '', 0, 0, '', 0, value, 1 FROM generate_s
 SERVED = {
     "insert": {"job_done_pkey"},
     "insert_one": {"job_done_pkey"},
+    "insert_answering": {"job_done_pkey"},
     "insert_now": {"job_done_pkey"},
     "insert_plain": {"job_done_pkey"},
     "insert_alike": {"job_done_pkey"},
@@ -131,7 +132,7 @@ async def planned_dsn(request: pytest.FixtureRequest) -> AsyncIterator[str]:
         yield dsn
 
 
-@pytest.mark.parametrize("name", ["insert_now", "insert_one", "insert_plain", "insert_alike"])
+@pytest.mark.parametrize("name", ["insert_now", "insert_one", "insert_answering", "insert_plain", "insert_alike"])
 async def test_who_stores_jobs_of_a_day_looks_at_no_other_day(planned_dsn: str, name: str) -> None:
     """Each part of the archive that is in a plan is locked at every job, whether it is then looked at or not."""
     today = day_of(datetime.now(UTC))
@@ -205,6 +206,18 @@ async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: s
     tree = await plan(planned_dsn, name)
     (locking,) = [step for step in nodes(tree) if step["Node Type"] == "LockRows"]
     assert not {step["Node Type"] for step in nodes(locking)} & {"Sort", "Incremental Sort"}
+
+
+async def test_who_has_waited_longest_is_found_by_the_index(planned_dsn: str) -> None:
+    """Of the last seconds only: with an old transaction open, all who ever waited lie before them."""
+    (locking,) = [
+        step for step in nodes(await plan(planned_dsn, "insert_answering")) if step["Node Type"] == "LockRows"
+    ]
+    kinds = {step["Node Type"] for step in nodes(locking)}
+    assert not kinds & {"Sort", "Incremental Sort"}
+    (found,) = [step for step in nodes(locking) if step.get("Relation Name") == "open_claim"]
+    assert found["Index Name"] == "open_claim_since"
+    assert "since" in found["Index Cond"]
 
 
 async def test_a_claim_ahead_sorts_only_those_of_one_time(planned_dsn: str) -> None:

@@ -28,7 +28,7 @@ INSERT INTO job_done (
 )
 VALUES ($1, 'mail', 'default', 5, 'completed', 1, 1, 1, 1, 1, 'at_least_once', 'null', 1)
 """
-NOTICE = ("rota_work", '["somebody", ["default", "mail", 5]]')
+NOTICE = Notice("rota_work", '["somebody", ["default", "mail", 5]]')
 
 
 #: A stretch of ids that has those of these tests, as a day has, and one that has none of them.

@@ -63,6 +63,8 @@ class MysqlStore:
 
     #: Its connections belong to the loop.
     by_hand: None = None
+    #: Who waits is told, and asks.
+    keeps_claims = False
 
     def __init__(self, writers: Pool, readers: Pool, clock: Clock | None) -> None:
         self._writers = writers

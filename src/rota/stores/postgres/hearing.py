@@ -26,22 +26,25 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import count, islice
 from time import monotonic
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import msgspec
 
 from rota.core.errors import RotaError
 from rota.core.precedence import HEAD_START_SECONDS
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
+from rota.ports.places import ANYWHERE, BROUGHT, EVERY_QUEUE, TIMETABLE, answer_to, numbered
 from rota.ports.store import Heed
 from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.lanes import Place
+from rota.stores.postgres.open_claims import Address, OpenClaims, new_address, read_answer
 from rota.stores.postgres.session import Session
 
 CHANNEL: Final = "rota"
 WORK_CHANNEL: Final = "rota_work"
+#: On which those are told of a job that is somebody's already who want to hear of every one.
+BROUGHT_CHANNEL: Final = "rota_brought"
 #: What a notice says when something has a time, and what it says when jobs of any type may be in a queue.
 TIMES: Final[Place] = (TIMETABLE, "", 0)
 
@@ -87,9 +90,16 @@ DEAF_SECONDS: Final = 5.0
 #: column holds would become a floor that no statement takes.
 _SMALL: Final = 2**15
 _NOTICES: Final = msgspec.json.Decoder(list[str | tuple[str, str, Annotated[int, msgspec.Meta(ge=-_SMALL, lt=_SMALL)]]])
-#: A channel and a text, and what statements take in place of them where nothing is to be told.
-Notice = tuple[str, str]
+#: What statements take in place of a channel and a text where nothing is to be told.
 SILENCE: Final = (None, None)
+
+
+class Notice(NamedTuple):
+    """What is told on which channel, and whether that is one job and nothing else."""
+
+    channel: str
+    text: str
+    tells_one: bool = False
 
 
 async def notify(session: Session, channel: str, text: str) -> None:
@@ -128,8 +138,9 @@ class Bell:
             return None
         self._riding_since = now
         self._riding, self._places = self._places, set()
-        mark = f"{self._mark}{NUMBERED}{next(self._numbers)}" if is_one and not self._riding else self._mark
-        return _notice(mark, self._riding.union(places))
+        if not is_one or self._riding:
+            return _notice(self._mark, self._riding.union(places))
+        return _notice(f"{self._mark}{NUMBERED}{next(self._numbers)}", places, tells_one=True)
 
     def follow(self, notice: Notice | None, places: Iterable[Place], *, has_changed: bool) -> None:
         """Ring for what a commit did not tell by itself: if it changed nothing, its notice was not sent."""
@@ -190,7 +201,7 @@ class Bell:
         try:
             # Nobody relies on it, and whoever listens will notice that we are gone.
             with suppress(RotaError):
-                await self._database.alone(notify, *notice)
+                await self._database.alone(notify, notice.channel, notice.text)
         finally:
             self._is_on_its_way = False
 
@@ -201,20 +212,23 @@ class Bell:
         self._sent_at = now
 
 
-def _notice(mark: str, places: Collection[Place]) -> Notice:
+def _notice(mark: str, places: Collection[Place], *, tells_one: bool = False) -> Notice:
     """Write a notice: who sends it, and where jobs were stored, unless that is too much for one."""
     text = json.dumps([mark, *sorted(places)])
     if len(text) >= LONGEST:
-        return CHANNEL, json.dumps([mark])
-    return CHANNEL if TIMES in places else WORK_CHANNEL, text
+        return Notice(CHANNEL, json.dumps([mark]))
+    return Notice(CHANNEL if TIMES in places else WORK_CHANNEL, text, tells_one)
 
 
 class Ear:
-    """Listens for the bells of others; `stored` is told where they have stored jobs."""
+    """Listens for the bells of others; `stored` is told where they store jobs, `open_claims` what they bring."""
 
-    def __init__(self, database: Database, mark: str, stored: Callable[[Iterable[Place]], None]) -> None:
+    def __init__(
+        self, database: Database, mark: str, stored: Callable[[Iterable[Place]], None], open_claims: OpenClaims
+    ) -> None:
         self._database = database
         self._stored = stored
+        self._open_claims = open_claims
         #: How often something was heard since somebody last asked for work, and where the job is that was told of last,
         #: if it was one, and when.
         self._unasked = 0
@@ -232,6 +246,7 @@ class Ear:
         self._deaf = asyncio.Event()
         self._deaf.set()
         self._wants_work = False
+        self._wants_brought = False
         #: Set when there is a cause to look after the connection before its time.
         self._stirred = asyncio.Event()
         self._ready = asyncio.Event()
@@ -241,10 +256,11 @@ class Ear:
     def _is_hearing(self) -> bool:
         return not self._deaf.is_set()
 
-    def hear_work(self) -> None:
-        """Listen for work from now on, since somebody asks for it."""
-        if not self._wants_work:
+    def hear_work(self, *, also_brought: bool = False) -> None:
+        """Listen for work from now on, since somebody asks for it; also for what is somebody's as soon as it comes."""
+        if not self._wants_work or (also_brought and not self._wants_brought):
             self._wants_work = True
+            self._wants_brought |= also_brought
             self._stirred.set()
 
     def take_heard(self) -> tuple[str, str] | None:
@@ -320,6 +336,7 @@ class Ear:
                     await self._listen(connection)
                 finally:
                     connection.terminate()
+            self._open_claims.address = None
             self._deaf.set()
             self._wake()
             self._ready.set()
@@ -328,15 +345,20 @@ class Ear:
     async def _listen(self, connection: Connection) -> None:
         if self._database.connector.is_pooled:
             return
-        await self._listen_to(connection, CHANNEL)
+        await _listen_to(connection, CHANNEL, self._hear)
         connection.add_termination_listener(self._break_off)
-        hears_work = False
+        hears_work = hears_brought = False
         self._stirred.clear()
         while not connection.is_closed() and await self._hears_itself():
             is_new = not self._is_hearing
             if self._wants_work and not hears_work:
-                await self._listen_to(connection, WORK_CHANNEL)
+                address = await self._taken_address(connection)
+                await _listen_to(connection, WORK_CHANNEL, self._hear)
+                self._open_claims.address = address
                 hears_work = is_new = True
+            if self._wants_brought and not hears_brought:
+                await _listen_to(connection, BROUGHT_CHANNEL, self._hear_brought)
+                hears_brought = is_new = True
             if is_new:
                 self._deaf.clear()
                 # What was written before we listened was not heard.
@@ -348,9 +370,13 @@ class Ear:
             # Not before the wait: it may have broken off while we made sure that we hear.
             self._stirred.clear()
 
-    async def _listen_to(self, connection: Connection, channel: str) -> None:
+    async def _taken_address(self, connection: Connection) -> Address | None:
+        """Hold a lock that says that somebody hears by this connection, for as long as it lives; give the address."""
+        address = new_address()
         async with asyncio.timeout(CONNECT_SECONDS):
-            await connection.add_listener(channel, self._hear)
+            is_free = await connection.fetchval("SELECT pg_try_advisory_lock($1)", address.sign)
+        await _listen_to(connection, address.channel, self._hear_answer)
+        return address if is_free else None
 
     async def _hears_itself(self) -> bool:
         self._echo.clear()
@@ -378,6 +404,21 @@ class Ear:
         if told:
             self._wake(told)
 
+    def _hear_answer(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:  # noqa: ANN401 - asyncpg's
+        """Tell who waits for an answer, and nobody else."""
+        try:
+            answer = read_answer(str(payload))
+        except msgspec.DecodeError:
+            # From a later release: who looks finds it.
+            self._wake()
+            return
+        if self._open_claims.bring(answer):
+            self._tell_all(frozenset({answer_to(answer.claim_id)}))
+
+    def _hear_brought(self, *_: object) -> None:
+        """Tell who wants to hear of everything. Whoever waits for work would look in vain."""
+        self._tell_all(frozenset({BROUGHT}))
+
     def _read(self, text: str) -> frozenset[str]:
         """Say at which places there may be something new by a notice; none if it is our own."""
         sender, *places = cast("tuple[str, *tuple[Place, ...]]", _NOTICES.decode(text))
@@ -394,15 +435,24 @@ class Ear:
         return told if mark.startswith(SAYS_TIMES) else told | ANYWHERE
 
     def _break_off(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
+        self._open_claims.address = None
         self._echo.set()
         self._stirred.set()
 
     def _wake(self, places: frozenset[str] = ANYWHERE) -> None:
-        self._count += 1
         self._unasked += 1
+        self._tell_all(places)
+
+    def _tell_all(self, places: frozenset[str]) -> None:
+        self._count += 1
         self._news.append(places)
         if self._heeds:
             self._told = self._count
             for heed in tuple(self._heeds):
                 heed(places)
         self._change.set()
+
+
+async def _listen_to(connection: Connection, channel: str, hear: Callable[..., None]) -> None:
+    async with asyncio.timeout(CONNECT_SECONDS):
+        await connection.add_listener(channel, hear)

@@ -26,6 +26,7 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
 from rota.stores.postgres.lanes import Lane
 from rota.stores.postgres.numbers import numbers
+from rota.stores.postgres.open_claims import GOES_AWAY, Stay
 from rota.stores.postgres.session import Session
 from rota.stores.rounds import rounds
 from rota.stores.rows import Row, job_of, leased_jobs
@@ -39,11 +40,11 @@ class RepeatedError(Exception):
     """A claim of this name came before, and nothing was leased."""
 
 
-async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[Row]:
-    """Lease the most urgent jobs of some lanes."""
-    if len(lanes) == 1:
+async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], stay: Stay, now: int | None) -> list[Row]:
+    """Lease the most urgent jobs of some lanes, or leave the question there."""
+    if len(lanes) == 1 and stay == GOES_AWAY:
         return await _lease(session, "claim", wanted, now, *lanes[0], wanted.limit)
-    return await _lease(session, "claim_lanes", wanted, now, *_columns(tuple(lanes)), wanted.limit)
+    return await _lease(session, "claim_lanes", wanted, now, *_columns(tuple(lanes)), wanted.limit, stay=stay)
 
 
 async def claim_one(session: Session, wanted: Claim, lane: Lane, now: int | None) -> list[Row]:
@@ -82,16 +83,20 @@ async def claim_ahead(session: Session, wanted: Claim, now: int | None) -> list[
     return sorted(map(job_of, rows), key=lambda job: (job.run_at, -job.priority, job.id))
 
 
-async def _lease(session: Session, name: str, wanted: Claim, now: int | None, *chosen: object) -> list[Row]:
-    rows = await _leased(session, name, wanted, now, *chosen)
+async def _lease(
+    session: Session, name: str, wanted: Claim, now: int | None, *chosen: object, stay: Sequence[object] = ()
+) -> list[Row]:
+    rows = await _leased(session, name, wanted, now, *chosen, stay=stay)
     # An update gives its rows in no order.
     return sorted(rows, key=_BY_TURN) if len(rows) > 1 else list(rows)
 
 
-async def _leased(session: Session, name: str, wanted: Claim, now: int | None, *chosen: object) -> Sequence[Row]:
-    lease = span_to_micros(wanted.lease)
+async def _leased(
+    session: Session, name: str, wanted: Claim, now: int | None, *chosen: object, stay: Sequence[object] = ()
+) -> Sequence[Row]:
+    lease, worker = span_to_micros(wanted.lease), wanted.worker
     try:
-        return await session.rows(name, now, *chosen, wanted.worker.name, wanted.worker.boot, lease, wanted.claim_id)
+        return await session.rows(name, now, *chosen, worker.name, worker.boot, lease, wanted.claim_id, *stay)
     except UniqueViolationError as error:
         raise RepeatedError from error
 

@@ -3,7 +3,8 @@
 -- A submission becomes a row of `job`, which holds unfinished jobs only and so stays small, whatever is kept. It waits
 -- in `blocked` (with rows of `dependency` for what it waits for), `scheduled`, `retrying` or `pending`; only pending
 -- rows stand in the claim index, so what is not due costs a claim nothing. A claim makes it `running` under a new fence
--- (and is remembered in `claim` if it was named, so that it can be repeated); a settlement sends it back, or ends it and
+-- (and is remembered in `claim` if it was named, so that it can be repeated, or waits in `open_claim` for whoever brings
+-- something, if there was nothing); a settlement sends it back, or ends it and
 -- moves it to `job_done`, and leaves a row of `attempt` unless the attempt was a plain success. `job_done` is cut by the
 -- day on which jobs were made (ids are ordered by time): a job is found in one part by its id alone, and a day that is
 -- past its time is dropped as a whole. Days are added and dropped by upkeep; what belongs to none is in `job_done_rest`.
@@ -208,6 +209,28 @@ CREATE TABLE claim (
 );
 
 CREATE INDEX claim_at ON claim (at);
+
+-- Claims of workers that have found nothing: whoever brings a job may answer one with it. `sign` is the number of a lock
+-- that is held for as long as the worker can be told, by a `channel` of whose name nobody else knows. Only rows of the last
+-- seconds count. Not logged: after a crash of the server nobody waits any more.
+CREATE UNLOGGED TABLE open_claim (
+    claim_id text COLLATE "C" PRIMARY KEY,
+    worker   text COLLATE "C" NOT NULL,
+    boot     text COLLATE "C" NOT NULL,
+    queues   text[]           NOT NULL,
+    types    text[]           NOT NULL,
+    lease    bigint           NOT NULL,
+    since    bigint           NOT NULL,
+    until    bigint           NOT NULL,
+    sign     bigint           NOT NULL,
+    channel  text COLLATE "C" NOT NULL
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE INDEX open_claim_since ON open_claim (since);
 
 -- A guarded effect: begun, and, once it is known to have happened, ended.
 CREATE TABLE step (

@@ -48,15 +48,17 @@ from rota.stores.postgres import (
     upkeep,
 )
 from rota.stores.postgres.archive import Archive
+from rota.stores.postgres.claiming import Claims
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.edges import Edge
 from rota.stores.postgres.floors import Floors
-from rota.stores.postgres.hearing import SAYS_TIMES, TIMES, Bell, Ear, somewhere
-from rota.stores.postgres.lanes import LOWEST, Lane, Lanes
+from rota.stores.postgres.hearing import SAYS_TIMES, TIMES, Bell, Ear, Notice, somewhere
+from rota.stores.postgres.lanes import LOWEST, Lane
 from rota.stores.postgres.migrations import migrate
+from rota.stores.postgres.open_claims import OpenClaims, may_be_brought
 from rota.stores.postgres.session import Session
-from rota.stores.rows import Row, are_one_task, are_plain, is_plain, timetable_of
+from rota.stores.rows import are_one_task, are_plain, is_plain, timetable_of
 
 T = TypeVar("T")
 #: The last argument of a verb is the time.
@@ -77,11 +79,12 @@ class PostgresStore:
 
     #: Its connections belong to the loop.
     by_hand: None = None
+    #: See `open_claims`.
+    keeps_claims = True
 
     def __init__(self, database: Database, clock: Clock | None) -> None:
         self._database = database
         self._clock = clock
-        self._lanes = Lanes()
         self._archive = Archive(clock or _wall_clock)
         self._floors = Floors(database)
         self._due_edge = Edge(time.monotonic)
@@ -89,8 +92,10 @@ class PostgresStore:
         #: On which day the days to come were last seen to.
         self._tended_on: retiring.Day | None = None
         mark = SAYS_TIMES + secrets.token_hex(8)
+        self._open_claims = OpenClaims()
         self._bell = Bell(database, mark)
-        self._ear = Ear(database, mark, self._floors.stored)
+        self._ear = Ear(database, mark, self._floors.stored, self._open_claims)
+        self._claims = Claims(database, self._ear, self._open_claims, self._floors)
         self._inserts: MergingDesk[NewJob, Inserted] = MergingDesk(self._insert_together, prompt=True)
         self._settlements: MergingDesk[Settlement, bool] = MergingDesk(self._settle_together)
         self._renewals: MergingDesk[Renewal, Renewed | None] = MergingDesk(self._renew_together)
@@ -131,7 +136,7 @@ class PostgresStore:
 
     def hear_work(self) -> None:
         """Have whoever watches told of new work too, from now on."""
-        self._ear.hear_work()
+        self._ear.hear_work(also_brought=True)
 
     async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
         """Wait until another process may have changed something, at most for a while; say at which places."""
@@ -182,10 +187,7 @@ class PostgresStore:
         notice = self._bell.notice(places, is_one=job.run_at is None)
         answer: Inserted | None = None
         try:
-            if notice is None and job.run_at is None:
-                answer = await self._database.alone(submitting.insert_now, job, self._archive.holding, now)
-            else:
-                answer = await self._database.alone(submitting.insert_one, job, self._archive.holding, now, notice)
+            answer = await self._put_one(job, notice, now)
         finally:
             self._bell.follow(notice, places, has_changed=answer is not None)
         if answer is None:
@@ -193,62 +195,25 @@ class PostgresStore:
         self._floors.stored(places)
         return [answer]
 
+    async def _put_one(self, job: NewJob, notice: Notice | None, now: int | None) -> Inserted | None:
+        """Store a plain job in the way that suits it; None if it needs a closer look."""
+        holding = self._archive.holding
+        if notice is None and job.run_at is None:
+            return await self._database.alone(submitting.insert_now, job, holding, now)
+        if notice is None or not notice.tells_one or not may_be_brought(job):
+            return await self._database.alone(submitting.insert_one, job, holding, now, notice)
+        brought = await self._database.alone(submitting.bring, job, holding, now, notice)
+        if brought is None:
+            return None
+        inserted, answer = brought
+        if answer is not None:
+            # Who asked may be in this process, and need not wait for the notice.
+            self._open_claims.bring(answer)
+        return inserted
+
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
-        may_be_repeated = not wanted.is_new
-        if wanted.ids is None:
-            self.hear_work()
-        rows: Sequence[Row] = ()
-        try:
-            rows = await self._claim(wanted, self._given(now))
-            if wanted.ahead and not rows and wanted.ids is None:
-                ahead = await self._database.alone(leasing.claim_ahead, wanted, self._given(now))
-                if ahead:
-                    return ahead
-        except leasing.RepeatedError:
-            may_be_repeated = True
-        if rows or wanted.claim_id is None or not may_be_repeated:
-            return leasing.jobs_of(rows, wanted)
-        return await self._database.read(leasing.recall, wanted.claim_id) or []
-
-    async def _claim(self, wanted: Claim, now: int | None) -> Sequence[Row]:
-        if wanted.ids is not None:
-            return await self._database.alone(leasing.claim_handed_over, wanted, now)
-        # Whoever asks has heard of it by that, also one who looks at all.
-        heard = self._ear.take_heard()
-        lanes = self._lanes.named(wanted)
-        if lanes is None:
-            lanes = await self._database.read(self._lanes.discovered, wanted)
-        lanes = self._floors.placed(lanes)
-        rows = await self._claim_heard(heard, lanes, wanted, now) if heard else ()
-        rows = rows or await self._claim_from(lanes, wanted, now)
-        if rows:
-            self._floors.claimed(*leasing.places_of(rows))
-        return rows
-
-    async def _claim_heard(
-        self, heard: tuple[str, str], lanes: Sequence[Lane], wanted: Claim, now: int | None
-    ) -> Sequence[Row]:
-        """Lease the one job that was heard of, for who was woken by it and has room for more."""
-        if wanted.is_woken and wanted.limit > 1 < len(lanes):
-            for lane in lanes:
-                if (lane.queue, lane.type) == heard:
-                    return await self._database.alone(leasing.claim_one, wanted, lane, now)
-        return []
-
-    async def _claim_from(self, lanes: Sequence[Lane], wanted: Claim, now: int | None) -> Sequence[Row]:
-        if not lanes:
-            return []
-        rows = await self._database.alone(leasing.claim, wanted, lanes, now)
-        if not leasing.were_overtaken(rows):
-            return rows
-        rows = []
-        for lane in await self._database.read(leasing.busy, wanted, lanes, now):
-            # Others were faster everywhere at once. What they left behind is further down, lane by lane.
-            rows = await self._database.alone(leasing.claim, wanted, [lane], now)
-            if rows:
-                break
-        return rows
+        return await self._claims.claim(wanted, self._given(now))
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
         """Extend the leases whose fence still holds."""

@@ -19,8 +19,9 @@ from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres.faults import MovedError
-from rota.stores.postgres.hearing import SILENCE, Notice
+from rota.stores.postgres.hearing import BROUGHT_CHANNEL, SILENCE, Notice
 from rota.stores.postgres.numbers import numbers
+from rota.stores.postgres.open_claims import LONGEST_STAY, Answer, text_of, told_of
 from rota.stores.postgres.releasing import link
 from rota.stores.postgres.statements import Endings, Runner
 from rota.stores.rows import Row, micros
@@ -62,8 +63,40 @@ async def insert_one(
 ) -> Inserted | None:
     """Store one plain job, with a notice to others if one is given; otherwise as `insert_now`."""
     name = "insert_one" + endings(job.id, job.id)
-    rows = await session.rows(name, now, AGING_MICROS, *_plain_row(job), *(notice or SILENCE))
+    told = SILENCE if notice is None else (notice.channel, notice.text)
+    rows = await session.rows(name, now, AGING_MICROS, *_plain_row(job), *told)
     return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
+
+
+async def bring(
+    session: Runner, job: NewJob, endings: Endings, now: int | None, notice: Notice
+) -> tuple[Inserted, Answer | None] | None:
+    """Store one plain job that is due at once and may be brought, and answer a question with it if there is one.
+
+    Otherwise as `insert_one`. To whoever submits it, it was made pending, as every job that is due.
+    """
+    told = told_of(job)
+    rows = await session.rows(
+        "insert_answering" + endings(job.id, job.id),
+        now,
+        AGING_MICROS,
+        job.id,
+        job.type,
+        job.queue,
+        job.priority,
+        job.max_attempts,
+        job.delivery._value_,
+        job.payload,
+        notice.channel,
+        notice.text,
+        text_of(told),
+        span_to_micros(LONGEST_STAY),
+        BROUGHT_CHANNEL,
+    )
+    if not rows:
+        return None
+    claim_id, at, *_ = rows[0]
+    return Inserted(job.id, Receipt.CREATED, State.PENDING), None if claim_id is None else Answer(claim_id, at, told)
 
 
 async def insert_plain(

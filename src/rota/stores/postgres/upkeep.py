@@ -12,6 +12,7 @@ from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
 from rota.stores.postgres.hearing import SILENCE, Notice
+from rota.stores.postgres.open_claims import LONGEST_STAY
 from rota.stores.postgres.session import Session
 from rota.stores.rows import Row
 
@@ -24,7 +25,8 @@ async def promote(
     session: Session, limit: int, start: int, now: int | None, notice: Notice | None
 ) -> Mapping[str, int]:
     """Make jobs whose time has come pending, with a notice to others if one is given; say how many in which queue."""
-    return dict(Counter(await session.values("promote", now, limit, start, *(notice or SILENCE))))
+    told = SILENCE if notice is None else (notice.channel, notice.text)
+    return dict(Counter(await session.values("promote", now, limit, start, *told)))
 
 
 async def timetable(session: Session, job_start: int, lease_start: int) -> Row:
@@ -87,6 +89,7 @@ async def _delete(session: Session, state: State, ids: Sequence[JobId]) -> int:
 
 async def _forget(session: Session, retention: Retention, limit: int, now: int) -> None:
     await session.run("forget_claims", now - span_to_micros(CLAIM_MEMORY), limit)
+    await session.run("forget_open_claims", now - span_to_micros(LONGEST_STAY))
     await session.run("forget_keys", now, limit)
     if retention.history is None:
         return

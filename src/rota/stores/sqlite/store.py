@@ -67,6 +67,9 @@ def wall_clock() -> datetime:
 class SqliteStore:
     """All verbs of `rota.ports.store.Store` on SQLite."""
 
+    #: Who waits is told, and asks.
+    keeps_claims = False
+
     def __init__(self, writer: Desk, readers: Sequence[Desk], clock: Clock, *, lookout: Lookout | None = None) -> None:
         self._writer = writer
         self._lookout = lookout

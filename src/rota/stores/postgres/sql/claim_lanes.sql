@@ -3,7 +3,8 @@
 -- nothing at all, none. Otherwise as claim.sql.
 WITH {urgent_lanes},
 {due_in_lanes},
-{lease_chosen}
+{lease_chosen},
+{stay}
 SELECT leased.*
 FROM (SELECT 1 FROM lane LIMIT 1) AS something
 LEFT JOIN leased ON true

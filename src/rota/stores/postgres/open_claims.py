@@ -1,0 +1,193 @@
+"""Open claims: questions that stay in the store where there was nothing, and are answered by whoever brings a job.
+
+A job that comes to idle workers is stored, told of, and then claimed: two commits, one behind the other. But who waits
+has asked already. So its claim is left in the store, with its name, where all who submit find it: whoever brings a
+single job leases it under that name in the statement that stores it, and the notice that it takes along is the answer.
+One commit, and nobody else is woken to look for what is no longer there.
+
+What can go wrong, and what we do:
+
+- Somebody listens who may not. Any role of a database may listen to any channel, and say anything on it, but has to
+  know its name. Each process has one of its own for its answers, which stands in a table that only ours can read.
+- The worker has died. The connection by which it would hear holds a lock, which goes with it; whoever brings a job
+  tries that lock first. One that dies at this very moment, hangs, or is cut off without a word is given one job at
+  most, which waits for its lease to run out as every job of such a worker does. Jobs that must not begin twice, or have
+  one attempt only, are brought to nobody.
+- The same claim is answered twice at once, by itself and by who brings a job: both write down what it gave under its
+  name, and the second cannot. A claim then finds what was brought; who brings tries again, and finds it answered.
+- The notice is lost, because we were deaf for a while: whoever asks again is told by the store.
+- The worker goes away. Its claim stays a little shorter than it does: by the server's clock from when it was left, and
+  by its own from when it was told so, which is later. Who stops asks by the same name once more, and takes it along.
+- Many lie dead in the table, because somebody keeps an old transaction open. All that counts was left there within the
+  last seconds, and what is older is not looked at.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from rota.core.instant import span_to_micros
+from rota.core.lease import Claim
+from rota.core.submission import Delivery, NewJob
+from rota.stores.rows import Row
+
+#: Of how many bits the numbers are of the locks that say that somebody is there: so many that no two are the same.
+_SIGN_BITS: Final = 62
+#: By how much shorter a claim stays than who asked: for what is under way to be heard.
+HEARING: Final = timedelta(milliseconds=500)
+#: Who stays for less is not worth a row.
+SHORTEST_STAY: Final = 2 * HEARING
+#: Nobody stays for longer, so that what is older need not be looked at.
+LONGEST_STAY: Final = timedelta(seconds=5)
+#: How many workers to keep in mind; an API asks for many.
+MOST: Final = 10_000
+#: A notice may have 8000 bytes. What a job needs more is looked up.
+LONGEST_ANSWER: Final = 7_000
+#: Of how many bytes the names of channels are made, so that nobody guesses them.
+_SECRET_BYTES: Final = 16
+
+
+#: A job as it is told: id, type, queue, priority, max_attempts, delivery, payload.
+Told: TypeAlias = tuple[int, str, str, int, int, str, str]
+
+
+class Answer(NamedTuple):
+    """What came for a claim: when, by the server's clock, and the job as it was stored, unless that is too long."""
+
+    claim_id: str
+    at: int
+    job: Told | None
+
+    def row(self) -> Row | None:
+        """Give the job as a claim would, in the order of claim_columns.sql."""
+        if self.job is None:
+            return None
+        job_id, type_, queue, priority, max_attempts, delivery, payload = self.job
+        at = self.at
+        return job_id, type_, payload, queue, priority, at, at, 1, 1, 0, max_attempts, delivery, at, None, 0
+
+
+_READER: Final = msgspec.json.Decoder(Answer)
+_WRITE: Final = msgspec.json.Encoder().encode
+
+
+def may_be_brought(job: NewJob) -> bool:
+    """Whether a job may be leased to somebody who is only believed to be there."""
+    return job.run_at is None and job.delivery is Delivery.AT_LEAST_ONCE and job.max_attempts > 1
+
+
+def told_of(job: NewJob) -> Told | None:
+    """Give what is told of a job, unless it is long."""
+    if len(job.payload) > LONGEST_ANSWER:
+        return None
+    return job.id, job.type, job.queue, job.priority, job.max_attempts, job.delivery._value_, job.payload
+
+
+def text_of(told: Told | None) -> str:
+    """Write that part of an answer; the server puts the rest before it."""
+    text = _WRITE(told)
+    return text.decode() if len(text) <= LONGEST_ANSWER else "null"
+
+
+def read_answer(text: str) -> Answer:
+    """Read a notice that is an answer."""
+    return _READER.decode(text)
+
+
+class Address(NamedTuple):
+    """How a process can be told: as long as a lock of this number is held, by this channel."""
+
+    sign: int
+    channel: str
+
+
+def new_address() -> Address:
+    """Make an address that nobody else has, and nobody guesses."""
+    return Address(secrets.randbits(_SIGN_BITS), f"rota_{secrets.token_hex(_SECRET_BYTES)}")
+
+
+class _OpenClaim:
+    """The last claim of a worker that stayed."""
+
+    __slots__ = ("address", "answer", "claim_id")
+
+    def __init__(self, claim_id: str, address: Address) -> None:
+        self.claim_id = claim_id
+        #: At which we could be told when it was left.
+        self.address: Address | None = address
+        self.answer: Answer | None = None
+
+
+class Stay(NamedTuple):
+    """What a claim's statement is told: for how long it stays, at which address, and whose place it takes."""
+
+    micros: int | None
+    sign: int | None
+    channel: str | None
+    former: str | None
+
+
+#: Who leaves none, and has none there.
+GOES_AWAY: Final = Stay(None, None, None, None)
+
+
+class OpenClaims:
+    """The claims of this store that others may answer: the last one of each worker."""
+
+    def __init__(self) -> None:
+        #: How this process can be told; None while it cannot.
+        self.address: Address | None = None
+        self._by_boot: dict[str, _OpenClaim] = {}
+        self._by_claim: dict[str, _OpenClaim] = {}
+
+    def stay(self, wanted: Claim) -> Stay:
+        """Say what a claim's statement is told, and expect an answer: it may come before the statement is done."""
+        former = self._by_boot.get(wanted.worker.boot)
+        span = min(wanted.stays, LONGEST_STAY)
+        if self.address is None or wanted.claim_id is None or wanted.limit == 1 or span < SHORTEST_STAY:
+            # Who goes away takes it along.
+            return GOES_AWAY if former is None else GOES_AWAY._replace(former=former.claim_id)
+        stay = Stay(span_to_micros(span - HEARING), *self.address, None)
+        if former is not None and former.claim_id == wanted.claim_id:
+            return stay
+        self._keep(wanted.worker.boot, _OpenClaim(wanted.claim_id, self.address))
+        return stay if former is None else stay._replace(former=former.claim_id)
+
+    def bring(self, answer: Answer) -> bool:
+        """Keep an answer if somebody here waits for it, and say whether."""
+        kept = self._by_claim.get(answer.claim_id)
+        if kept is None:
+            return False
+        kept.answer = answer
+        return True
+
+    def take(self, wanted: Claim) -> Answer | None:
+        """Give the answer that has come for a claim, once: who asks again asks the store."""
+        kept = self._by_boot.get(wanted.worker.boot)
+        if kept is None or kept.claim_id != wanted.claim_id or kept.answer is None:
+            return None
+        self._leave(wanted.worker.boot)
+        return kept.answer
+
+    def doubts(self, wanted: Claim) -> bool:
+        """Whether an answer may have come that nobody here has heard, since we have been deaf. Told once."""
+        kept = self._by_boot.get(wanted.worker.boot)
+        if kept is None or kept.claim_id != wanted.claim_id or kept.address == self.address:
+            return False
+        kept.address = self.address
+        return True
+
+    def _keep(self, boot: str, kept: _OpenClaim) -> None:
+        if boot in self._by_boot:
+            self._leave(boot)
+        elif len(self._by_boot) >= MOST:
+            self._leave(next(iter(self._by_boot)))
+        self._by_boot[boot] = self._by_claim[kept.claim_id] = kept
+
+    def _leave(self, boot: str) -> None:
+        # Two who call themselves differently may have asked by the same name.
+        self._by_claim.pop(self._by_boot.pop(boot).claim_id, None)

@@ -1,0 +1,59 @@
+-- Store one new job that is due at once, sets nothing beyond what every job sets and may run again. If a worker has left
+-- a claim for such a job, it is leased to that: submission and claim are one commit. Whose process is gone, or whose claim
+-- was answered otherwise, gets none. It takes a notice along, see open_claims.py. Who has waited longest is first, by
+-- open_claim_since; none stays for as long as $13 says, so that those who are dead and older are not looked at. Otherwise
+-- as insert_one.
+WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
+free AS MATERIALIZED (
+    SELECT open_claim.claim_id, open_claim.worker, open_claim.boot, open_claim.lease, open_claim.channel
+    FROM open_claim
+    WHERE open_claim.since > (SELECT now FROM clock) - $13::bigint AND open_claim.until > (SELECT now FROM clock)
+        AND ($5::text, $4::text) IN (SELECT * FROM unnest(open_claim.queues, open_claim.types))
+        AND NOT EXISTS (SELECT 1 FROM claim WHERE claim.claim_id = open_claim.claim_id OFFSET 0)
+        AND NOT EXISTS (
+            SELECT 1 FROM queue
+            WHERE queue.name = $5::text AND (
+                queue.max_running IS NOT NULL OR queue.rate_limit IS NOT NULL
+                OR queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > (SELECT now FROM clock))
+            )
+            OFFSET 0
+        )
+        AND NOT pg_try_advisory_xact_lock_shared(open_claim.sign)
+    ORDER BY open_claim.since
+    LIMIT 1
+    FOR UPDATE OF open_claim SKIP LOCKED
+),
+stored AS (
+    INSERT INTO job (
+        id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+        attempts, worker, boot, started_at, lease_until
+    )
+    SELECT
+        $3::bigint, $4::text, $5::text, $6::smallint, CASE WHEN free.boot IS NULL THEN 'pending' ELSE 'running' END,
+        clock.now - $6::smallint * $2::bigint, clock.now, clock.now, clock.now, $7::bigint, $8::text, $9::text,
+        (free.boot IS NOT NULL)::integer, (free.boot IS NOT NULL)::integer, free.worker, free.boot,
+        CASE WHEN free.boot IS NOT NULL THEN clock.now END, clock.now + free.lease
+    FROM clock LEFT JOIN free ON true
+    WHERE $3::bigint BETWEEN {first}::bigint AND {last}::bigint
+        AND NOT EXISTS (SELECT 1 FROM queue WHERE name = $5::text AND max_depth IS NOT NULL)
+        AND NOT EXISTS (
+            SELECT 1 FROM job_done WHERE id = $3::bigint AND id BETWEEN {first}::bigint AND {last}::bigint
+        )
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+),
+taken AS (
+    DELETE FROM open_claim WHERE claim_id = (SELECT free.claim_id FROM free, stored)
+),
+remembered AS (
+    INSERT INTO claim (claim_id, at, leases)
+    SELECT free.claim_id, clock.now, json_build_array(json_build_array(stored.id, 1)) FROM clock, free, stored
+)
+SELECT
+    free.claim_id, clock.now,
+    CASE
+        WHEN free.boot IS NULL THEN pg_notify($10::text, $11::text)
+        ELSE pg_notify(free.channel, concat('[', to_json(free.claim_id), ',', clock.now, ',', $12::text, ']'))
+    END::text,
+    CASE WHEN free.boot IS NOT NULL THEN pg_notify($14::text, '') END::text
+FROM clock CROSS JOIN stored LEFT JOIN free ON true

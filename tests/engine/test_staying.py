@@ -1,0 +1,157 @@
+"""Claims that wait, on a store that keeps them: how long they stay, where they are told, and when they give up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from building import BASE, SECOND, claim, ids_of, new_job
+from engine.staging import Line
+from rota.brokers.in_store import InStoreBroker
+from rota.core.job import Job
+from rota.core.lease import GOES_AWAY, Claim
+from rota.core.submission import NewJob
+from rota.engine import Engine
+from rota.ports.places import answer_to
+from rota.ports.store import Store
+from rota.stores.sqlite import SqliteStore
+from simulation.loop import run
+
+
+class Keeping(Line):
+    """A store that seems to keep claims, takes its time, and tells what it is told to."""
+
+    keeps_claims = True
+    #: How long a claim takes.
+    takes = 0.0
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.words: asyncio.Queue[Collection[str]] = asyncio.Queue()
+        self.asked: list[Claim] = []
+
+    async def watch(self, _at_most: timedelta, _heed: object = None) -> Collection[str]:
+        return await self.words.get()
+
+    async def claim(self, wanted: Claim) -> Sequence[Job]:
+        self.asked.append(wanted)
+        await asyncio.sleep(self.takes)
+        return await self._store.claim(wanted)
+
+
+class Place:
+    """An engine on such a store."""
+
+    def __init__(self, engine: Engine, line: Keeping) -> None:
+        self.engine = engine
+        self.line = line
+
+    def ask(self, **fields: Any) -> asyncio.Task[Sequence[Job]]:  # noqa: ANN401 - a claim's
+        wanted = claim(**{"claim_id": "question", "is_new": True, **fields})
+        return asyncio.create_task(self.engine.claim(wanted, wait=5 * SECOND))
+
+    async def put(self, *words: str) -> NewJob:
+        """Have somebody store a job, and tell these words of it."""
+        job = new_job()
+        await self.line._store.insert([job])
+        self.line.words.put_nowait(frozenset(words))
+        return job
+
+
+def played(act: Callable[[Place], Awaitable[None]]) -> None:
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        clock = lambda: BASE + timedelta(seconds=loop.time())  # noqa: E731
+        store = await SqliteStore.open(":memory:", clock=clock)
+        line = Keeping(store)
+        broker = InStoreBroker(cast("Store", line))
+        try:
+            await act(Place(Engine(cast("Store", line), broker, clock=clock, dice=lambda: 0.5), line))
+        finally:
+            await broker.close()
+            await store.close()
+
+    run(play(), seed=1)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_a_claim_says_how_much_longer_it_stays_each_time_it_is_asked() -> None:
+    async def act(place: Place) -> None:
+        waiting = place.ask()
+        await asyncio.sleep(2)
+        place.line.words.put_nowait({"default"})
+        assert not await waiting
+        assert [round(wanted.stays.total_seconds(), 3) for wanted in place.line.asked] == [5, 3]
+
+    played(act)
+
+
+def test_who_is_told_of_an_answer_asks_for_it() -> None:
+    async def act(place: Place) -> None:
+        waiting = place.ask()
+        await asyncio.sleep(1)
+        job = await place.put(answer_to("question"))
+        assert ids_of(await waiting) == [job.id]
+        assert now() == pytest.approx(1, abs=1e-3)
+
+    played(act)
+
+
+def test_an_answer_to_another_wakes_nobody() -> None:
+    async def act(place: Place) -> None:
+        waiting = place.ask()
+        await asyncio.sleep(1)
+        await place.put(answer_to("another question"))
+        assert not await waiting
+        assert len(place.line.asked) == 1
+
+    played(act)
+
+
+def test_who_stays_gives_up_no_sooner_than_the_store_may_think() -> None:
+    """It counts from when it was asked, which may be just before it answers."""
+
+    async def act(place: Place) -> None:
+        place.line.takes = 2.0
+        assert not await place.ask()
+        assert now() == pytest.approx(7, abs=1e-3)
+
+    played(act)
+
+
+def test_who_is_told_at_the_last_moment_still_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(place: Place) -> None:
+        loop = asyncio.get_running_loop()
+        is_late = False
+
+        async def told_late(_attendance: object, seconds: float, _question: object) -> bool:
+            nonlocal is_late
+            assert not is_late
+            is_late = True
+            await asyncio.sleep(seconds)
+            job.append(await place.put("default"))
+            return True
+
+        job: list[NewJob] = []
+        monkeypatch.setattr(place.engine.work, "_is_rung", told_late)
+        assert ids_of(await place.ask()) == [job[0].id]
+        assert loop.time() == pytest.approx(5, abs=1e-3)
+
+    played(act)
+
+
+@pytest.mark.parametrize("fields", [{"claim_id": None}, {}])
+def test_nobody_stays_without_a_name_or_where_claims_are_not_kept(fields: dict[str, Any]) -> None:
+    async def act(place: Place) -> None:
+        place.line.keeps_claims = bool(fields)
+        assert not await place.ask(**fields)
+        assert [wanted.stays for wanted in place.line.asked] == [GOES_AWAY]
+
+    played(act)

@@ -1,0 +1,468 @@
+"""OpenClaims: who has found nothing leaves its question, and whoever brings a job answers it, in the same commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from itertools import chain, count
+from random import Random
+
+import asyncpg
+import pytest
+
+from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
+from rota.core.decision import decide
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lane import Queue
+from rota.core.lease import Claim, WorkerId
+from rota.core.lifecycle import State
+from rota.core.outcome import Succeeded
+from rota.core.submission import Delivery, NewJob
+from rota.engine import Engine
+from rota.ports.faces import Report
+from rota.ports.places import BROUGHT, EVERY_QUEUE, answer_to
+from rota.ports.store import Receipt, Retention
+from rota.runtime import connect
+from rota.stores.postgres import PostgresStore, hearing, open_claims
+from rota.stores.postgres.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY
+from rota.stores.rows import Row
+from stores.postgres.ears import SHORT, all_ears, until_heard
+
+HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+AWAITED = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+STAYS = timedelta(seconds=5)
+QUESTION = claim(limit=2, types=("mail", "bill"), claim_id="question", is_new=True, stays=STAYS)
+
+
+@pytest.fixture
+async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def waiting(other: PostgresStore) -> PostgresStore:
+    """A store in which a question stays."""
+    await all_ears(other)
+    await leave(other, QUESTION)
+    return other
+
+
+async def leave(store: PostgresStore, question: Claim) -> None:
+    """Ask where there is nothing."""
+    assert not await store.claim(question)
+
+
+async def bring(store: PostgresStore, job: NewJob) -> NewJob:
+    """Submit a job by itself, so long after the last notice that it takes one along."""
+    store._bell._sent_at = float("-inf")
+    (answer,) = await store.insert([job])
+    assert (answer.receipt, answer.job_id) == (Receipt.CREATED, job.id)
+    return job
+
+
+async def bring_aloud(store: PostgresStore, other: PostgresStore, job: NewJob) -> NewJob:
+    """Submit a job by itself, and wait until another store has heard of it."""
+    count = other._ear._count
+    await bring(store, job)
+    await until_heard(other, count)
+    return job
+
+
+def deafen(store: PostgresStore) -> None:
+    """Have a store miss the answers that come for it."""
+    store._ear._open_claims = open_claims.OpenClaims()
+
+
+async def only(store: PostgresStore, job: NewJob) -> Job:
+    (found,) = await store.get([job.id])
+    return found
+
+
+async def test_a_lone_job_is_leased_to_who_waits_for_it_as_it_is_stored(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    job = await bring_aloud(store, waiting, new_job(payload='{"to": "ann", "text": "100 %, \\"quoted\\" 🙂"}'))
+    stored = await only(store, job)
+    assert (stored.state, stored.worker, stored.boot) == (State.RUNNING, ADA.name, ADA.boot)
+    assert (stored.fence, stored.attempts, stored.started_at) == (1, 1, stored.created_at)
+    assert stored.lease_until == stored.created_at + QUESTION.lease
+    assert await waiting.claim(QUESTION) == [stored]
+
+
+async def test_who_waits_is_told_where_and_asks_for_it_without_a_statement(
+    store: PostgresStore, waiting: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = asyncio.ensure_future(waiting.watch(MINUTE))
+    await asyncio.sleep(0)
+    job = await bring(store, new_job())
+    assert answer_to("question") in await told
+    monkeypatch.setattr(waiting._claims, "_database", None)
+    assert [given.id for given in await waiting.claim(QUESTION)] == [job.id]
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "\\u00e4" * 1_200, "ä" * 6_000], ids=["long", "escaped", "wide"])
+async def test_a_job_that_is_too_long_for_a_notice_is_looked_up(
+    store: PostgresStore, waiting: PostgresStore, text: str
+) -> None:
+    job = await bring_aloud(store, waiting, new_job(payload=f'"{text}"'))
+    assert await waiting.claim(QUESTION) == [await only(store, job)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"job_type": "other"},
+        {"queue": "elsewhere"},
+        {"delivery": Delivery.AT_MOST_ONCE},
+        {"max_attempts": 1},
+        {"idempotency": key("once")},
+        {"tags": ("urgent",)},
+        {"timeout": MINUTE},
+    ],
+    ids=str,
+)
+async def test_what_was_not_asked_for_or_must_not_begin_twice_is_brought_to_nobody(
+    store: PostgresStore, waiting: PostgresStore, fields: dict[str, object]
+) -> None:
+    job = await bring(store, new_job(**fields))  # type: ignore[arg-type]
+    assert (await only(waiting, job)).state is State.PENDING
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        Queue("default", paused_at=None, max_running=1),
+        Queue("default", rate_limit="1/s"),
+        Queue("default", max_depth=10),
+    ],
+    ids=str,
+)
+async def test_a_queue_with_limits_is_left_to_claims(
+    store: PostgresStore, waiting: PostgresStore, queue: Queue
+) -> None:
+    assert await waiting.put_queue(queue)
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_nothing_is_brought_out_of_a_queue_that_is_paused(store: PostgresStore, waiting: PostgresStore) -> None:
+    now = await store.time()
+    assert await waiting.put_queue(Queue("default", paused_at=now, pause_reason="a rest"))
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"limit": 1}, {"claim_id": None}, {"stays": SHORTEST_STAY - SHORT}, {"stays": timedelta(0)}],
+    ids=str,
+)
+async def test_who_has_room_for_one_or_does_not_stay_leaves_no_question(
+    store: PostgresStore, other: PostgresStore, fields: dict[str, object]
+) -> None:
+    await all_ears(other)
+    await leave(other, replace(QUESTION, **fields))  # type: ignore[arg-type]
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_who_cannot_hear_leaves_no_question(store: PostgresStore, other: PostgresStore) -> None:
+    await leave(other, QUESTION)
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_a_single_lane_can_be_waited_in_too(store: PostgresStore, other: PostgresStore) -> None:
+    await all_ears(other)
+    await leave(other, replace(QUESTION, types=("mail",)))
+    assert (await only(store, await bring(store, new_job()))).state is State.RUNNING
+
+
+async def test_whose_process_has_died_is_brought_nothing(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """As a kill does: its connections are gone, and its question is still there."""
+    assert waiting._ear._listening is not None
+    waiting._ear._listening.cancel()
+    await asyncio.wait([waiting._ear._listening])
+    async with asyncio.timeout(20):
+        while await stranger.fetchval(HELD):  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(0.01)
+    assert await stranger.fetchval("SELECT count(*) FROM open_claim") == 1
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+@pytest.mark.usefixtures("waiting")
+async def test_two_who_bring_something_at_once_both_see_that_somebody_has_died(
+    store: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """The lock that tells it must not be taken from each other by those who try it."""
+    await stranger.execute("UPDATE open_claim SET sign = 4711")
+    async with stranger.transaction():
+        assert await stranger.fetchval("SELECT pg_try_advisory_xact_lock_shared(4711)")
+        assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_a_question_stays_a_little_shorter_than_who_asks_it(
+    waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    ((since, until),) = await stranger.fetch("SELECT since, until FROM open_claim")
+    assert timedelta(microseconds=until - since) == STAYS - HEARING
+    await leave(waiting, replace(QUESTION, claim_id="long", stays=MINUTE))
+    ((since, until),) = await stranger.fetch("SELECT since, until FROM open_claim")
+    assert timedelta(microseconds=until - since) == LONGEST_STAY - HEARING
+
+
+@pytest.mark.parametrize("column", ["until", "since"])
+async def test_a_question_that_has_stayed_for_long_enough_is_answered_no_more(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection, column: str
+) -> None:
+    await stranger.execute(f"UPDATE open_claim SET {column} = {column} - 5000000")  # noqa: S608 - our own names
+    assert (await only(waiting, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_one_question_is_answered_once(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    first = await bring_aloud(store, waiting, new_job())
+    assert await stranger.fetchval("SELECT count(*) FROM open_claim") == 0
+    second = await bring_aloud(store, waiting, new_job())
+    assert [given.id for given in await waiting.claim(QUESTION)] == [first.id]
+    assert (await only(store, second)).state is State.PENDING
+
+
+async def test_who_asks_again_for_what_has_ended_is_given_nothing(store: PostgresStore, waiting: PostgresStore) -> None:
+    await bring_aloud(store, waiting, new_job())
+    (given,) = await waiting.claim(QUESTION)
+    again = replace(QUESTION, is_new=False)
+    assert await waiting.claim(again) == [given]
+    assert await store.settle([decide(given, Succeeded("null"), means())]) == [given.id]
+    assert not await waiting.claim(again)
+
+
+async def test_a_question_that_a_claim_has_answered_is_not_answered_again(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    jobs = new_jobs(2)
+    await store.insert(jobs)
+    assert [given.id for given in await waiting.claim(QUESTION)] == [job.id for job in jobs]
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_who_meets_a_claim_that_answers_the_same_question_stores_its_job_for_all(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """Both write under its name. Who comes second waits for the first, and finds that it cannot."""
+    async with stranger.transaction():
+        await stranger.execute("INSERT INTO claim (claim_id, at, leases) VALUES ('question', 0, '[]')")
+        bringing = asyncio.ensure_future(bring(store, new_job()))
+        async with asyncio.timeout(20):
+            while not await stranger.fetchval(AWAITED):  # noqa: ASYNC110 - only the server knows
+                await asyncio.sleep(0.01)
+    assert (await only(waiting, await bringing)).state is State.PENDING
+
+
+async def test_a_claim_that_meets_what_was_brought_for_it_gives_that(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    """It was rung for by something else, and the answer is still under way."""
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    pending = new_jobs(2)
+    await store.insert(pending)
+    assert [given.id for given in await waiting.claim(QUESTION)] == [brought.id]
+    assert [job.state for job in await store.get([job.id for job in pending])] == [State.PENDING] * 2
+
+
+async def test_what_came_while_nothing_could_be_heard_is_found(store: PostgresStore, waiting: PostgresStore) -> None:
+    kept = waiting._open_claims._by_claim["question"]
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    assert not await waiting.claim(QUESTION)
+    kept.address = None
+    assert [given.id for given in await waiting.claim(QUESTION)] == [brought.id]
+
+
+async def test_who_stops_is_given_what_came_at_the_last_moment(store: PostgresStore, waiting: PostgresStore) -> None:
+    last_word = replace(QUESTION, limit=1, is_new=False, stays=timedelta(0))
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    assert [given.id for given in await waiting.claim(last_word)] == [brought.id]
+
+
+async def test_who_stops_takes_its_question_along(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    await leave(waiting, replace(QUESTION, limit=1, is_new=False, stays=timedelta(0)))
+    assert await stranger.fetchval("SELECT count(*) FROM open_claim") == 0
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_the_next_question_of_a_worker_takes_the_place_of_its_last(
+    waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    await leave(waiting, replace(QUESTION, claim_id="next"))
+    await leave(waiting, replace(QUESTION, claim_id="other", worker=BEN))
+    names = await stranger.fetch("SELECT claim_id FROM open_claim ORDER BY since")
+    assert [name for (name,) in names] == ["next", "other"]
+
+
+async def test_who_has_waited_longest_is_first(store: PostgresStore, waiting: PostgresStore) -> None:
+    others = [replace(QUESTION, claim_id=name, worker=WorkerId(name, name)) for name in ("b", "a", "c")]
+    for question in others:
+        await leave(waiting, question)
+    workers = [(await only(store, await bring(store, new_job()))).worker for _ in range(5)]
+    assert workers == ["ada", "b", "a", "c", None]
+
+
+async def test_what_this_process_brings_itself_needs_no_notice(waiting: PostgresStore) -> None:
+    deafen(waiting)
+    job = await bring(waiting, new_job())
+    assert [given.id for given in await waiting.claim(QUESTION)] == [job.id]
+
+
+@pytest.mark.usefixtures("waiting")
+async def test_who_wants_to_hear_of_every_job_is_told_of_one_that_was_brought(store: PostgresStore, dsn: str) -> None:
+    watcher = await PostgresStore.open(dsn)
+    try:
+        await all_ears(watcher)
+        unasked = watcher._ear._unasked
+        await bring_aloud(store, watcher, new_job())
+        assert watcher._ear._news[-1] == {BROUGHT}
+        # It is nothing to ask for.
+        assert watcher._ear._unasked == unasked
+    finally:
+        await watcher.close()
+
+
+async def test_who_waits_elsewhere_is_left_in_peace(store: PostgresStore, waiting: PostgresStore, dsn: str) -> None:
+    elsewhere = await PostgresStore.open(dsn)
+    try:
+        await leave(elsewhere, replace(QUESTION, worker=BEN, claim_id="elsewhere", types=("bill",)))
+        while await elsewhere.watch(SHORT) or elsewhere._open_claims.address is None:
+            pass
+        count = elsewhere._ear._count
+        await bring_aloud(store, waiting, new_job())
+        # What comes by the next notice comes behind it.
+        await store.insert(new_jobs(2))
+        await until_heard(elsewhere, count)
+        assert elsewhere._ear._count == count + 1
+    finally:
+        await elsewhere.close()
+
+
+async def test_nobody_hears_of_a_payload_but_who_is_brought_it(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    heard: list[str] = []
+    for channel in (hearing.CHANNEL, hearing.WORK_CHANNEL, hearing.BROUGHT_CHANNEL):
+        await stranger.add_listener(channel, lambda *words: heard.append(str(words[-1])))
+    await bring_aloud(store, waiting, new_job(payload='"secret"'))
+    await stranger.fetchval("SELECT 1")
+    assert heard == [""]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '["question"]', '["question", "now", null]', "null"])
+async def test_an_answer_that_is_none_wakes_those_who_wait(
+    waiting: PostgresStore, stranger: asyncpg.Connection, text: str
+) -> None:
+    assert waiting._open_claims.address is not None
+    count = waiting._ear._count
+    await stranger.execute("SELECT pg_notify($1, $2)", waiting._open_claims.address.channel, text)
+    await until_heard(waiting, count)
+    assert EVERY_QUEUE in waiting._ear._news[-1]
+    assert not await waiting.claim(QUESTION)
+
+
+@pytest.mark.usefixtures("waiting")
+async def test_questions_of_the_dead_are_forgotten(store: PostgresStore, stranger: asyncpg.Connection) -> None:
+    await stranger.execute("UPDATE open_claim SET since = since - 5000000")
+    # So that there is something to clear away.
+    await stranger.execute("INSERT INTO claim (claim_id, at, leases) VALUES ('old', 0, '[]')")
+    await store.prune(Retention(), 100)
+    assert await stranger.fetchval("SELECT count(*) FROM open_claim") == 0
+
+
+def test_only_so_many_workers_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_claims, "MOST", 3)
+    kept = open_claims.OpenClaims()
+    kept.address = open_claims.new_address()
+    for number in range(10):
+        kept.stay(replace(QUESTION, claim_id=f"q{number}", worker=WorkerId("w", f"b{number}")))
+    assert len(kept._by_boot) == len(kept._by_claim) == 3
+
+
+async def test_every_job_comes_to_one_worker_however_it_comes(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes with three workers each that wait and are called off, two that bring single jobs and small crowds.
+
+    No job is given twice, and none is left with somebody who does not know of it.
+    """
+    links = [await connect(dsn) for _ in range(4)]
+    given: list[tuple[JobId, int]] = []
+    brought: list[open_claims.Answer] = []
+    row_of = open_claims.Answer.row
+
+    def noted(answer: open_claims.Answer) -> Row | None:
+        brought.append(answer)
+        return row_of(answer)
+
+    monkeypatch.setattr(open_claims.Answer, "row", noted)
+    stopped = asyncio.Event()
+
+    async def work(engine: Engine, worker: WorkerId, dice: Random) -> None:
+        for number in count():
+            wanted = claim(worker, limit=3, types=("mail", "bill"), claim_id=f"{worker.boot}-{number}", is_new=True)
+            asking = asyncio.ensure_future(engine.claim(wanted, wait=timedelta(seconds=dice.choice((0.2, 1.2, 5)))))
+            leaving = asyncio.ensure_future(asyncio.wait_for(stopped.wait(), dice.choice((0.05, 10))))
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+            # Who goes away asks once more by name, as a worker does.
+            asking.cancel()
+            leaving.cancel()
+            await asyncio.wait([asking, leaving])
+            jobs = [] if asking.cancelled() else asking.result()
+            jobs = jobs or await engine.claim(replace(wanted, limit=1, is_new=False))
+            given.extend((job.id, job.fence) for job in jobs)
+            await engine.settle([Report(job.id, job.fence, Succeeded("null")) for job in jobs])
+            if stopped.is_set():
+                return
+
+    async def submit(engine: Engine, dice: Random) -> list[JobId]:
+        ids: list[JobId] = []
+        for _ in range(150):
+            await asyncio.sleep(dice.uniform(0, 0.03))
+            jobs = [NewJob(engine.fresh_id(), "mail", "null") for _ in range(dice.choice((1, 1, 1, 1, 2)))]
+            ids += [answer.job_id for answer in await engine.submit(jobs)]
+        return ids
+
+    try:
+        engines = [link.engine for link in links if link.engine is not None]
+        workers = [
+            asyncio.ensure_future(work(engine, WorkerId(f"w{place}", f"{name}{place}"), Random(f"{name}{place}")))
+            for name, engine in zip("ab", engines[:2], strict=True)
+            for place in range(3)
+        ]
+        ids = list(chain.from_iterable(await asyncio.gather(*(submit(engine, Random(7)) for engine in engines[2:]))))
+        async with asyncio.timeout(60):
+            while len(given) < len(ids):  # noqa: ASYNC110 - any of six tells of the last one
+                await asyncio.sleep(0.05)
+        stopped.set()
+        await asyncio.gather(*workers)
+        states = {
+            job.state for start in range(0, len(ids), 100) for job in await engines[0].get(ids[start : start + 100])
+        }
+    finally:
+        for link in links:
+            await link.close()
+    assert sorted(given) == sorted((job_id, 1) for job_id in ids)
+    assert states == {State.COMPLETED}
+    assert len(brought) > len(ids) / 10
+
+
+def test_two_who_ask_by_the_same_name_are_not_mixed_up() -> None:
+    kept = open_claims.OpenClaims()
+    kept.address = open_claims.new_address()
+    for boot in ("b1", "b2", "b1", "b2"):
+        for name in ("same", "other"):
+            kept.stay(replace(QUESTION, claim_id=name, worker=WorkerId("w", boot)))
+    assert kept.stay(replace(QUESTION, stays=timedelta(0), worker=WorkerId("w", "b1"))).former == "other"
