@@ -9,6 +9,7 @@ import pytest
 
 from building import HOUR, MINUTE, after, at, claim, key, new_job, new_jobs
 from engine.staging import OLGA, Bench
+from rota.core.alike import Alike, alike_of
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
@@ -27,8 +28,8 @@ async def test_each_submission_of_a_batch_is_answered_in_order(bench: Bench) -> 
 async def test_one_event_tells_of_a_whole_batch(bench: Bench) -> None:
     jobs = new_jobs(3)
     await bench.engine.submit(jobs)
-    (told,) = bench.told(JobsSubmitted)
-    assert list(told.jobs) == jobs
+    await bench.engine.submit(alike(*(others := new_jobs(3))))
+    assert [list(told.jobs) for told in bench.told(JobsSubmitted)] == [jobs, others]
 
 
 async def test_what_was_there_before_is_no_event(bench: Bench) -> None:
@@ -66,6 +67,32 @@ async def test_a_job_that_meets_anothers_id_is_given_a_new_one(bench: Bench) -> 
     assert answer.receipt is Receipt.CREATED
     assert answer.job_id != theirs.id
     assert (await bench.look(answer.job_id)).type == "report"
+
+
+def alike(*jobs: NewJob) -> Alike:
+    found = alike_of(jobs)
+    assert found is not None
+    return found
+
+
+async def test_of_jobs_that_are_alike_one_that_meets_anothers_id_is_given_a_new_one(bench: Bench) -> None:
+    theirs, ours = new_job(), new_jobs(3, "report")
+    await bench.store.insert([theirs])
+    ours[1] = replace(ours[1], id=theirs.id)
+    answers = await bench.engine.submit(alike(*ours))
+    assert {answer.receipt for answer in answers} == {Receipt.CREATED}
+    assert [(await bench.look(answer.job_id)).type for answer in answers] == ["report"] * 3
+    assert (await bench.look(theirs.id)).type == "mail"
+
+
+async def test_jobs_that_are_alike_and_repeated_make_one_job_each(bench: Bench) -> None:
+    jobs = alike(*new_jobs(3))
+    bench.line.cut("insert", arrives=True)
+    with pytest.raises(StoreUnavailable):
+        await bench.engine.submit(jobs)
+    answers = await bench.engine.submit(jobs)
+    assert [answer.receipt for answer in answers] == [Receipt.REPLAYED] * 3
+    assert len(await bench.store.find(JobQuery())) == 3
 
 
 @pytest.mark.parametrize("arrives", [True, False], ids=["the answer is lost", "the request is lost"])

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
@@ -155,6 +156,11 @@ async def _through_tasks(counter: Counter) -> dict[str, Counts]:
     return {**alone, **together}
 
 
+#: Where OpenTelemetry is loaded, each call asks it for a span; other tests may have loaded it here.
+_WITHOUT_SPANS: Final = patch("rota.telemetry.tracing.sys", SimpleNamespace(modules={}))
+
+
+@_WITHOUT_SPANS
 async def _by_tasks(
     url: str, counter: Counter, acts: Mapping[str, Callable[[AnyTask], Awaitable[object]]]
 ) -> dict[str, Counts]:

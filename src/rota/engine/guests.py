@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from rota.core.alike import check_all
 from rota.core.errors import StoreUnavailable
-from rota.core.submission import NewJob, check
+from rota.core.submission import NewJob
 from rota.ports.guest import Guest, Make
 from rota.ports.store import Inserted, Receipt
 
@@ -24,8 +25,7 @@ async def submit_within(guest: Guest, make: Make, *, bound: int | None = None) -
 
     def checked(now: datetime) -> Sequence[NewJob]:
         jobs = make(now)
-        for job in jobs:
-            check(job)
+        check_all(jobs)
         return jobs
 
     for _ in range(ROUNDS):

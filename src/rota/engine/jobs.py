@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from rota.core.alike import check_all, kinds_of
 from rota.core.decision import cancel, expire, retry, run_now
 from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, QueueFull, StoreUnavailable, Unavailable
 from rota.core.identity import JobId, to_text
@@ -17,7 +18,7 @@ from rota.core.job import Job
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Settlement
-from rota.core.submission import NewJob, check
+from rota.core.submission import NewJob
 from rota.engine.parts import Parts
 from rota.engine.work import Work
 from rota.ports.faces import Actor, Answer, Deed
@@ -50,8 +51,7 @@ class Jobs:
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
         """Store jobs; they are on stable storage when this returns."""
-        for job in jobs:
-            check(job)
+        check_all(jobs)
         parts, made = self._parts, jobs
         begun = time.perf_counter()
         try:
@@ -267,7 +267,7 @@ def _are_created(answers: Sequence[Inserted]) -> bool:
 def _places(jobs: Sequence[NewJob]) -> set[str]:
     """Say who is to hear of new jobs."""
     # A time in the past is a time too; the store's clock decides what it means.
-    found = {(job.queue, job.run_at is not None or job.expires_at is not None) for job in jobs}
+    found = {(job.queue, job.run_at is not None or job.expires_at is not None) for job in kinds_of(jobs)}
     places = {queue for queue, _ in found}
     return {*places, TIMETABLE} if any(has_time for _, has_time in found) else places
 

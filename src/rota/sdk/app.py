@@ -17,6 +17,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from rota.core.alike import Alike
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest, KeyReused
 from rota.core.identity import JobId, to_number
@@ -40,6 +41,8 @@ from rota.settings import read
 P = ParamSpec("P")
 R = TypeVar("R")
 _task_of: Final = attrgetter("task")
+_payload_of: Final = attrgetter("payload")
+_traceparent_of: Final = attrgetter("traceparent")
 _receipt_of: Final = attrgetter("receipt")
 _ACCEPTED: Final = (Receipt.CREATED, Receipt.REPLAYED)
 Executor = Literal["auto", "async", "thread", "process"]
@@ -191,15 +194,17 @@ class Rota:
         """Make the job that a call submits, once: sent again, it is the same job and not a second one."""
         return call.job(self._fresh_id.within(time.time_ns() // 1_000_000))
 
-    def _jobs(self, calls: Sequence[Call[Any]], now: datetime | None = None) -> list[NewJob]:
+    def _jobs(self, calls: Sequence[Call[Any]], now: datetime | None = None) -> Sequence[NewJob]:
         moment = wall_clock() if now is None else now
         ids = self._fresh_id.several(moment, len(calls))
+        if _are_alike(calls):
+            return Alike(calls[0].job(ids[0], moment), ids, list(map(_payload_of, calls)))
         return [call.job(job_id, moment) for call, job_id in zip(calls, ids, strict=True)]
 
     async def _send_within(self, tx: object, calls: list[Call[R]]) -> list[Handle[R]]:
         """Submit calls in the caller's transaction; runs where the caller is."""
 
-        def make(now: datetime) -> list[NewJob]:
+        def make(now: datetime) -> Sequence[NewJob]:
             return self._jobs(calls, now)
 
         return self._handles(calls, await submit_in(self.url, tx, make, self._queue_bound))
@@ -235,6 +240,14 @@ class Rota:
 def _transaction_of(calls: Sequence[Call[Any]], tx: object) -> object:
     """Say in which transaction calls are made. A thousand of them are mostly of one task, which is asked once."""
     return transaction_of([task.options for task in dict.fromkeys(map(_task_of, calls))], tx)
+
+
+def _are_alike(calls: Sequence[Call[Any]]) -> bool:
+    """Whether calls that are made at one moment differ in their payloads only."""
+    if len(calls) <= 1 or len(set(map(_task_of, calls))) > 1 or len(set(map(_traceparent_of, calls))) > 1:
+        return False
+    # A key stands for a payload too.
+    return "idempotency_key" not in calls[0].options
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:

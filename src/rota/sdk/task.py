@@ -29,14 +29,14 @@ _OF_THE_MOMENT: Final = frozenset({"run_at", "idempotency_key"})
 class Call(Generic[R]):
     """A submission not yet made: for batches, chains and follow-ups."""
 
-    __slots__ = ("_app", "_payload", "_traceparent", "decode", "task")
+    __slots__ = ("_app", "decode", "payload", "task", "traceparent")
 
     def __init__(self, app: Rota, task: Wanted, payload: str, decode: Callable[[str], R]) -> None:
         self._app = app
         self.task = task
-        self._payload = payload
+        self.payload = payload
         #: Of the span in which the call is made, wherever it is then sent from.
-        self._traceparent = current_traceparent()
+        self.traceparent = current_traceparent()
         self.decode = decode
 
     @property
@@ -46,18 +46,18 @@ class Call(Generic[R]):
 
     def template(self) -> Template:
         """Give what this call submits."""
-        return replace(self.task.template, payload=self._payload)
+        return replace(self.task.template, payload=self.payload)
 
     def job(self, job_id: JobId, now: datetime | None = None) -> NewJob:
         """Make the job that this call submits; the time is read only if it counts."""
         task = self.task
-        if task.rest is not None and self._traceparent is None:
-            return NewJob(job_id, task.name, self._payload, *task.rest)
+        if task.rest is not None and self.traceparent is None:
+            return NewJob(job_id, task.name, self.payload, *task.rest)
         return task.template.make(
             job_id,
             wall_clock() if now is None else now,
-            payload=self._payload,
-            traceparent=self._traceparent,
+            payload=self.payload,
+            traceparent=self.traceparent,
             run_at=task.options.get("run_at"),
             idempotency=self._key(),
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime, timedelta
 from operator import attrgetter
 from types import MappingProxyType
@@ -98,15 +97,6 @@ def is_plain(job: NewJob) -> bool:
 def are_plain(jobs: Iterable[NewJob]) -> bool:
     """Whether none of some new jobs sets anything beyond."""
     return all(map(_NOTHING_BEYOND.__eq__, map(_BEYOND, jobs)))
-
-
-#: All that a submission is besides its id and its payload.
-_BESIDES = attrgetter(*(one.name for one in fields(NewJob) if one.name not in {"id", "payload"}))
-
-
-def are_one_task(jobs: Sequence[NewJob]) -> bool:
-    """Whether jobs, plain or not, differ in nothing but id and payload, as most that go together."""
-    return list(map(_BESIDES, jobs)).count(_BESIDES(jobs[0])) == len(jobs)
 
 
 def plain_job_row(job: NewJob, now: int) -> Row:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, SECOND, ids_of, new_job, new_jobs
+from building import BASE, HOUR, MICROSECOND, SECOND, fresh_id, ids_of, key, new_job, new_jobs
 from conformance.stores.driving import look, snapshot
+from rota.core.alike import Alike
 from rota.core.lifecycle import State
 from rota.core.submission import Delivery, NewJob
 from rota.ports.store import Inserted, JobQuery, Receipt, Store
@@ -178,3 +179,49 @@ async def test_thousands_of_jobs_can_be_read_at_once(store: Store) -> None:
     await store.insert(jobs, now=BASE)
     unknown = [new_job().id for _ in range(70_000)]
     assert ids_of(await store.get([*unknown, *ids_of(jobs)])) == ids_of(jobs)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"priority": 9, "max_attempts": 7, "run_at": BASE - HOUR}, id="overdue"),
+        pytest.param({"run_at": BASE + HOUR}, id="later"),
+        pytest.param({"tags": ("red",), "meta": {"a": "b"}, "timeout": HOUR}, id="with more"),
+        pytest.param({"idempotency": key("k")}, id="under one key"),
+    ],
+)
+@pytest.mark.parametrize("number", [2, 20, 300])
+async def test_jobs_that_are_alike_are_stored_as_if_each_came_by_itself(
+    store: Store, number: int, fields: dict[str, Any]
+) -> None:
+    jobs = [replace(job, payload=f'"{place}"') for place, job in enumerate(new_jobs(number, **fields))]
+    jobs.reverse()
+    alike = Alike(replace(jobs[0], payload="null"), ids_of(jobs), [job.payload for job in jobs])
+    answers = await store.insert(alike, now=BASE)
+    made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
+    assert len(made) == (1 if "idempotency" in fields else number)
+    one_by_one = [replace(job, id=fresh_id(), queue="other", idempotency=None) for job in made]
+    for job in one_by_one:
+        await store.insert([job], now=BASE)
+    for job, other in zip(made, one_by_one, strict=True):
+        stored = await look(store, job)
+        assert replace(await look(store, other), id=job.id, queue=job.queue, idempotency_key=None) == replace(
+            stored, idempotency_key=None
+        )
+    assert await store.check() == []
+
+
+async def test_of_jobs_that_are_alike_one_whose_id_is_taken_does_not_hinder_the_others(store: Store) -> None:
+    jobs = new_jobs(30)
+    await store.insert([replace(jobs[7], type="other", payload='"first"')], now=BASE)
+    answers = await store.insert(Alike(jobs[0], ids_of(jobs), ['"second"'] * len(jobs)), now=BASE)
+    assert [place for place, answer in enumerate(answers) if answer.receipt is not Receipt.CREATED] == [7]
+    assert [answer.job_id for answer in answers] == ids_of(jobs)
+    assert [(await look(store, job)).payload for job in jobs[6:8]] == ['"second"', '"first"']
+
+
+async def test_of_jobs_that_are_alike_only_so_many_come_in_as_may_wait(store: Store) -> None:
+    jobs = new_jobs(30)
+    answers = await store.insert(Alike(jobs[0], ids_of(jobs), ["null"] * len(jobs)), bound=20, now=BASE)
+    assert [answer.receipt for answer in answers] == [Receipt.CREATED] * 20 + [Receipt.QUEUE_FULL] * 10

@@ -18,7 +18,7 @@ from rota.stores.mysql.driver import Again, Clash, Connection, Lost, connect
 from rota.stores.mysql.flight import MOST_UNDER_WAY, Carrier, Parcel
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.statements import statement
-from rota.stores.mysql.venturing import FEWEST_TO_SHARE, FIRST_PIECE
+from rota.stores.mysql.venturing import FEWEST_TO_SHARE, FIRST_PIECE, NEXT_PIECES
 from rota.stores.rows import plain_job_row
 from servers.mariadb import shared_server
 from servers.ways import Way
@@ -277,6 +277,15 @@ async def test_a_job_that_differs_is_noticed_after_others_were_sent(store: Mysql
     await store.insert(jobs, now=BASE)
     assert [job.priority for job in await store.get(ids_of(jobs))] == [job.priority for job in jobs]
     assert await store.check() == []
+
+
+async def test_a_whole_piece_that_differs_is_noticed(store: MysqlStore) -> None:
+    end = FIRST_PIECE + NEXT_PIECES
+    jobs = many(end + 50)
+    jobs[FIRST_PIECE:end] = [replace(job, priority=9) for job in jobs[FIRST_PIECE:end]]
+    await store.insert(jobs, now=BASE)
+    found = {job.id: job.priority for job in await store.get(ids_of(jobs))}
+    assert [found[job.id] for job in jobs] == [job.priority for job in jobs]
 
 
 async def test_what_is_lost_in_the_middle_is_stored_once(

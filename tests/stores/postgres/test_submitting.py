@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from building import new_job
+from rota.core.alike import Alike, alike_of
 from rota.core.identity import LARGEST, JobId
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
@@ -47,8 +48,14 @@ async def put_one(session: Session, job: NewJob, endings: Endings) -> Inserted |
     return await submitting.insert_one(session, job, endings, NOW, None)
 
 
+def alike(*jobs: NewJob) -> Alike:
+    found = alike_of(jobs)
+    assert found is not None
+    return found
+
+
 async def put_alike(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
-    return (await submitting.insert_alike(session, [job], endings, None, NOW))[0]
+    return (await submitting.insert_alike(session, alike(job), endings, None, NOW))[0]
 
 
 async def put_plain(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
@@ -119,7 +126,7 @@ async def left(dsn: str) -> dict[int, str]:
 
 
 async def put_all(store: PostgresStore, jobs: list[NewJob], endings: Endings = anywhere) -> list[Inserted | None]:
-    return await store._database.alone(submitting.insert_alike, jobs, endings, None, NOW)
+    return await store._database.alone(submitting.insert_alike, alike(*jobs), endings, None, NOW)
 
 
 @pytest.mark.parametrize("trouble", ["taken", "finished", "twice", "far"])

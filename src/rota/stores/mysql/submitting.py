@@ -31,6 +31,8 @@ async def insert(
     stored = await venture(connection, jobs, bound, now)
     if stored is not None:
         return stored
+    # Once: what follows looks at them again and again.
+    jobs = list(jobs)
     room = await room_for(connection, jobs, bound)
     has_room = all(left >= len(jobs) for left in room.values())
     if has_room and not any(job.idempotency or job.tags or job.after for job in jobs):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from rota.core.alike import alike_of
 from rota.core.identity import JobId
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
@@ -19,7 +20,7 @@ from rota.stores.mysql.driver import Clash, Runner
 from rota.stores.mysql.flight import Parcel
 from rota.stores.mysql.packets import LARGEST_IN_FLIGHT
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import are_one_task, is_plain, plain_job_row
+from rota.stores.rows import is_plain, plain_job_row
 
 #: Fewer jobs than this are not worth a statement that says what they have in common.
 FEWEST_TO_SHARE: Final = 8
@@ -92,9 +93,10 @@ async def _store_alike(
 def _shared(jobs: Sequence[NewJob], now: int) -> dict[str, Any] | None:
     """Say what the first job is, but for id and payload; None if that is nothing for others to share."""
     # The last tells of most that are not alike, before anything is sent.
-    if not is_plain(jobs[0]) or not are_one_task((jobs[0], jobs[-1])):
+    first, last = jobs[0], jobs[-1]
+    if not is_plain(first) or alike_of((first, last)) is None:
         return None
-    _, type_, queue, priority, state, turn, run_at, _, _, max_attempts, delivery, _ = plain_job_row(jobs[0], now)
+    _, type_, queue, priority, state, turn, run_at, _, _, max_attempts, delivery, _ = plain_job_row(first, now)
     if state != _PENDING_TEXT:
         return None
     return {
@@ -117,11 +119,11 @@ def _parcels(jobs: Sequence[NewJob], answers: list[Inserted]) -> Iterator[Parcel
     first = jobs[0]
     all_ids: list[JobId] = []
     for some in _pieces(jobs):
-        ids, payloads = [job.id for job in some], [job.payload for job in some]
-        if not are_one_task((first, *some)) or max(map(len, payloads)) > LARGEST_IN_FLIGHT:
+        alike = alike_of(some)
+        if alike is None or not alike.is_like(first) or max(map(len, alike.payloads)) > LARGEST_IN_FLIGHT:
             raise _Different
-        yield statement("insert_alike"), list(zip(ids, payloads, strict=True))
-        all_ids += ids
+        yield statement("insert_alike"), list(zip(alike.ids, alike.payloads, strict=True))
+        all_ids += alike.ids
     yield statement("enter_ready_alike"), list(zip(all_ids))
     answers += [Inserted(job_id, _CREATED, _PENDING) for job_id in all_ids]
 

@@ -15,6 +15,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Self, TypeVar, cast
 
+from rota.core.alike import alike_of, kinds_of
 from rota.core.attempt import Attempt
 from rota.core.errors import StoreUnavailable
 from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
@@ -58,7 +59,7 @@ from rota.stores.postgres.lanes import LOWEST, Lane
 from rota.stores.postgres.migrations import migrate
 from rota.stores.postgres.open_claims import OpenClaims, may_be_brought
 from rota.stores.postgres.session import Session
-from rota.stores.rows import are_one_task, are_plain, is_plain, timetable_of
+from rota.stores.rows import are_plain, is_plain, timetable_of
 
 T = TypeVar("T")
 #: The last argument of a verb is the time.
@@ -164,12 +165,15 @@ class PostgresStore:
     async def _insert_all(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
         """Store a batch. Plain jobs are one statement, which leaves aside what needs a closer look."""
         # What comes together is mostly one task's: then one job stands for all, whatever else is asked of them.
-        kinds = jobs[:1] if are_one_task(jobs) else jobs
+        alike = alike_of(jobs)
+        kinds = kinds_of(jobs if alike is None else alike)
         answers: list[Inserted | None] = [None] * len(jobs)
         if are_plain(kinds):
-            is_alike = len(kinds) == 1 and kinds[0].run_at is None
-            put = submitting.insert_alike if is_alike else submitting.insert_plain
-            answers = await self._database.alone(put, jobs, self._archive.holding, bound, now)
+            holding = self._archive.holding
+            if alike is not None and alike.model.run_at is None:
+                answers = await self._database.alone(submitting.insert_alike, alike, holding, bound, now)
+            else:
+                answers = await self._database.alone(submitting.insert_plain, jobs, holding, bound, now)
         if not all(answers):
             left = [place for place, answer in enumerate(answers) if answer is None]
             rest = await self._write(submitting.insert, [jobs[place] for place in left], bound, now=now)

@@ -11,6 +11,7 @@ from typing import Final
 
 from asyncpg.exceptions import UniqueViolationError
 
+from rota.core.alike import Alike
 from rota.core.identity import LARGEST, JobId
 from rota.core.instant import from_micros, span_to_micros, to_micros
 from rota.core.job import AGING_MICROS, first_state
@@ -27,7 +28,6 @@ from rota.stores.postgres.statements import Endings, Runner
 from rota.stores.rows import Row, micros
 
 _job_id: Final = attrgetter("id")
-_payload: Final = attrgetter("payload")
 #: Stands between payloads: a control character, which is in no JSON as it is.
 _BETWEEN: Final = "\x1f"
 _STATES: Final = {state.value: state for state in State}
@@ -116,28 +116,27 @@ async def insert_plain(
 
 
 async def insert_alike(
-    session: Runner, jobs: Sequence[NewJob], endings: Endings, bound: int | None, now: int | None
+    session: Runner, jobs: Alike, endings: Endings, bound: int | None, now: int | None
 ) -> list[Inserted | None]:
     """Store plain jobs that are due at once and differ in id and payload only. All of them, or none: as `insert_plain`.
 
     That they are stored is known by how many were: a row to tell of each costs more than an index on it.
     """
-    first = jobs[0]
-    ordered = sorted(jobs, key=_job_id)
-    payloads = _BETWEEN.join(map(_payload, ordered))
+    model, ordered = jobs.model, jobs.in_order()
+    payloads = _BETWEEN.join(ordered.payloads)
     if not payloads or payloads.count(_BETWEEN) != len(jobs) - 1:
         # It is not JSON, and would be taken for more than one, or for none.
         return [None] * len(jobs)
-    name = "insert_alike" + endings(ordered[0].id, ordered[-1].id)
-    shared = first.type, first.queue, first.priority, first.max_attempts, first.delivery._value_
+    name = "insert_alike" + endings(ordered.ids[0], ordered.ids[-1])
+    shared = model.type, model.queue, model.priority, model.max_attempts, model.delivery._value_
     try:
-        count = await session.run(name, now, AGING_MICROS, bound, *shared, numbers(map(_job_id, ordered)), payloads)
+        count = await session.run(name, now, AGING_MICROS, bound, *shared, numbers(ordered.ids), payloads)
     except UniqueViolationError:
         # As in `insert_now`.
         count = 0
     if not count:
         return [None] * len(jobs)
-    return [Inserted(job_id, Receipt.CREATED, State.PENDING) for job_id in map(_job_id, jobs)]
+    return [Inserted(job_id, Receipt.CREATED, State.PENDING) for job_id in jobs.ids]
 
 
 def _plain_row(job: NewJob) -> Row:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from rota.core.alike import Alike, alike_of, kinds_of
 from rota.core.identity import LARGEST, JobId
 from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import first_state
 from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import Inserted, Receipt
-from rota.stores.rows import Row, are_one_task, are_plain, ids_text, is_plain, new_job_row, plain_job_row
+from rota.stores.rows import Row, are_plain, ids_text, is_plain, new_job_row, plain_job_row
 from rota.stores.sqlite.driver import MOST_ROWS, Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
 from rota.stores.sqlite.statements import statement
@@ -26,9 +27,11 @@ Room = dict[str, int]
 
 def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
     """Store new jobs and answer each, in order."""
-    room = _room(connection, jobs, bound)
-    if len(jobs) > 1 and all(left >= len(jobs) for left in room.values()) and are_plain(jobs):
-        plain = _insert_plain(connection, jobs, now)
+    alike = alike_of(jobs)
+    kinds = kinds_of(jobs if alike is None else alike)
+    room = _room(connection, kinds, bound)
+    if len(jobs) > 1 and all(left >= len(jobs) for left in room.values()) and are_plain(kinds):
+        plain = _insert_plain(connection, jobs, alike, now)
         if plain is not None:
             return plain
     answers = [_insert_one(connection, job, room, now) for job in jobs]
@@ -41,15 +44,16 @@ def insert_at_once(
     """Store plain jobs by one statement; None, and nothing done, if they need a closer look."""
     if bound is not None or not 0 < len(jobs) <= MOST_ROWS:
         return None
-    # Of one task, all are plain if one is.
-    is_one_task = len(jobs) == 1 or are_one_task(jobs)
-    if not are_plain(jobs[:1] if is_one_task else jobs):
+    # Of jobs that are alike, all are plain if one is.
+    alike = alike_of(jobs) if len(jobs) > 1 else None
+    if not are_plain(kinds_of(jobs if alike is None else alike)):
         return None
     try:
         if len(jobs) == 1:
             return _put_one(connection, jobs[0], now)
-        put = _put_alike if is_one_task else _put_plain
-        return put(connection, jobs, now, at_once=True)
+        if alike is not None:
+            return _put_alike(connection, alike, now, at_once=True)
+        return _put_plain(connection, jobs, now, at_once=True)
     except Clash:
         return None
 
@@ -92,11 +96,13 @@ def _room(connection: Connection, jobs: Sequence[NewJob], bound: int | None) -> 
     return room
 
 
-def _insert_plain(connection: Connection, jobs: Sequence[NewJob], now: int) -> list[Inserted] | None:
+def _insert_plain(
+    connection: Connection, jobs: Sequence[NewJob], alike: Alike | None, now: int
+) -> list[Inserted] | None:
     """Store jobs that bring nothing with them, all at once; None if an id is taken."""
     connection.run("SAVEPOINT inserting")
     try:
-        answers = _put_alike(connection, jobs, now) if are_one_task(jobs) else _put_plain(connection, jobs, now)
+        answers = _put_plain(connection, jobs, now) if alike is None else _put_alike(connection, alike, now)
     except Clash:
         connection.run("ROLLBACK TO inserting")
         answers = None
@@ -118,19 +124,17 @@ def _put_plain(
     return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
 
 
-def _put_alike(
-    connection: Connection, jobs: Sequence[NewJob], now: int, *, at_once: bool = False
-) -> list[Inserted] | None:
-    shared = plain_job_row(jobs[0], now)[1:-1]
-    rows = [(job.id, job.payload) for job in jobs]
+def _put_alike(connection: Connection, jobs: Alike, now: int, *, at_once: bool = False) -> list[Inserted] | None:
+    shared = plain_job_row(jobs.model, now)[1:-1]
+    rows = list(zip(jobs.ids, jobs.payloads, strict=True))
     if at_once:
         if not _run_at_once(connection, "insert_alike_at_once", rows, before=shared):
             return None
     else:
         run_for_rows(connection, statement("insert_alike"), rows, before=shared)
     state = _STATES[shared[3]]
-    _tell_of(connection, jobs[:1], (state,))
-    return [Inserted(job.id, Receipt.CREATED, state) for job in jobs]
+    _tell_of(connection, kinds_of(jobs), (state,))
+    return [Inserted(job_id, Receipt.CREATED, state) for job_id in jobs.ids]
 
 
 def _run_at_once(connection: Connection, name: str, rows: list[Row], *, before: Row = ()) -> int:
