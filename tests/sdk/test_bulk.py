@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -85,6 +86,44 @@ def test_handles_come_in_the_order_of_the_calls(app: Rota) -> None:
     assert [handle.job.payload for handle in handles[::50]] == [
         f'{{"args":[{number}],"kwargs":{{}}}}' for number in range(0, 300, 50)
     ]
+
+
+def test_calls_and_handles_are_themselves_and_nobody_else(app: Rota) -> None:
+    """They are made as values are, but two that look the same are two submissions, or two holds of a job."""
+    call, same = calls_of(app, 1)[0], app.tasks["task 0"].call(0)
+    assert call != same
+    assert len({call, same}) == 2
+    handle = call.submit()
+    again = app.get(handle.id)
+    assert handle != again
+    assert len({handle, again}) == 2
+    assert repr(handle) == repr(again) == f"<Handle of job {handle.id}>"
+
+
+def test_a_handle_can_be_held_loosely(app: Rota) -> None:
+    handle = calls_of(app, 1)[0].submit()
+    loosely = weakref.ref(handle)
+    assert loosely() is handle
+    del handle
+    assert loosely() is None
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "payload"),
+    [
+        ((), {}, '{"args":[],"kwargs":{}}'),
+        ((1, "ü{}"), {}, '{"args":[1,"ü{}"],"kwargs":{}}'),
+        ((1,), {"b": [None]}, '{"args":[1],"kwargs":{"b":[null]}}'),
+    ],
+)
+def test_a_call_is_written_down_as_ever(app: Rota, args: tuple[Any, ...], kwargs: dict[str, Any], payload: str) -> None:
+    """The text of a call is part of what its idempotency key stands for, also across releases."""
+
+    @app.task
+    def anything(a: object = None, b: object = None) -> None:
+        del a, b
+
+    assert anything.call(*args, **kwargs).payload == payload
 
 
 def test_nothing_is_stored_if_one_call_is_refused(app: Rota) -> None:

@@ -37,6 +37,7 @@ from rota.sdk.reach import Reach
 from rota.sdk.task import AsyncTask, Call, Task, Wanted
 from rota.sdk.within import require_async, require_blocking, submit_in, transaction_of
 from rota.settings import read
+from rota.telemetry.tracing import current_traceparent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -143,7 +144,8 @@ class Rota:
 
     def submit_by_name(self, name: str, payload: object = None, **options: Unpack[Options]) -> Handle[Any]:
         """Submit a job for a task that is defined elsewhere."""
-        call: Call[Any] = Call(self, Wanted(name, options), json.dumps(payload, allow_nan=False), json.loads)
+        text = json.dumps(payload, allow_nan=False)
+        call: Call[Any] = Call(self, Wanted(name, options), text, json.loads, current_traceparent())
         return call.submit()
 
     def get(self, job_id: str) -> Handle[Any]:

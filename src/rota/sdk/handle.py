@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from rota.core.duration import parse_duration
 from rota.core.errors import HandlerFailed, RotaError
 from rota.core.identity import JobId, to_text
@@ -33,13 +35,12 @@ class ResultTimeout(RotaError, TimeoutError):
     """The job had not ended when the wait was over; it goes on."""
 
 
-class Handle(Generic[R]):
+class Handle(Struct, Generic[R], eq=False, weakref=True):
     """A submitted job. `result()` waits for what it returns; `await handle` does so in async code."""
 
-    def __init__(self, app: Rota, job_id: JobId, decode: Callable[[str], R]) -> None:
-        self._app = app
-        self._job_id = job_id
-        self._decode = decode
+    _app: Rota
+    _job_id: JobId
+    _decode: Callable[[str], R]
 
     @property
     def id(self) -> str:

@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
+from msgspec import Struct
+
 from rota.core.identity import JobId
 from rota.core.instant import EPOCH
 from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
@@ -26,18 +28,16 @@ R = TypeVar("R")
 _OF_THE_MOMENT: Final = frozenset({"run_at", "idempotency_key"})
 
 
-class Call(Generic[R]):
+# A struct: made by C, in half the time of a class of Python. So are handles.
+class Call(Struct, Generic[R], eq=False):
     """A submission not yet made: for batches, chains and follow-ups."""
 
-    __slots__ = ("_app", "decode", "payload", "task", "traceparent")
-
-    def __init__(self, app: Rota, task: Wanted, payload: str, decode: Callable[[str], R]) -> None:
-        self._app = app
-        self.task = task
-        self.payload = payload
-        #: Of the span in which the call is made, wherever it is then sent from.
-        self.traceparent = current_traceparent()
-        self.decode = decode
+    _app: Rota
+    task: Wanted
+    payload: str
+    decode: Callable[[str], R]
+    #: Of the span in which the call is made, wherever it is then sent from.
+    traceparent: str | None
 
     @property
     def options(self) -> Options:
@@ -137,7 +137,8 @@ class TaskBase(Wanted, Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a submission without sending it."""
-        return Call(self._app, self, encode_call(self.name, self._form, args, kwargs), self._decode)
+        payload = encode_call(self.name, self._form, args, kwargs)
+        return Call(self._app, self, payload, self._decode, current_traceparent())
 
     @cached_property
     def _form(self) -> Form:
