@@ -100,3 +100,23 @@ async def test_what_does_not_fit_into_one_packet_goes_in_several(
     jobs = [new_job(payload=f'"{"x" * number * 10}"', tags=tags) for number in range(20)]
     assert [job.payload for job in await stored(store, jobs)] == [job.payload for job in jobs]
     assert len(await store.claim(claim(), now=BASE)) == len(jobs)
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 20])
+@pytest.mark.parametrize("lengths", [(1,), (40, 40, 40), (0, 90, 9, 1, 200)], ids=str)
+def test_a_flight_is_cut_into_loads_that_fit(
+    monkeypatch: pytest.MonkeyPatch, number: int, lengths: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(packets, "MOST_ROWS", 3)
+    monkeypatch.setattr(packets, "LARGEST_IN_FLIGHT", 100)
+    ids, texts = range(number), [f"{place:{lengths[place % len(lengths)]}}" for place in range(number)]
+    loads = list(packets.loads(ids, texts))
+    assert [pair for some, carried in loads for pair in zip(some, carried or (), strict=True)] == list(
+        zip(ids, texts, strict=True)
+    )
+    for some, carried in loads:
+        assert 0 < len(some) <= 3
+        assert len(some) == 1 or sum(map(len, carried or ())) <= 100
+    assert [list(some) for some, _ in packets.loads(ids, None)] == [
+        list(ids[start : start + 3]) for start in range(0, number, 3)
+    ]

@@ -27,6 +27,11 @@ PUT = "INSERT INTO cargo (id, text) VALUES (%s, %s)"
 PUT_ID = "INSERT INTO cargo (id, text) VALUES (%s, @text)"
 
 
+def parcel(*rows: tuple[int, str]) -> Parcel:
+    ids, texts = zip(*rows, strict=True)
+    return PUT, ids, texts
+
+
 async def connected(url: str) -> Connection:
     return await connect(location_of(url), "test", autocommit=False)
 
@@ -58,13 +63,13 @@ async def test_here_we_fly(connection: Connection) -> None:
 
 async def test_all_that_was_sent_is_done_and_the_question_answered(connection: Connection) -> None:
     connection.defer("SET @text = %(text)s", {"text": "said once"})
-    found = await connection.fly("SELECT 7, 'seven'", [(PUT, [(1, "one"), (2, "two")]), (PUT_ID, [(3,), (4,)])])
+    found = await connection.fly("SELECT 7, 'seven'", [parcel((1, "one"), (2, "two")), (PUT_ID, [3, 4], None)])
     assert found == ((7, "seven"),)
     assert await cargo(connection) == {1: "one", 2: "two", 3: "said once", 4: "said once"}
 
 
 async def test_a_flight_may_ask_nothing_and_may_carry_nothing(connection: Connection) -> None:
-    assert await connection.fly(None, [(PUT, [(1, "one")])]) == ()
+    assert await connection.fly(None, [parcel((1, "one"))]) == ()
     assert await connection.fly("SELECT 7", []) == ((7,),)
     assert await connection.fly(None, []) == ()
     assert await cargo(connection) == {1: "one"}
@@ -73,7 +78,7 @@ async def test_a_flight_may_ask_nothing_and_may_carry_nothing(connection: Connec
 @pytest.mark.parametrize("length", [0, 1, 250, 251, 255, 256, 65_535, 65_536, 300_000])
 async def test_texts_of_any_length_arrive_as_they_were(connection: Connection, length: int) -> None:
     texts = {1: "x" * length, 2: ("né\\'\"\0%s😀" * length)[:length], -(2**63): "least", 2**63 - 1: "last"}
-    await connection.fly(None, [(PUT, list(texts.items()))])
+    await connection.fly(None, [parcel(*texts.items())])
     assert await cargo(connection) == texts
 
 
@@ -90,19 +95,19 @@ def test_lengths_are_written_as_the_protocol_has_them() -> None:
 
 async def test_more_parcels_than_may_be_under_way(connection: Connection) -> None:
     numbers = range(10 * MOST_UNDER_WAY)
-    assert await connection.fly("SELECT 7", [(PUT, [(number, str(number))]) for number in numbers]) == ((7,),)
+    assert await connection.fly("SELECT 7", [parcel((number, str(number))) for number in numbers]) == ((7,),)
     assert await cargo(connection) == {number: str(number) for number in numbers}
 
 
 @pytest.mark.parametrize("place", [*range(MOST_UNDER_WAY + 2), 20])
 async def test_after_a_refusal_anywhere_every_question_has_its_own_answer(connection: Connection, place: int) -> None:
     """An answer that was left unread would be taken for that of the next question."""
-    await connection.fly(None, [(PUT, [(999, "taken")])])
+    await connection.fly(None, [parcel((999, "taken"))])
     await connection.commit()
     rows = [[(number, "fresh")] for number in range(21)]
     rows[place] = [(999, "again")]
     with pytest.raises(Clash, match="999"):
-        await connection.fly("SELECT 7", [(PUT, some) for some in rows])
+        await connection.fly("SELECT 7", [parcel(*some) for some in rows])
     assert await connection.rows("SELECT 8") == ((8,),)
     await connection.rollback()
     assert await cargo(connection) == {999: "taken"}
@@ -115,11 +120,11 @@ async def test_the_first_of_several_refusals_is_told_and_nothing_is_sent_after_i
     made: list[int] = []
 
     def parcels() -> Iterator[Parcel]:
-        yield PUT, [(7, "seven"), (8, "eight")]
-        yield PUT, [(7, "refused first")]
+        yield parcel((7, "seven"), (8, "eight"))
+        yield parcel((7, "refused first"))
         for number in range(number_of_others):
             made.append(number)
-            yield PUT, [(8, "refused later")]
+            yield parcel((8, "refused later"))
 
     with pytest.raises(Clash, match="'7'"):
         await connection.fly("SELECT 7", parcels())
@@ -130,15 +135,15 @@ async def test_the_first_of_several_refusals_is_told_and_nothing_is_sent_after_i
 async def test_a_question_that_is_refused_is_told(connection: Connection) -> None:
     connection.defer("SET @text = 'x'", {})
     with pytest.raises(Again):
-        await connection.fly("SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213", [(PUT, [(1, "one")])])
+        await connection.fly("SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213", [parcel((1, "one"))])
     await connection.rollback()
     assert await cargo(connection) == {}
 
 
 async def test_what_goes_wrong_on_our_side_leaves_the_connection_understandable(connection: Connection) -> None:
     def parcels() -> Iterator[Parcel]:
-        yield PUT, [(1, "one"), (2, "two")]
-        yield PUT, [(3, "three"), (4, "\ud800")]
+        yield parcel((1, "one"), (2, "two"))
+        yield parcel((3, "three"), (4, "\ud800"))
 
     with pytest.raises(UnicodeEncodeError):
         await connection.fly("SELECT 7", parcels())
@@ -149,17 +154,17 @@ async def test_what_goes_wrong_on_our_side_leaves_the_connection_understandable(
 
 async def test_what_would_have_to_be_cut_is_not_sent(connection: Connection) -> None:
     with pytest.raises(ValueError, match="cut"):
-        await connection.fly("SELECT 7", [(PUT, [(1, "one")]), (PUT, [(2, "x" * 2**24)])])
+        await connection.fly("SELECT 7", [parcel((1, "one")), parcel((2, "x" * 2**24))])
     assert await connection.rows("SELECT 8") == ((8,),)
 
 
 async def test_a_connection_that_ends_in_the_middle_is_lost(connection: Connection) -> None:
     def parcels() -> Iterator[Parcel]:
-        yield PUT, [(1, "one")]
-        yield PUT, [(2, "two")]
+        yield parcel((1, "one"))
+        yield parcel((2, "two"))
         end(connection)
         for number in range(3, 30):
-            yield PUT, [(number, "too late")]
+            yield parcel((number, "too late"))
 
     with pytest.raises(Lost):
         await connection.fly("SELECT 7", parcels())
@@ -170,14 +175,14 @@ async def test_a_connection_that_ends_in_the_middle_is_lost(connection: Connecti
 async def test_a_server_that_falls_silent_in_the_middle_is_given_up(connection: Connection) -> None:
     connection._patience = 0.1
     with pytest.raises(Lost, match="no answer"):
-        await connection.fly("SELECT sleep(30)", [(PUT, [(1, "one")])])
+        await connection.fly("SELECT sleep(30)", [parcel((1, "one"))])
     with pytest.raises(Lost):
         await connection.rows("SELECT 8")
 
 
 async def test_where_no_statement_can_be_prepared_nobody_flies(connection: Connection) -> None:
     with pytest.raises(Again):
-        await connection.fly("SELECT 7", [(PUT, [(1, "one")]), ("INSERT INTO nowhere VALUES (%s)", [(1,)])])
+        await connection.fly("SELECT 7", [parcel((1, "one")), ("INSERT INTO nowhere VALUES (%s)", [1], None)])
     assert not connection.can_fly
     assert await connection.rows("SELECT 8") == ((8,),)
 

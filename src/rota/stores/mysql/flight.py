@@ -23,22 +23,22 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import chain
 from struct import Struct
 from typing import Any, Final
 
 from asyncmy import errors
 from asyncmy.connection import MySQLResult
 
-from rota.stores.mysql.packets import packets
+from rota.stores.mysql.packets import loads
 from rota.stores.rows import Row
 
 #: So many commands may be under way: enough that the server never waits for us, and all that is kept in memory.
 MOST_UNDER_WAY: Final = 4
 #: How long the proof that a connection is fit for flights may take.
 PROOF_SECONDS: Final = 5.0
-#: A statement, and the rows that it is run for: an id and a text each, or an id alone.
-Parcel = tuple[str, Sequence[Row]]
+#: A statement, and what it is run for: ids, and a text for each of them, or None. A row for each would be a tuple that
+#: is made to be taken apart, and goes through the collector's hands meanwhile.
+Parcel = tuple[str, Sequence[int], Sequence[str] | None]
 
 #: What goes into one packet of the protocol; ours are far smaller, see `packets`.
 _LARGEST_COMMAND: Final = 2**24 - 2
@@ -82,7 +82,7 @@ class Carrier:
         )
 
     async def fly(self, script: str, parcels: Iterable[Parcel], patience: float) -> Sequence[Row]:
-        """Run a script, if any, and then statements with their rows; give the rows of the script's last statement.
+        """Run a script, if any, and then the parcels' statements; give the rows of the script's last statement.
 
         Each answer may take so many seconds.
         """
@@ -92,15 +92,15 @@ class Carrier:
         try:
             if script:
                 flight.send(_QUERY + script.encode(), may_yield=True)
-            for sql, rows in parcels:
+            for sql, ids, texts in parcels:
                 if sql not in self._handles:
                     await flight.land()
                     self._handles[sql] = await self._prepare(sql)
-                for batch in packets(rows, in_flight=True):
+                for load in loads(ids, texts):
                     await flight.land(but=MOST_UNDER_WAY - 1)
                     if flight.refusal is not None:
                         raise flight.refusal
-                    flight.send(_command(self._handles[sql], batch))
+                    flight.send(_command(self._handles[sql], *load))
         except Exception:
             await flight.land()
             raise
@@ -189,15 +189,14 @@ class _Flight:
         self.rows = result.rows or ()
 
 
-def _command(handle: int, rows: Sequence[Row]) -> bytes:
-    """Write the command that runs a statement for each row."""
+def _command(handle: int, ids: Sequence[int], texts: Sequence[str] | None) -> bytes:
+    """Write the command that runs a statement for each id, and its text if there is one."""
     head = _BULK.pack(_BULK_EXECUTE, handle, _SEND_TYPES)
-    ids, *others = zip(*rows, strict=True)
-    if not others:
+    if texts is None:
         return b"".join((head, _BIGINT, *map(_LONE_ID, ids)))
-    texts = list(map(str.encode, *others))
-    values = zip(map(_ID, ids), map(_length, map(len, texts)), texts, strict=True)
-    return b"".join((head, _BIGINT, _BLOB, *chain.from_iterable(values)))
+    encoded = list(map(str.encode, texts))
+    values = zip(map(_ID, ids), map(_length, map(len, encoded)), encoded, strict=True)
+    return b"".join((head, _BIGINT, _BLOB, *[one + length + text for one, length, text in values]))
 
 
 @lru_cache(maxsize=4096)

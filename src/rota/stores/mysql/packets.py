@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
 
@@ -18,16 +19,31 @@ LARGEST_IN_FLIGHT: Final = 200_000
 MOST_ROWS: Final = 1_000
 
 
-def packets(rows: Sequence[Row], *, in_flight: bool = False) -> Iterator[Sequence[Row]]:
+#: Ids, and a text for each of them if there are any.
+Load = tuple[Sequence[int], Sequence[str] | None]
+
+
+def packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Cut rows into such as fit into one packet."""
-    largest = LARGEST_IN_FLIGHT if in_flight else LARGEST_PACKET
     for start in range(0, len(rows), MOST_ROWS):
         some = rows[start : start + MOST_ROWS] if len(rows) > MOST_ROWS else rows
         # Column by column is a tenth of the work of value by value, and nearly always all fits.
-        if sum(_characters_of_column(some, place) for place in range(len(some[0]))) <= largest:
+        if sum(_characters_of_column(some, place) for place in range(len(some[0]))) <= LARGEST_PACKET:
             yield some
         else:
-            yield from _small_packets(some, largest)
+            yield from _small_packets(some)
+
+
+def loads(ids: Sequence[int], texts: Sequence[str] | None) -> Iterator[Load]:
+    """Cut ids and texts into such as fit into one packet of a flight."""
+    if texts is None:
+        for start in range(0, len(ids), MOST_ROWS):
+            yield ids[start : start + MOST_ROWS], None
+    elif len(ids) <= MOST_ROWS and sum(map(len, texts)) <= LARGEST_IN_FLIGHT:
+        yield ids, texts
+    else:
+        for start, end in pairwise([0, *_cuts(texts), len(texts)]):
+            yield ids[start:end], texts[start:end]
 
 
 def without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
@@ -42,11 +58,21 @@ def without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
     return _with_nulls(sql, nulls), list(zip(*kept, strict=True))
 
 
-def _small_packets(rows: Sequence[Row], largest: int) -> Iterator[Sequence[Row]]:
+def _cuts(texts: Sequence[str]) -> Iterator[int]:
+    """Say before which texts a new packet begins."""
+    start = size = 0
+    for position, text in enumerate(texts):
+        if position > start and (size + len(text) > LARGEST_IN_FLIGHT or position - start == MOST_ROWS):
+            yield position
+            start, size = position, 0
+        size += len(text)
+
+
+def _small_packets(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     start = size = 0
     for position, row in enumerate(rows):
         length = _characters(row)
-        if position > start and size + length > largest:
+        if position > start and size + length > LARGEST_PACKET:
             yield rows[start:position]
             start, size = position, 0
         size += length

@@ -122,9 +122,9 @@ def _parcels(jobs: Sequence[NewJob], answers: list[Inserted]) -> Iterator[Parcel
         alike = alike_of(some)
         if alike is None or not alike.is_like(first) or max(map(len, alike.payloads)) > LARGEST_IN_FLIGHT:
             raise _Different
-        yield statement("insert_alike"), list(zip(alike.ids, alike.payloads, strict=True))
+        yield statement("insert_alike"), alike.ids, alike.payloads
         all_ids += alike.ids
-    yield statement("enter_ready_alike"), list(zip(all_ids))
+    yield statement("enter_ready_alike"), all_ids, None
     answers += [Inserted(job_id, _CREATED, _PENDING) for job_id in all_ids]
 
 
