@@ -11,8 +11,10 @@ from building import BASE, HOUR, after, key, new_job, new_jobs
 from rota.core.alike import Alike, alike_of, check_all, kinds_of
 from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, ScheduleId
+from rota.core.lifecycle import State
 from rota.core.retry import Backoff
 from rota.core.submission import Delivery, NewJob, Template, check
+from rota.ports.store import AllCreated, Inserted, Receipt
 
 #: A value for each field that no plain job has.
 OTHERWISE: dict[str, Any] = {
@@ -119,3 +121,12 @@ def test_payloads_in_any_language_will_do() -> None:
 def test_jobs_that_are_not_alike_are_checked_one_by_one() -> None:
     with pytest.raises(InvalidRequest, match="priority"):
         check_all([new_job(), new_job(priority=11)])
+
+
+def test_answers_that_say_the_same_are_as_if_each_had_been_given_by_itself() -> None:
+    ids = [job.id for job in some()]
+    answers = AllCreated(ids, State.SCHEDULED)
+    given = [Inserted(job_id, Receipt.CREATED, State.SCHEDULED) for job_id in ids]
+    assert list(answers) == [answers[place] for place in range(5)] == given
+    assert list(answers[1:3]) == given[1:3]
+    assert (answers[-1], len(answers), bool(answers), given[2] in answers) == (given[-1], 5, True, True)

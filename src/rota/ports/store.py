@@ -9,10 +9,11 @@ transaction: all of it is on stable storage when the call returns, or none of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from itertools import repeat
+from typing import Protocol, final, overload
 
 from rota.core.attempt import Attempt
 from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
@@ -56,6 +57,35 @@ class Inserted:
     job_id: JobId
     receipt: Receipt
     state: State
+
+
+@final
+class AllCreated(Sequence[Inserted]):
+    """The answers to submissions that have all made jobs, under their own ids and in one state, as nearly all do.
+
+    Each is made where somebody asks for it, as jobs that are alike are.
+    """
+
+    __slots__ = ("ids", "state")
+
+    def __init__(self, ids: Sequence[JobId], state: State) -> None:
+        self.ids = ids
+        self.state = state
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Inserted]:
+        return map(Inserted, self.ids, repeat(Receipt.CREATED), repeat(self.state))
+
+    @overload
+    def __getitem__(self, place: int) -> Inserted: ...
+    @overload
+    def __getitem__(self, place: slice) -> AllCreated: ...
+    def __getitem__(self, place: int | slice) -> Inserted | AllCreated:
+        if isinstance(place, slice):
+            return AllCreated(self.ids[place], self.state)
+        return Inserted(self.ids[place], Receipt.CREATED, self.state)
 
 
 @value

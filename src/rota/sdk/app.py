@@ -28,7 +28,7 @@ from rota.engine.ids import IdMaker
 from rota.engine.jobs import full
 from rota.ports.faces import Control
 from rota.ports.guest import at_once
-from rota.ports.store import Inserted, Receipt
+from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.runtime import Link
 from rota.sdk.handle import Handle
 from rota.sdk.options import Duration, Options, check_defaults, template_of
@@ -219,10 +219,9 @@ class Rota:
 
     def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
         """Give a handle for each call, unless one was refused."""
-        # Counted and not asked one by one: nearly always, it is all of them.
-        receipts = list(map(_receipt_of, answers))
-        if sum(map(receipts.count, _ACCEPTED)) == len(receipts):
-            return [Handle(self, answer.job_id, call.decode) for call, answer in zip(calls, answers, strict=True)]
+        ids = _accepted(answers)
+        if ids is not None:
+            return [Handle(self, job_id, call.decode) for call, job_id in zip(calls, ids, strict=True)]
         for call, answer in zip(calls, answers, strict=True):
             if answer.receipt is Receipt.KEY_REUSED:
                 key = call.options.get("idempotency_key")
@@ -250,6 +249,16 @@ def _are_alike(calls: Sequence[Call[Any]]) -> bool:
         return False
     # A key stands for a payload too.
     return "idempotency_key" not in calls[0].options
+
+
+def _accepted(answers: Sequence[Inserted]) -> Sequence[JobId] | None:
+    """Give the jobs that submissions stand for, unless one was refused."""
+    if type(answers) is AllCreated:
+        return answers.ids
+    # Counted and not asked one by one: nearly always, it is all of them.
+    receipts = list(map(_receipt_of, answers))
+    is_all = sum(map(receipts.count, _ACCEPTED)) == len(receipts)
+    return [answer.job_id for answer in answers] if is_all else None
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:

@@ -4,7 +4,7 @@ same no.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -125,7 +125,7 @@ async def left(dsn: str) -> dict[int, str]:
         await connection.close()
 
 
-async def put_all(store: PostgresStore, jobs: list[NewJob], endings: Endings = anywhere) -> list[Inserted | None]:
+async def put_all(store: PostgresStore, jobs: list[NewJob], endings: Endings = anywhere) -> Sequence[Inserted | None]:
     return await store._database.alone(submitting.insert_alike, alike(*jobs), endings, None, NOW)
 
 

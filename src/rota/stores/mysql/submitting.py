@@ -26,7 +26,7 @@ _Name = tuple[str, str]
 
 async def insert(
     connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int, *, boldly: bool = False
-) -> list[Inserted]:
+) -> Sequence[Inserted]:
     """Store new jobs and answer each, in order. Boldly, no key is locked that does not seem to be there."""
     stored = await venture(connection, jobs, bound, now)
     if stored is not None:

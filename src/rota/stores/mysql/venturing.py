@@ -14,7 +14,7 @@ from rota.core.alike import alike_of
 from rota.core.identity import JobId
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
-from rota.ports.store import Inserted, Receipt
+from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.mysql.bounds import is_open, room_for, seems_open
 from rota.stores.mysql.driver import Clash, Runner
 from rota.stores.mysql.flight import Parcel
@@ -39,7 +39,7 @@ class _Different(Exception):
     """Not all jobs are like the first."""
 
 
-async def venture(connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted] | None:
+async def venture(connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int) -> Sequence[Inserted] | None:
     """Store a plain job, or many of one task, and answer each. None if that cannot be done here; nothing is, then."""
     try:
         if len(jobs) == 1:
@@ -71,7 +71,7 @@ async def _store_lone(connection: Runner, job: NewJob, bound: int | None, now: i
 
 async def _store_alike(
     connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int
-) -> list[Inserted] | None:
+) -> Sequence[Inserted] | None:
     """Store pending jobs that differ in id and payload only, in one flight."""
     shared = _shared(jobs, now)
     if shared is None:
@@ -81,13 +81,13 @@ async def _store_alike(
     if not is_asked and any(left < len(jobs) for left in (await room_for(connection, jobs[:1], bound)).values()):
         return None
     connection.defer(statement("share"), shared)
-    answers: list[Inserted] = []
-    found = await connection.fly(statement("queue_bounds") if is_asked else None, _parcels(jobs, answers))
+    ids: list[JobId] = []
+    found = await connection.fly(statement("queue_bounds") if is_asked else None, _parcels(jobs, ids))
     if is_asked and not is_open(connection, queue, found):
         await connection.rollback()
         return None
     connection.has_made_work = True
-    return answers
+    return AllCreated(ids, _PENDING)
 
 
 def _shared(jobs: Sequence[NewJob], now: int) -> dict[str, Any] | None:
@@ -111,21 +111,19 @@ def _shared(jobs: Sequence[NewJob], now: int) -> dict[str, Any] | None:
     }
 
 
-def _parcels(jobs: Sequence[NewJob], answers: list[Inserted]) -> Iterator[Parcel]:
-    """Write down what is like the first job, piece by piece, and answer it, all while the server stores what was sent.
+def _parcels(jobs: Sequence[NewJob], ids: list[JobId]) -> Iterator[Parcel]:
+    """Write down what is like the first job, piece by piece, and its id, all while the server stores what was sent.
 
     What is too large for a packet goes no better with others.
     """
     first = jobs[0]
-    all_ids: list[JobId] = []
     for some in _pieces(jobs):
         alike = alike_of(some)
         if alike is None or not alike.is_like(first) or max(map(len, alike.payloads)) > LARGEST_IN_FLIGHT:
             raise _Different
         yield statement("insert_alike"), alike.ids, alike.payloads
-        all_ids += alike.ids
-    yield statement("enter_ready_alike"), all_ids, None
-    answers += [Inserted(job_id, _CREATED, _PENDING) for job_id in all_ids]
+        ids += alike.ids
+    yield statement("enter_ready_alike"), ids, None
 
 
 def _pieces(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:

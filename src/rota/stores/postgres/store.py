@@ -33,7 +33,7 @@ from rota.core.submission import NewJob
 from rota.desk import MergingDesk
 from rota.ports.clock import Clock
 from rota.ports.places import EVERY_QUEUE
-from rota.ports.store import Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import AllCreated, Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
 from rota.stores.postgres import (
     checking,
     dispatching,
@@ -167,23 +167,23 @@ class PostgresStore:
         # What comes together is mostly one task's: then one job stands for all, whatever else is asked of them.
         alike = alike_of(jobs)
         kinds = kinds_of(jobs if alike is None else alike)
-        answers: list[Inserted | None] = [None] * len(jobs)
+        answers: Sequence[Inserted | None] = [None] * len(jobs)
         if are_plain(kinds):
             holding = self._archive.holding
             if alike is not None and alike.model.run_at is None:
                 answers = await self._database.alone(submitting.insert_alike, alike, holding, bound, now)
             else:
                 answers = await self._database.alone(submitting.insert_plain, jobs, holding, bound, now)
-        if not all(answers):
+        if type(answers) is not AllCreated and not all(answers):
             left = [place for place, answer in enumerate(answers) if answer is None]
             rest = await self._write(submitting.insert, [jobs[place] for place in left], bound, now=now)
-            for place, answer in zip(left, rest, strict=True):
-                answers[place] = answer
+            given = dict(zip(left, rest, strict=True))
+            answers = [given.get(place, answer) for place, answer in enumerate(answers)]
         places = set(map(_place, kinds))
         self._floors.stored(places)
         has_times = set(map(_times, kinds)) != {(None, None)}
         self._bell.ring((*places, TIMES) if has_times else places)
-        return cast("list[Inserted]", answers)
+        return cast("Sequence[Inserted]", answers)
 
     async def _insert_one(self, jobs: Sequence[NewJob], now: int | None) -> Sequence[Inserted]:
         (job,) = jobs

@@ -18,7 +18,7 @@ from rota.core.job import AGING_MICROS, first_state
 from rota.core.lifecycle import State
 from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.submission import IdempotencyKey, NewJob
-from rota.ports.store import Inserted, Receipt
+from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.hearing import BROUGHT_CHANNEL, SILENCE, Notice
 from rota.stores.postgres.numbers import numbers
@@ -117,7 +117,7 @@ async def insert_plain(
 
 async def insert_alike(
     session: Runner, jobs: Alike, endings: Endings, bound: int | None, now: int | None
-) -> list[Inserted | None]:
+) -> Sequence[Inserted | None]:
     """Store plain jobs that are due at once and differ in id and payload only. All of them, or none: as `insert_plain`.
 
     That they are stored is known by how many were: a row to tell of each costs more than an index on it.
@@ -136,7 +136,7 @@ async def insert_alike(
         count = 0
     if not count:
         return [None] * len(jobs)
-    return [Inserted(job_id, Receipt.CREATED, State.PENDING) for job_id in jobs.ids]
+    return AllCreated(jobs.ids, State.PENDING)
 
 
 def _plain_row(job: NewJob) -> Row:

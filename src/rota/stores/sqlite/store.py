@@ -186,7 +186,9 @@ class SqliteStore:
         self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
-        answers: list[Inserted] = await self._writer.run(self._insert, jobs, bound, _given(now), manner=self._inserting)
+        answers: Sequence[Inserted] = await self._writer.run(
+            self._insert, jobs, bound, _given(now), manner=self._inserting
+        )
         return answers
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
@@ -441,7 +443,7 @@ class SqliteStore:
 
     def _insert_at_once(
         self, connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int | None
-    ) -> list[Inserted] | None:
+    ) -> Sequence[Inserted] | None:
         return submitting.insert_at_once(connection, jobs, bound, to_micros(self._clock()) if now is None else now)
 
     def _timed(self, verb: Verb) -> Verb:

@@ -13,7 +13,7 @@ from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import first_state
 from rota.core.lifecycle import State
 from rota.core.submission import IdempotencyKey, NewJob
-from rota.ports.store import Inserted, Receipt
+from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.rows import Row, are_plain, ids_text, is_plain, new_job_row, plain_job_row
 from rota.stores.sqlite.driver import MOST_ROWS, Clash, Connection, run_for_rows
 from rota.stores.sqlite.releasing import link
@@ -25,7 +25,7 @@ _STATES: Final = {state.value: state for state in State}
 Room = dict[str, int]
 
 
-def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
+def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int) -> Sequence[Inserted]:
     """Store new jobs and answer each, in order."""
     alike = alike_of(jobs)
     kinds = kinds_of(jobs if alike is None else alike)
@@ -40,7 +40,7 @@ def insert(connection: Connection, jobs: Sequence[NewJob], bound: int | None, no
 
 def insert_at_once(
     connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int
-) -> list[Inserted] | None:
+) -> Sequence[Inserted] | None:
     """Store plain jobs by one statement; None, and nothing done, if they need a closer look."""
     if bound is not None or not 0 < len(jobs) <= MOST_ROWS:
         return None
@@ -98,7 +98,7 @@ def _room(connection: Connection, jobs: Sequence[NewJob], bound: int | None) -> 
 
 def _insert_plain(
     connection: Connection, jobs: Sequence[NewJob], alike: Alike | None, now: int
-) -> list[Inserted] | None:
+) -> Sequence[Inserted] | None:
     """Store jobs that bring nothing with them, all at once; None if an id is taken."""
     connection.run("SAVEPOINT inserting")
     try:
@@ -124,7 +124,7 @@ def _put_plain(
     return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
 
 
-def _put_alike(connection: Connection, jobs: Alike, now: int, *, at_once: bool = False) -> list[Inserted] | None:
+def _put_alike(connection: Connection, jobs: Alike, now: int, *, at_once: bool = False) -> Sequence[Inserted] | None:
     shared = plain_job_row(jobs.model, now)[1:-1]
     rows = list(zip(jobs.ids, jobs.payloads, strict=True))
     if at_once:
@@ -134,7 +134,7 @@ def _put_alike(connection: Connection, jobs: Alike, now: int, *, at_once: bool =
         run_for_rows(connection, statement("insert_alike"), rows, before=shared)
     state = _STATES[shared[3]]
     _tell_of(connection, kinds_of(jobs), (state,))
-    return [Inserted(job_id, Receipt.CREATED, state) for job_id in jobs.ids]
+    return AllCreated(jobs.ids, state)
 
 
 def _run_at_once(connection: Connection, name: str, rows: list[Row], *, before: Row = ()) -> int:
