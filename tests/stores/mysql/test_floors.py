@@ -14,6 +14,7 @@ from rota.core.submission import NewJob
 from rota.stores.mysql import MysqlStore, floors
 from rota.stores.mysql.driver import Again, Connection
 from rota.stores.mysql.statements import statement
+from rota.stores.rows import Row
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,21 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return await rows_of(self, sql, parameters)
 
     monkeypatch.setattr(Connection, "rows", rows)
+    return seen
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """Behind which places claims have tried to lock jobs."""
+    seen: list[Row] = []
+    look_of = Connection.look
+
+    async def look(self: Connection, sql: str, parameters: Any) -> Any:  # noqa: ANN401 - as the original
+        if sql == statement("take_pending"):
+            seen.append((parameters["type"], parameters["after_id"]))
+        return await look_of(self, sql, parameters)
+
+    monkeypatch.setattr(Connection, "look", look)
     return seen
 
 
@@ -59,6 +75,18 @@ async def test_a_line_that_is_worked_off_is_looked_at_from_its_beginning_once(
     assert looks == ["default"]
     assert await given(store) == []
     assert looks == ["default"] * 2, "who does not get all it asked for looks from the beginning"
+
+
+async def test_who_looks_from_the_beginning_locks_nothing_ahead_of_the_first_that_stands_there(
+    store: MysqlStore, starts: list[Row]
+) -> None:
+    """What has left the line and is not purged lies ahead of it. To lock that costs thrice as much as to read it."""
+    mails, reports = new_jobs(4), new_jobs(2, "report")
+    await store.insert([*mails, *reports])
+    await given(store)
+    starts.clear()
+    await given(store, 9, ("mail", "report"))
+    assert starts[:2] == [("mail", mails[2].id - 1), ("report", reports[0].id - 1)]
 
 
 async def test_several_lanes_are_worked_off_in_the_order_of_turns(store: MysqlStore, looks: list[str]) -> None:

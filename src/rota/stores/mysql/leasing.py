@@ -235,7 +235,7 @@ async def _most_urgent(
     floors = trail.start
     taken = await _take_earliest(connection, floors, limit, now, read)
     if len(taken) < limit:
-        floors = {lane: BEGINNING async for lane in _lanes(connection, wanted, now)}
+        floors = {lane: floor async for lane, floor in _lanes(connection, wanted, now)}
         taken += await _take_earliest(connection, floors, limit - len(taken), now, read)
         trail.is_whole = True
     taken.sort()
@@ -336,16 +336,23 @@ def _leave_ready(connection: Connection, lane: Lane, places: Sequence[Place], *,
         leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in left])
 
 
-async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[Lane]:
+async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[Lane, Place]]:
+    """Give the lanes that have pending jobs and are wanted, and the last place of each ahead of all that stand there.
+
+    Who takes jobs from there need not step over the dead at the beginning, and try to lock them, a second time.
+    """
     for queue in dict.fromkeys(wanted.queues):
-        async for type_ in _types_with_work(connection, queue, wanted.types, now):
-            yield queue, type_
+        async for type_, turn, job_id in _types_with_work(connection, queue, wanted.types, now):
+            yield (queue, type_), (turn, JobId(job_id - 1))
 
 
 async def _types_with_work(
     connection: Connection, queue: str, wanted: tuple[str, ...] | None, now: int
-) -> AsyncIterator[str]:
-    """Leap through the types that have pending jobs in a queue and those that are wanted, whichever is ahead."""
+) -> AsyncIterator[Row]:
+    """Leap through the types that have pending jobs in a queue and those that are wanted, whichever is ahead.
+
+    With each comes the turn and the id of the first of its jobs.
+    """
     sought = None if wanted is None else sorted(set(wanted))
     floor = "" if sought is None else sought[0] if sought else None
     while floor is not None:
@@ -354,12 +361,12 @@ async def _types_with_work(
             return
         type_ = found[0][0]
         if sought is None:
-            yield type_
+            yield found[0]
             floor = type_ + "\0"
             continue
         place = bisect_left(sought, type_)
         if place < len(sought) and sought[place] == type_:
-            yield type_
+            yield found[0]
             place += 1
         floor = sought[place] if place < len(sought) else None
 
