@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from building import BASE, ids_of, new_job, new_jobs
+from building import BASE, claim, ids_of, new_job, new_jobs
 from rota.core.lane import Queue
-from rota.core.lifecycle import State
+from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, flight, venturing
 from rota.stores.mysql.driver import Again, Clash, Connection, Lost, connect
-from rota.stores.mysql.flight import MOST_UNDER_WAY, Carrier, Parcel
+from rota.stores.mysql.flight import FEWEST_TO_CARRY, MOST_UNDER_WAY, Carrier, Parcel
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.venturing import FEWEST_TO_SHARE, FIRST_PIECE, NEXT_PIECES
@@ -25,6 +25,7 @@ from servers.ways import Way
 
 PUT = "INSERT INTO cargo (id, text) VALUES (%s, %s)"
 PUT_ID = "INSERT INTO cargo (id, text) VALUES (%s, @text)"
+PUT_ALIKE = "INSERT INTO cargo (id, number, text) VALUES (%s, %s, %s)"
 
 
 def parcel(*rows: tuple[int, str]) -> Parcel:
@@ -41,7 +42,8 @@ async def connection(url: str) -> AsyncIterator[Connection]:
     """Give a connection, and a table to carry things to."""
     connection = await connected(url)
     await connection.run(
-        "CREATE TEMPORARY TABLE cargo (id BIGINT PRIMARY KEY, text LONGTEXT NOT NULL) CHARACTER SET utf8mb4"
+        """CREATE TEMPORARY TABLE cargo (id BIGINT PRIMARY KEY, number BIGINT, text LONGTEXT NOT NULL)
+        CHARACTER SET utf8mb4"""
     )
     yield connection
     connection.abandon()
@@ -187,6 +189,87 @@ async def test_where_no_statement_can_be_prepared_nobody_flies(connection: Conne
     assert await connection.rows("SELECT 8") == ((8,),)
 
 
+# Rows that go ahead of a script
+
+
+def carry(connection: Connection, numbers: Sequence[int], text: str = "alike") -> None:
+    connection.carry(PUT_ALIKE, (numbers, [number // 2 for number in numbers]), (text,))
+
+
+@pytest.mark.parametrize("text", ["", "né\\'\"\0%s😀", "x" * 250, "x" * 251, "x" * 70_000])
+async def test_rows_that_have_something_in_common_arrive_as_they_were(connection: Connection, text: str) -> None:
+    numbers = [-(2**63), -1, 0, 7, 2**63 - 1]
+    carry(connection, numbers, text)
+    found = await connection.rows("SELECT id, number, text FROM cargo ORDER BY id")
+    assert found == tuple((number, number // 2, text) for number in numbers)
+
+
+async def test_what_was_put_off_finds_the_rows_there_and_so_does_the_commit(connection: Connection) -> None:
+    connection.defer("UPDATE cargo SET text = %(text)s WHERE id = 1", {"text": "changed"})
+    carry(connection, [1, 2])
+    await connection.commit()
+    await connection.rollback()
+    assert await cargo(connection) == {1: "changed", 2: "alike"}
+
+
+async def test_whatever_comes_next_finds_the_rows_there(connection: Connection) -> None:
+    carry(connection, [1])
+    assert await connection.run("UPDATE cargo SET text = 'changed'") == 1
+    carry(connection, [2])
+    await connection.many("UPDATE cargo SET text = %s WHERE id = %s", [("second", 2), ("first", 1)])
+    carry(connection, [3])
+    await connection.fly("UPDATE cargo SET text = 'third' WHERE id = 3", [(PUT, [4], ["fourth"])])
+    assert await cargo(connection) == {1: "first", 2: "second", 3: "third", 4: "fourth"}
+
+
+async def test_more_rows_than_a_packet_takes_and_several_kinds_of_them(connection: Connection) -> None:
+    carry(connection, range(2_500))
+    carry(connection, range(3_000, 3_010), "x" * 100_000)
+    await connection.commit()
+    assert await connection.rows("SELECT count(*), max(number) FROM cargo") == ((2_510, 1_504),)
+
+
+async def test_what_was_undone_is_not_sent(connection: Connection) -> None:
+    carry(connection, [1])
+    await connection.rollback()
+    assert await cargo(connection) == {}
+
+
+@pytest.mark.parametrize("numbers", [[7, 8, 9], [9, 8, 7], [*range(2_000), 7]])
+async def test_if_a_row_is_refused_nothing_is_committed_that_was_sent_behind_it(
+    connection: Connection, numbers: list[int]
+) -> None:
+    """The commit is under way by then, and the last statement that was answered stored as many."""
+    await connection.many(PUT, [(7, "taken"), (8, "taken"), (3_000, "taken")])
+    await connection.commit()
+    await connection.many(PUT, [(4_000 + place, "not yet") for place in range(len(numbers))])
+    connection.defer("DELETE FROM cargo WHERE id = 3000", {})
+    carry(connection, numbers)
+    with pytest.raises(Clash):
+        await connection.commit()
+    assert await connection.rows("SELECT 8") == ((8,),)
+    await connection.rollback()
+    assert await cargo(connection) == {7: "taken", 8: "taken", 3_000: "taken"}
+
+
+async def test_if_a_row_yields_to_others_nothing_is_committed_that_was_sent_behind_it(
+    connection: Connection, store: MysqlStore, url: str
+) -> None:
+    assert await store.check() == []
+    other = await connected(url)
+    await connection.run("SET SESSION innodb_lock_wait_timeout = 0")
+    await other.run("INSERT INTO pruned VALUES ('completed', 1)")
+    await connection.run("INSERT INTO gate VALUES ('before')")
+    connection.defer("INSERT INTO gate VALUES ('behind')", {})
+    connection.carry("INSERT INTO pruned (count, state) VALUES (%s, %s)", ([1],), ("completed",))
+    with pytest.raises(Again):
+        await connection.commit()
+    await connection.rollback()
+    await other.rollback()
+    assert await other.rows("SELECT queue FROM gate") == ()
+    await other.close()
+
+
 def test_with_a_driver_that_is_made_otherwise_nobody_flies() -> None:
     class Otherwise:
         _bulk_supported = True
@@ -239,6 +322,40 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_wi
         assert way.unheard == 1
         assert await total(store) == 3 * len(many())
         await store.close()
+
+
+async def test_through_a_proxy_that_hears_one_command_at_a_time_jobs_run_without_flying(
+    url: str, store: MysqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is found out at the commit, when nothing was sent yet: so it is run again, and nobody hears of it."""
+    monkeypatch.setattr(flight, "PROOF_SECONDS", 0.1)
+    jobs = new_jobs(2 * FEWEST_TO_CARRY)
+    await store.insert(jobs)
+    async with HalfDuplexWay(shared_server().port) as way:
+        hindered = await MysqlStore.open(way.through(url))
+        await run_all(hindered, jobs)
+        assert way.unheard == 1
+        await hindered.close()
+
+
+async def test_jobs_run_though_no_statement_can_be_prepared(store: MysqlStore) -> None:
+    jobs = new_jobs(2 * FEWEST_TO_CARRY)
+    await store.insert(jobs)
+    server = shared_server()
+    server.execute("SET GLOBAL max_prepared_stmt_count = 0")
+    try:
+        await run_all(store, jobs)
+    finally:
+        server.execute("SET GLOBAL max_prepared_stmt_count = 16382")
+
+
+async def run_all(store: MysqlStore, jobs: Sequence[NewJob]) -> None:
+    """Claim and complete jobs, all at once."""
+    claimed = await store.claim(claim(limit=len(jobs)))
+    assert ids_of(claimed) == ids_of(jobs)
+    assert set(await store.settle([job.settled(Event.SUCCEED) for job in claimed])) == set(ids_of(jobs))
+    assert (await store.census()).total(State.COMPLETED) == len(jobs)
+    assert await store.check() == []
 
 
 # The store

@@ -21,9 +21,10 @@ from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
-from rota.stores.mysql.flight import Carrier, Grounded, Parcel, Unfit
+from rota.stores.mysql.flight import Carrier, Freight, Grounded, Parcel, Unfit
 from rota.stores.mysql.location import Location
-from rota.stores.mysql.packets import packets, without_nulls
+from rota.stores.mysql.packets import most_alike, packets, without_nulls
+from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
 #: Compares characters by their number, and a trailing space is a character. The same thing has two names.
@@ -167,6 +168,8 @@ class Connection:
         #: Whether what runs now has run before and had to yield to others: it goes where it waits for nobody.
         self.has_yielded = False
         self._deferred: list[str] = []
+        #: Rows that go ahead of what was put off.
+        self._freight: list[Freight] = []
         self._patience = PATIENCE_SECONDS
 
     @contextmanager
@@ -185,6 +188,8 @@ class Connection:
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | Row | None = None) -> Sequence[Row]:
         """Run a statement and give the rows it yields."""
+        if self._freight:
+            return await self._follow(sql, parameters)
         await self._execute(sql, parameters)
         found: Sequence[Row] = await self._cursor.fetchall()
         return found
@@ -215,8 +220,19 @@ class Connection:
         head, row = sql.split(" VALUES ")
         self.defer(f"{head} VALUES {', '.join([row] * len(rows))}", tuple(chain.from_iterable(rows)))
 
+    def carry(self, sql: str, columns: tuple[Sequence[int], ...], common: Row) -> None:
+        """Insert rows together with the next statement, and ahead of all that was put off; only where one can fly.
+
+        They differ in columns of numbers only, behind which stands what they have in common: that is written once.
+        """
+        most = most_alike(common)
+        for start in range(0, len(columns[0]), most):
+            self._freight.append((sql, tuple(column[start : start + most] for column in columns), common))
+
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
+        if self._freight:
+            await self._follow("DO 0", None)
         try:
             await self._run_deferred()
             for batch in packets(rows):
@@ -236,10 +252,30 @@ class Connection:
         What was put off goes first. Nothing waits for the answer to what was sent before it, so parcels that are made
         one by one are made while the server works. If this raises, some of it may have been done: roll back.
         """
+        if self._freight:
+            await self._follow("DO 0", None)
         script = ";\n".join((*self._deferred, sql) if sql is not None else self._deferred)
         self._deferred.clear()
-        try:
+        with self._flying():
             return await self._carrier.fly(script, parcels, self._patience)
+
+    async def _follow(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> Sequence[Row]:
+        """Send the rows that wait, and all that was put off and a statement behind them, in one go."""
+        *others, last = self._freight
+        self.defer(sql, parameters or {})
+        stored = self._cursor.mogrify(statement("are_stored"), {"count": len(last[1][0])})
+        script = ";\n".join((stored, *self._deferred))
+        self._freight.clear()
+        self._deferred.clear()
+        with self._flying():
+            for one in others:
+                await self._carrier.follow(one, "", self._patience)
+            return await self._carrier.follow(last, script, self._patience)
+
+    @contextmanager
+    def _flying(self) -> Iterator[None]:
+        try:
+            yield
         except Unfit as error:
             raise Unpassable("two commands at once were not answered") from error
         except Grounded as error:
@@ -250,10 +286,14 @@ class Connection:
 
     async def commit(self) -> None:
         """Make what was done durable."""
-        await self._execute("COMMIT", None)
+        if self._freight:
+            await self._follow("COMMIT", None)
+        else:
+            await self._execute("COMMIT", None)
 
     async def rollback(self) -> None:
         """Undo what was done."""
+        self._freight.clear()
         self._deferred.clear()
         await self._execute("ROLLBACK", None)
 
@@ -273,6 +313,8 @@ class Connection:
         self._raw.close()
 
     async def _execute(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> None:
+        if self._freight:
+            await self._follow("DO 0", None)
         try:
             if self._deferred:
                 self.defer(sql, parameters or {})

@@ -11,7 +11,8 @@ What can go wrong, and what we do:
 
 - A statement is refused. Those behind it are under way, and the server runs them, in a new transaction if the refusal
   ended the old one. Nothing more is sent, all answers are read, and the first refusal is raised. Whoever flies rolls
-  back. So the commit is never part of a flight.
+  back. So the commit is never part of a flight, but of a script, which ends where something is refused: one that comes
+  behind rows first makes sure, within the server, that all of them were stored (`follow`).
 - Something goes wrong on our side while commands are under way: the same.
 - The connection is lost, an answer does not come in time, or the caller goes away: answers are left unread, and the
   connection can no longer be understood. Whoever has it drops it, as after any question that was cut off.
@@ -23,6 +24,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from struct import Struct
 from typing import Any, Final
 
@@ -39,6 +41,10 @@ PROOF_SECONDS: Final = 5.0
 #: A statement, and what it is run for: ids, and a text for each of them, or None. A row for each would be a tuple that
 #: is made to be taken apart, and goes through the collector's hands meanwhile.
 Parcel = tuple[str, Sequence[int], Sequence[str] | None]
+#: Fewer rows than this are not worth a command of their own.
+FEWEST_TO_CARRY: Final = 8
+#: A statement, the columns of numbers in which its rows differ, and what they have in common behind those.
+Freight = tuple[str, tuple[Sequence[int], ...], Row]
 
 #: What goes into one packet of the protocol; ours are far smaller, see `packets`.
 _LARGEST_COMMAND: Final = 2**24 - 2
@@ -53,6 +59,7 @@ _BIGINT: Final = b"\x08\x00"
 _BLOB: Final = b"\xfc\x00"
 #: Before each value stands a zero: it is there.
 _LONE_ID: Final = Struct("<xq").pack
+_NUMBERS: Final = tuple(Struct("<" + "xq" * count).pack for count in range(3))
 _ID: Final = Struct("<xqx").pack
 #: Lengths up to this are one byte; the bytes above say how many follow.
 _LONGEST_IN_A_BYTE: Final = 0xFA
@@ -104,6 +111,25 @@ class Carrier:
         except Exception:
             await flight.land()
             raise
+        await flight.land()
+        if flight.refusal is not None:
+            raise flight.refusal
+        return flight.rows
+
+    async def follow(self, freight: Freight, script: str, patience: float) -> Sequence[Row]:
+        """Run a statement with its rows, and a script behind it; give the rows of the script's last statement.
+
+        The script is under way before anybody knows what became of the rows: it has to see to that itself.
+        """
+        if not self._is_proven:
+            await self._prove()
+        sql, columns, common = freight
+        if sql not in self._handles:
+            self._handles[sql] = await self._prepare(sql)
+        flight = _Flight(self._raw, patience)
+        flight.send(_freight_command(self._handles[sql], columns, common))
+        if script:
+            flight.send(_QUERY + script.encode(), may_yield=True)
         await flight.land()
         if flight.refusal is not None:
             raise flight.refusal
@@ -197,6 +223,22 @@ def _command(handle: int, ids: Sequence[int], texts: Sequence[str] | None) -> by
     encoded = list(map(str.encode, texts))
     values = zip(map(_ID, ids), map(_length, map(len, encoded)), encoded, strict=True)
     return b"".join((head, _BIGINT, _BLOB, *[one + length + text for one, length, text in values]))
+
+
+def _freight_command(handle: int, columns: tuple[Sequence[int], ...], common: Row) -> bytes:
+    """Write the command that runs a statement for each row of numbers; what rows have in common is written once."""
+    head = _BULK.pack(_BULK_EXECUTE, handle, _SEND_TYPES)
+    types = (_BIGINT,) * len(columns), (_BIGINT if isinstance(value, int) else _BLOB for value in common)
+    end = b"".join(map(_value, common))
+    return b"".join((head, *chain(*types), end.join(map(_NUMBERS[len(columns)], *columns)), end))
+
+
+def _value(value: int | str) -> bytes:
+    """Write a number or a text."""
+    if isinstance(value, int):
+        return _LONE_ID(value)
+    text = value.encode()
+    return b"\0" + _length(len(text)) + text
 
 
 @lru_cache(maxsize=4096)

@@ -16,6 +16,7 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import LONGEST_LIST, Again, Clash, Connection, lists
+from rota.stores.mysql.flight import FEWEST_TO_CARRY
 from rota.stores.mysql.floors import BEGINNING, Lane, Place, Trail
 from rota.stores.mysql.places import Standing, leave, lock, own
 from rota.stores.mysql.statements import statement
@@ -26,8 +27,6 @@ from rota.stores.rows import Row, job_of, leased_jobs
 SHORTEST_STRETCH: Final = 16
 #: Rather fail than wait for a lock.
 _AT_ONCE: Final = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR"
-#: Fewer leases than this are not worth a statement that says what they have in common.
-FEWEST_TO_SHARE: Final = 8
 
 
 def is_plain(wanted: Claim) -> bool:
@@ -380,9 +379,13 @@ def _lease(connection: Connection, wanted: Claim, ids: Sequence[JobId], rows: Ma
         "lease_until": now + span_to_micros(wanted.lease),
     }
     fences = {job_id: rows[job_id][7] for job_id in ids if job_id in rows and rows[job_id][13] is None}
-    if len(fences) >= FEWEST_TO_SHARE:
-        connection.defer(statement("share_lease"), parameters)
-        connection.defer_rows(statement("claim_alike"), list(fences.items()))
+    if len(fences) >= FEWEST_TO_CARRY:
+        if connection.can_fly:
+            common = (parameters["worker"], parameters["boot"], parameters["lease_until"], now, now)
+            connection.carry(statement("carry_leases"), (list(fences), list(fences.values())), common)
+        else:
+            connection.defer(statement("share_lease"), parameters)
+            connection.defer_rows(statement("claim_alike"), list(fences.items()))
         ids = [job_id for job_id in ids if job_id not in fences]
     for some in lists(ids):
         connection.defer(statement("claim"), {**parameters, "ids": some})

@@ -46,6 +46,11 @@ def loads(ids: Sequence[int], texts: Sequence[str] | None) -> Iterator[Load]:
             yield ids[start:end], texts[start:end]
 
 
+def most_alike(common: Row) -> int:
+    """Say how many rows that have so much in common fit into one packet of a flight."""
+    return max(1, min(MOST_ROWS, LARGEST_IN_FLIGHT // max(_characters(common), 1)))
+
+
 def without_nulls(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
     """Write NULL into the statement for what is NULL in every row: the server must be told a type for the rest."""
     if None not in rows[0]:

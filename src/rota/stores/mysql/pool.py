@@ -135,6 +135,9 @@ class Pool:
     async def _commit(self, connection: Connection) -> None:
         try:
             await connection.commit()
+        except Unpassable:
+            # It was found before anything was sent.
+            raise
         except Lost as error:
             self._drop_idle()
             raise self._unavailable(f"lost while committing, so it may have happened: {error}") from error

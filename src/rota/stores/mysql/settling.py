@@ -13,6 +13,7 @@ from rota.core.job import turn_at
 from rota.core.lifecycle import WAITING, State
 from rota.core.settlement import Settlement
 from rota.stores.mysql.driver import Connection, lists
+from rota.stores.mysql.flight import FEWEST_TO_CARRY
 from rota.stores.mysql.places import Standing, leave, lock, own, shift
 from rota.stores.mysql.releasing import release
 from rota.stores.mysql.statements import statement
@@ -107,7 +108,10 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
             parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
             for some in lists(group):
                 connection.defer(statement("complete"), {**parameters, "ids": some})
-    connection.defer_rows(statement("finish"), [(now, job_id) for job_id in ids])
+    if connection.can_fly and len(ids) >= FEWEST_TO_CARRY:
+        connection.carry(statement("carry_finished"), (ids,), (now,))
+    else:
+        connection.defer_rows(statement("finish"), [(now, job_id) for job_id in ids])
     leave(connection, "lease", ids)
     leave(connection, "expiry", expiring)
     return set(ids)
