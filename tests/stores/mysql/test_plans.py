@@ -104,6 +104,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lock_leases": ("lease", "PRIMARY", {"ids": IDS}),
     "hold_leases": ("lease", "PRIMARY", {"ids": IDS}),
     "leased": ("lease", "PRIMARY", {"ids": IDS}),
+    "take_leases": ("lease", "PRIMARY", {"ids": IDS, "fence": 2}),
     "leave_lease": ("lease", "PRIMARY", {"keys": json.dumps(IDS)}),
     "leave_scheduled": ("scheduled", "PRIMARY", {"keys": json.dumps(PAIRS)}),
     "leave_expiry": ("expiry", "PRIMARY", {"keys": json.dumps(PAIRS)}),
@@ -173,8 +174,8 @@ async def test_the_order_comes_from_the_key(crowded: Connection, name: str) -> N
 #: Whoever runs these has rows locked, and others have rows locked beside them.
 BESIDE_OTHERS = [
     "take_pending", "leave_ready", "leave_ready_range", "leave_ready_one", "own_ready", "lock_jobs", "lock_free_jobs",
-    "lock_leases", "hold_leases", "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished", "leave_held",
-    "renew", "complete", "waiters", "meet", "drop_jobs", "drop_tags", "drop_fired", "hold_schedules",
+    "lock_leases", "hold_leases", "take_leases", "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished",
+    "leave_held", "renew", "complete", "waiters", "meet", "drop_jobs", "drop_tags", "drop_fired", "hold_schedules",
 ]  # fmt: skip
 
 

@@ -67,6 +67,10 @@ class Clash(Exception):
     """A constraint refused a row. The statement did nothing, the transaction goes on."""
 
 
+class Unmet(Exception):
+    """A statement that goes on only under a condition has ended: the rest was not done, and all is to be undone."""
+
+
 class Broken(Exception):
     """The server refuses to serve: full disk, missing rights, missing table."""
 
@@ -86,6 +90,8 @@ _LOST: Final = frozenset(
     | {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1792, 1836, 1927, 4031}
 )
 _INTERRUPTED: Final = 1317
+#: Raised by a statement of ours.
+_SIGNALLED: Final = 1644
 
 
 def translated(error: Exception) -> Exception:
@@ -100,6 +106,8 @@ def translated(error: Exception) -> Exception:
         return Again(text)
     if code in CLASHES:
         return Clash(text)
+    if code == _SIGNALLED:
+        return Unmet(text)
     if code in _UNFIT:
         return InvalidRequest(f"the database cannot keep this: {text}")
     if code in _LOST or isinstance(error, errors.InterfaceError | errors.InternalError):

@@ -14,6 +14,7 @@ from rota.core.lifecycle import WAITING, State
 from rota.core.settlement import Settlement
 from rota.stores.mysql.driver import Connection, lists
 from rota.stores.mysql.flight import FEWEST_TO_CARRY
+from rota.stores.mysql.lent import Alike
 from rota.stores.mysql.places import Standing, leave, lock, own, shift
 from rota.stores.mysql.releasing import release
 from rota.stores.mysql.statements import statement
@@ -32,7 +33,7 @@ _PLAIN: Final = (State.COMPLETED, State.RUNNING, None, None)
 
 async def settle(connection: Connection, settlements: Sequence[Settlement], now: int) -> list[bool]:
     """Apply the settlements that still hold, and say of each whether it did."""
-    if _are_plain(settlements):
+    if are_plain(settlements):
         ended = await _complete(connection, settlements, now)
         applied = [one.job_id in ended for one in settlements]
     else:
@@ -43,7 +44,35 @@ async def settle(connection: Connection, settlements: Sequence[Settlement], now:
     return applied
 
 
-def _are_plain(settlements: Sequence[Settlement]) -> bool:
+async def settle_known(
+    connection: Connection, settlements: Sequence[Settlement], alike: Alike | None, now: int
+) -> list[bool]:
+    """Apply settlements; with the commit, and without asking anything, if they are said to have so much in common.
+
+    If it is not as it was said, or somebody waits for one of the jobs, the commit fails with `Unmet`.
+    """
+    if alike is None or not connection.is_mariadb:
+        return await settle(connection, settlements, now)
+    in_order = sorted(map(_ID, settlements))
+    _finish(connection, in_order, now)
+    for fence, ids in _by_fence(alike).items():
+        for some in lists(ids):
+            connection.defer(statement("take_leases"), {"ids": some, "fence": fence})
+            connection.defer(statement("are_stored"), {"count": len(some)})
+    _complete_alike(connection, alike, now)
+    # Now that we keep them: who is about to wait for them waits for us, and finds them ended.
+    connection.defer(statement("are_unawaited"), {"first": in_order[0], "last": in_order[-1]})
+    return [True] * len(settlements)
+
+
+def _by_fence(alike: Alike) -> dict[int, list[JobId]]:
+    fences: dict[int, list[JobId]] = {}
+    for (_, fence, *_), ids in alike.items():
+        fences.setdefault(fence, []).extend(ids)
+    return {fence: sorted(ids) for fence, ids in fences.items()}
+
+
+def are_plain(settlements: Sequence[Settlement]) -> bool:
     """Whether these are successes of as many jobs that asked for nothing further: nearly all batches are."""
     return len(set(map(_ID, settlements))) == len(settlements) and all(map(_PLAIN.__eq__, map(_KIND, settlements)))
 
@@ -87,7 +116,7 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
     """Settle plain successes: one statement for all that have everything in common, or one for each."""
     results = {one.job_id: one for one in settlements}
     ids: list[JobId] = []
-    alike: dict[Row, list[JobId]] = {}
+    alike: Alike = {}
     expiring: list[Row] = []
     for some in lists(sorted(results)):
         for row in await connection.rows(statement("hold_leases"), {"ids": some}):
@@ -104,17 +133,27 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
         rows = [(now, now, *common, job_id) for common, some in alike.items() for job_id in some]
         await connection.many(statement("complete_each"), sorted(rows, key=lambda row: row[-1]))
     else:
-        for common, group in alike.items():
-            parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
-            for some in lists(group):
-                connection.defer(statement("complete"), {**parameters, "ids": some})
+        _complete_alike(connection, alike, now)
+    _finish(connection, ids, now)
+    leave(connection, "lease", ids)
+    leave(connection, "expiry", expiring)
+    return set(ids)
+
+
+def _complete_alike(connection: Connection, alike: Alike, now: int) -> None:
+    """Settle plain successes, those together that have everything in common."""
+    for common, ids in alike.items():
+        parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
+        for some in lists(ids):
+            connection.defer(statement("complete"), {**parameters, "ids": some})
+
+
+def _finish(connection: Connection, ids: Sequence[JobId], now: int) -> None:
+    """Let jobs that ended in plain success stand among those that have ended."""
     if connection.can_fly and len(ids) >= FEWEST_TO_CARRY:
         connection.carry(statement("carry_finished"), (ids,), (now,))
     else:
         connection.defer_rows(statement("finish"), [(now, job_id) for job_id in ids])
-    leave(connection, "lease", ids)
-    leave(connection, "expiry", expiring)
-    return set(ids)
 
 
 async def _settle_other(connection: Connection, settlements: Sequence[Settlement], now: int) -> set[JobId]:

@@ -41,9 +41,10 @@ from rota.stores.mysql import (
     upkeep,
 )
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import Clash, Connection
+from rota.stores.mysql.driver import Clash, Connection, Unmet
 from rota.stores.mysql.floors import Floors
 from rota.stores.mysql.hearing import Bell
+from rota.stores.mysql.lent import Lent
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.lookout import Lookout
 from rota.stores.mysql.migrations import migrate
@@ -79,9 +80,10 @@ class MysqlStore:
         #: Whether the last claim gave all that was wanted: then there is more, as often as not.
         self._gave_all = False
         self._floors = Floors()
+        self._lent = Lent()
         self._inserting = MergingDesk[NewJob, Inserted](self._serve(submitting.insert), prompt=True)
         self._claiming = MergingDesk[Claim, Sequence[Job]](self._claim_together)
-        self._settling = MergingDesk[Settlement, bool](self._serve(settling.settle))
+        self._settling = MergingDesk[Settlement, bool](self._settle_together)
         self._renewing = MergingDesk[Renewal, Renewed | None](self._serve(leasing.renew))
 
     @classmethod
@@ -165,6 +167,8 @@ class MysqlStore:
             renamed = [replace(wanted, is_new=False) for wanted in claims]
             given = await self._change(leasing.claim, renamed, trail, now)
         self._floors.keep(trail)
+        for jobs in given:
+            self._lent.note(jobs)
         self._gave_all = all(len(jobs) == wanted.limit for jobs, wanted in zip(given, claims, strict=True))
         return given
 
@@ -182,6 +186,17 @@ class MysqlStore:
         else:
             applied = await self._write(_recorded, settling.settle, settlements, entry, now=now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
+
+    async def _settle_together(self, settlements: Sequence[Settlement], now: int | None) -> list[bool]:
+        """Apply settlements that come at the same time; what is known of their leases need not be asked."""
+        alike = self._lent.alike(settlements) if settling.are_plain(settlements) else None
+        try:
+            applied: list[bool] = await self._change(settling.settle_known, settlements, alike, now)
+        except (Unmet, Clash):
+            self._lent.doubt()
+            applied = await self._change(settling.settle, settlements, now)
+        self._lent.forget(settlements)
+        return applied
 
     async def ask_cancel(
         self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None

@@ -1,0 +1,224 @@
+"""Ends of jobs of whose leases all is known: nothing is asked, and nothing is believed that is no longer so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from building import ADA, BEN, after, at, claim, failure, ids_of, means, new_job, new_jobs
+from rota.core.decision import decide
+from rota.core.errors import StoreUnavailable
+from rota.core.job import Job
+from rota.core.lifecycle import State
+from rota.core.outcome import Lost, Released, Succeeded
+from rota.core.settlement import Settlement
+from rota.core.submission import NewJob
+from rota.stores.mysql import MysqlStore, driver, lent
+from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.flight import FEWEST_TO_CARRY
+from rota.stores.mysql.location import location_of
+from rota.stores.mysql.statements import statement
+
+FEW, MANY = FEWEST_TO_CARRY - 1, 3 * FEWEST_TO_CARRY
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was asked of leases at the end of jobs."""
+    seen: list[str] = []
+    rows_of = Connection.rows
+
+    async def rows(self: Connection, sql: str, parameters: Any = None) -> Any:  # noqa: ANN401 - as the original
+        if sql == statement("hold_leases"):
+            seen.append("leases")
+        return await rows_of(self, sql, parameters)
+
+    monkeypatch.setattr(Connection, "rows", rows)
+    return seen
+
+
+@pytest.fixture
+async def beside(store: MysqlStore, url: str) -> AsyncIterator[MysqlStore]:
+    """Give the store of another process."""
+    assert await store.check() == []
+    beside = await MysqlStore.open(url)
+    yield beside
+    await beside.close()
+
+
+async def claimed(store: MysqlStore, jobs: Sequence[NewJob]) -> Sequence[Job]:
+    await store.insert(jobs, now=at(0))
+    held = await store.claim(claim(limit=len(jobs)), now=at(1))
+    assert ids_of(held) == ids_of(jobs)
+    return held
+
+
+def ends(jobs: Sequence[Job], result: str = "null") -> list[Settlement]:
+    return [decide(job, Succeeded(result), means(at(2))) for job in jobs]
+
+
+async def states(store: MysqlStore, jobs: Sequence[Any]) -> list[State]:
+    return [job.state for job in await store.get(ids_of(jobs))]
+
+
+@pytest.mark.parametrize("number", [1, FEW, MANY, driver.LONGEST_LIST + 2])
+async def test_nothing_is_asked_of_leases_that_this_store_gave(
+    store: MysqlStore, asked: list[str], number: int
+) -> None:
+    held = await claimed(store, new_jobs(number))
+    assert await store.settle(ends(held), now=at(2)) == ids_of(held)
+    assert asked == []
+    assert (await store.census()).total(State.COMPLETED) == number
+    assert await store.check() == []
+
+
+@pytest.mark.parametrize("number", [FEW, MANY])
+async def test_jobs_end_alike_whoever_writes_it_down(
+    store: MysqlStore, beside: MysqlStore, asked: list[str], number: int
+) -> None:
+    ours, theirs = await claimed(store, new_jobs(number)), await claimed(store, new_jobs(number))
+    await store.settle(ends(ours, '"done"'), now=at(2))
+    assert asked == []
+    await beside.settle(ends(theirs, '"done"'), now=at(2))
+    assert asked != []
+    for one, other in zip(await store.get(ids_of(ours)), await store.get(ids_of(theirs)), strict=True):
+        assert replace(one, id=other.id) == other
+        assert (one.worker, one.boot, one.started_at, one.result) == (ADA.name, ADA.boot, at(1), '"done"')
+    assert await store.check() == []
+
+
+async def test_ends_of_several_claims_and_with_several_results(store: MysqlStore, asked: list[str]) -> None:
+    first, second = await claimed(store, new_jobs(MANY)), await claimed(store, new_jobs(MANY))
+    settlements = [*ends(first[::2], "1"), *ends(first[1::2], "2"), *ends(second, "3")]
+    assert len(await store.settle(settlements, now=at(2))) == 2 * MANY
+    assert asked == []
+    results = [job.result for job in await store.get(ids_of([*first, *second]))]
+    assert results == ["1", "2"] * (MANY // 2) + ["3"] * MANY
+    assert await store.check() == []
+
+
+async def test_attempts_of_the_same_job_have_leases_of_their_own(store: MysqlStore, asked: list[str]) -> None:
+    (held, *others) = await claimed(store, new_jobs(MANY))
+    await store.settle([decide(held, Lost(), means(at(2)))], now=at(2))
+    (again,) = await store.claim(claim(BEN, limit=1), now=at(3))
+    asked.clear()
+    assert set(await store.settle(ends([again, *others]), now=at(4))) == {held.id, *ids_of(others)}
+    assert asked == []
+    (shown,) = await store.get([held.id])
+    assert (shown.fence, shown.attempts, shown.worker, shown.started_at) == (2, 2, BEN.name, at(3))
+    assert await store.check() == []
+
+
+@pytest.mark.parametrize("number", [FEW, MANY])
+async def test_a_lease_that_was_lost_meanwhile_is_not_settled_and_all_others_are(
+    store: MysqlStore, beside: MysqlStore, number: int
+) -> None:
+    held = await claimed(store, new_jobs(number))
+    lost = held[number // 2]
+    # Of all ends the one that leaves the fewest traces in the job.
+    await beside.settle([decide(lost, Released(), means(at(100)))], now=at(100))
+    (again,) = await beside.claim(claim(BEN, limit=1), now=at(101))
+    assert again.id == lost.id
+    assert await store.settle(ends(held), now=at(102)) == [job.id for job in held if job is not lost]
+    (shown,) = await store.get([lost.id])
+    assert (shown.state, shown.worker, shown.fence) == (State.RUNNING, BEN.name, 2)
+    assert await store.check() == []
+
+
+async def test_who_settles_twice_is_refused_the_second_time(store: MysqlStore, beside: MysqlStore) -> None:
+    held = await claimed(store, new_jobs(MANY))
+    store_knows = dict(store._lent._terms)
+    assert len(await store.settle(ends(held), now=at(2))) == MANY
+    for one, moment in ((store, at(2)), (store, at(3)), (beside, at(2))):
+        one._lent._terms.update(store_knows)
+        assert await one.settle(ends(held), now=moment) == []
+        one._lent._doubts_until = 0.0
+    assert await store.check() == []
+
+
+async def test_a_job_that_was_asked_to_stop_ends_and_says_so(store: MysqlStore, beside: MysqlStore) -> None:
+    held = await claimed(store, new_jobs(MANY))
+    await beside.ask_cancel([(held[3].id, held[3].fence)], now=at(2))
+    assert len(await store.settle(ends(held), now=at(3))) == MANY
+    asked_at = [job.cancel_requested_at for job in await store.get(ids_of(held))]
+    assert asked_at == [None] * 3 + [at(2)] + [None] * (MANY - 4)
+
+
+async def test_whoever_waits_for_a_job_goes_on_when_it_has_ended(store: MysqlStore, asked: list[str]) -> None:
+    held = await claimed(store, new_jobs(MANY))
+    child = new_job(after=after(held[3].id))
+    await store.insert([child], now=at(2))
+    assert len(await store.settle(ends(held), now=at(3))) == MANY
+    assert await states(store, [child]) == [State.PENDING]
+    assert asked == ["leases"]
+
+
+async def test_who_is_about_to_wait_for_a_job_is_not_overlooked(store: MysqlStore, url: str, asked: list[str]) -> None:
+    """It has the job locked and says that it waits; whether anybody does was asked before it was done."""
+    held = await claimed(store, new_jobs(MANY))
+    other = await connect(location_of(url), "test", autocommit=False)
+    await other.rows("SELECT id FROM job WHERE id = %(id)s FOR UPDATE", {"id": held[3].id})
+    await other.run("INSERT INTO dependency (parent, child, need) VALUES (%(id)s, 1, 'success')", {"id": held[3].id})
+    settling = asyncio.ensure_future(store.settle(ends(held), now=at(3)))
+    while (await other.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'"))[0][1] == "0":  # noqa: ASYNC110 - only the server knows
+        await asyncio.sleep(0.005)
+    await other.commit()
+    assert len(await settling) == MANY
+    assert asked == ["leases"], "it was noticed, and all was asked"
+    await other.close()
+
+
+async def test_nobody_waits_for_a_caller_who_says_that_it_waits_and_has_not_committed(
+    store: MysqlStore, url: str
+) -> None:
+    held = await claimed(store, new_jobs(MANY))
+    other = await connect(location_of(url), "test", autocommit=False)
+    await other.run(
+        "INSERT INTO dependency (parent, child, need) VALUES (%(id)s, 1, 'success')", {"id": held[3].id + 1}
+    )
+    async with asyncio.timeout(driver.LOCK_WAIT_SECONDS / 2):
+        assert len(await store.settle(ends(held), now=at(3))) == MANY
+    await other.rollback()
+    await other.close()
+
+
+async def test_for_a_while_nothing_is_taken_for_known_after_it_was_not_so(
+    store: MysqlStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = await claimed(store, new_jobs(MANY))
+    await store.insert([new_job(after=after(held[0].id))], now=at(2))
+    await store.settle(ends(held[:2]), now=at(3))
+    await store.settle(ends(held[2:4]), now=at(3))
+    assert asked == ["leases"] * 2
+    monkeypatch.setattr(store._lent, "_doubts_until", 0.0)
+    await store.settle(ends(held[4:]), now=at(3))
+    assert asked == ["leases"] * 2
+
+
+async def test_a_claim_of_which_nobody_knows_whether_it_happened_is_not_known(
+    store: MysqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.insert(new_jobs(MANY), now=at(0))
+
+    async def commit(_: Connection) -> None:
+        raise driver.Lost("on the way")
+
+    monkeypatch.setattr(Connection, "commit", commit)
+    with pytest.raises(StoreUnavailable):
+        await store.claim(claim(), now=at(1))
+    assert store._lent._terms == {}
+
+
+async def test_what_is_known_is_forgotten_with_the_end_and_of_many_the_oldest(
+    store: MysqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lent, "MOST_KNOWN", MANY)
+    held = await claimed(store, new_jobs(2 * MANY))
+    assert list(store._lent._terms) == ids_of(held[MANY:])
+    await store.settle([decide(held[-1], failure(), means(at(2)))], now=at(2))
+    assert await store.settle(ends(held[:-1]), now=at(2)) == ids_of(held[:-1])
+    assert store._lent._terms == {}
