@@ -229,6 +229,33 @@ async def test_more_rows_than_a_packet_takes_and_several_kinds_of_them(connectio
     assert await connection.rows("SELECT count(*), max(number) FROM cargo") == ((2_510, 1_504),)
 
 
+@pytest.mark.parametrize("is_carried", [True, False])
+@pytest.mark.parametrize("place", range(6))
+async def test_of_many_statements_that_end_with_the_commit_none_is_done_if_one_is_refused(
+    connection: Connection, place: int, *, is_carried: bool
+) -> None:
+    await connection.many(PUT, [(7, "taken"), (8, "taken")])
+    await connection.commit()
+    for number in range(10, 16):
+        connection.defer(PUT, (7 if number == place + 10 else number, "fresh"))
+    if is_carried:
+        carry(connection, [1, 2, 3])
+    with pytest.raises(Clash, match="'7'"):
+        await connection.commit()
+    assert await connection.rows("SELECT 8") == ((8,),)
+    await connection.rollback()
+    assert await cargo(connection) == {7: "taken", 8: "taken"}
+
+
+@pytest.mark.parametrize("number", [1, 2, 10])
+async def test_all_that_was_put_off_is_done_with_the_commit(connection: Connection, number: int) -> None:
+    for one in range(number):
+        connection.defer(PUT, (one, "né\\'\"; END; %s😀"))
+    await connection.commit()
+    await connection.rollback()
+    assert await cargo(connection) == dict.fromkeys(range(number), "né\\'\"; END; %s😀")
+
+
 async def test_what_was_undone_is_not_sent(connection: Connection) -> None:
     carry(connection, [1])
     await connection.rollback()
@@ -236,14 +263,16 @@ async def test_what_was_undone_is_not_sent(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("numbers", [[7, 8, 9], [9, 8, 7], [*range(2_000), 7]])
+@pytest.mark.parametrize("deferred", [1, 5])
 async def test_if_a_row_is_refused_nothing_is_committed_that_was_sent_behind_it(
-    connection: Connection, numbers: list[int]
+    connection: Connection, numbers: list[int], deferred: int
 ) -> None:
     """The commit is under way by then, and the last statement that was answered stored as many."""
     await connection.many(PUT, [(7, "taken"), (8, "taken"), (3_000, "taken")])
     await connection.commit()
     await connection.many(PUT, [(4_000 + place, "not yet") for place in range(len(numbers))])
-    connection.defer("DELETE FROM cargo WHERE id = 3000", {})
+    for _ in range(deferred):
+        connection.defer("DELETE FROM cargo WHERE id = 3000", {})
     carry(connection, numbers)
     with pytest.raises(Clash):
         await connection.commit()

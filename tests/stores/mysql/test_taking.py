@@ -12,7 +12,7 @@ import pytest
 from building import claim, ids_of, new_jobs
 from rota.core.job import Job
 from rota.stores.mysql import MysqlStore, leasing
-from rota.stores.mysql.driver import LONGEST_LIST, Connection, connect
+from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, LONGEST_LIST, Connection, connect
 from rota.stores.mysql.leasing import SHORTEST_STRETCH
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.statements import statement
@@ -111,3 +111,16 @@ async def test_nobody_waits_for_a_neighbour_in_another_lane(url: str) -> None:
         ours = await leasing.take(ada, LANE, 450, FAR)
         await ada.commit()
     assert [job_id for _, job_id in (*ours, *theirs)] == list(range(455))
+
+
+async def test_nobody_waits_for_a_caller_who_has_put_a_job_into_the_stretch(url: str, store: MysqlStore) -> None:
+    """Its transaction may stay open for long. What is in the way fails the claim, which then goes another way."""
+    jobs = new_jobs(2 * MANY)
+    await store.insert(jobs)
+    async with connected(url) as caller:
+        ((turn,),) = await caller.rows("SELECT turn FROM ready WHERE id = %(id)s", {"id": jobs[3].id})
+        row = (*LANE, turn, jobs[3].id + 1, 0)
+        await caller.many("INSERT INTO ready (queue, type, turn, id, run_at) VALUES (%s, %s, %s, %s, %s)", [row])
+        async with asyncio.timeout(LOCK_WAIT_SECONDS / 2):
+            assert ids_of(await all_that_can_be_had(store)) == ids_of(jobs)
+    assert await store.check() == []

@@ -40,6 +40,9 @@ LOCK_WAIT_SECONDS: Final = 5
 #: Lists longer than this are cut: for very long ones the planner stops looking at keys.
 LONGEST_LIST: Final = 500
 _STATEMENTS_KEPT: Final = 128
+#: So many statements, a commit among them, are better sent as one: each has an answer to be written and to be read.
+_FEWEST_IN_ONE: Final = 4
+_COMMIT: Final = "COMMIT"
 _NAMED: Final = re.compile(r"%\((\w+)\)s")
 
 #: Without backslash escapes our quoting would not hold; without strictness values would be bent to fit.
@@ -271,14 +274,20 @@ class Connection:
         """Send the rows that wait, and all that was put off and a statement behind them, in one go."""
         *others, last = self._freight
         self.defer(sql, parameters or {})
-        stored = self._cursor.mogrify(statement("are_stored"), {"count": len(last[1][0])})
-        script = ";\n".join((stored, *self._deferred))
+        are_stored = self._cursor.mogrify(statement("are_stored"), {"count": len(last[1][0])})
+        script = self._script((are_stored, *self._deferred), is_end=sql == _COMMIT)
         self._freight.clear()
         self._deferred.clear()
         with self._flying():
             for one in others:
                 await self._carrier.follow(one, "", self._patience)
             return await self._carrier.follow(last, script, self._patience)
+
+    def _script(self, statements: Sequence[str], *, is_end: bool) -> str:
+        """Write statements one after the other; if nobody asks what each of them yields, as one, with one answer."""
+        if is_end and self.is_mariadb and len(statements) >= _FEWEST_IN_ONE:
+            return ";\n".join(("BEGIN NOT ATOMIC\n" + statements[0], *statements[1:], "END"))
+        return ";\n".join(statements)
 
     @contextmanager
     def _flying(self) -> Iterator[None]:
@@ -295,9 +304,9 @@ class Connection:
     async def commit(self) -> None:
         """Make what was done durable."""
         if self._freight:
-            await self._follow("COMMIT", None)
+            await self._follow(_COMMIT, None)
         else:
-            await self._execute("COMMIT", None)
+            await self._execute(_COMMIT, None)
 
     async def rollback(self) -> None:
         """Undo what was done."""
@@ -326,17 +335,17 @@ class Connection:
         try:
             if self._deferred:
                 self.defer(sql, parameters or {})
-                await self._run_deferred()
+                await self._run_deferred(is_end=sql == _COMMIT)
             else:
                 async with asyncio.timeout(self._patience):
                     await self._cursor.execute(sql, parameters)
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
 
-    async def _run_deferred(self) -> None:
+    async def _run_deferred(self, *, is_end: bool = False) -> None:
         """Send all that was put off in one packet; what is left to be read is the answer to the last of it."""
         if self._deferred:
-            script = ";\n".join(self._deferred)
+            script = self._script(self._deferred, is_end=is_end)
             self._deferred.clear()
             async with asyncio.timeout(self._patience):
                 await self._cursor.execute(script)
