@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -127,3 +129,14 @@ async def test_a_claim_ahead_of_time_is_not_kept_from_looking_ahead(store: Mysql
     await store.insert([job])
     await store.claim(PLAIN)
     assert ids_of(await store.claim(claim(types=("mail",), ahead=soon))) == [job.id]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+async def test_leases_are_written_as_json_whether_their_fences_are_the_same_or_not(
+    store: MysqlStore, number: int
+) -> None:
+    await store.insert(new_jobs(number))
+    jobs = list(await store.claim(claim(limit=number)))
+    for fences in ([7] * number, list(range(number))):
+        leased = [replace(job, fence=fence) for job, fence in zip(jobs, fences, strict=True)]
+        assert leasing._leases_text(leased) == json.dumps([[job.id, job.fence] for job in leased])

@@ -14,7 +14,7 @@ from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, flight, venturing
-from rota.stores.mysql.driver import Again, Clash, Connection, Lost, connect
+from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, Again, Clash, Connection, Lost, connect
 from rota.stores.mysql.flight import FEWEST_TO_CARRY, MOST_UNDER_WAY, Carrier, Parcel
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.statements import statement
@@ -245,6 +245,24 @@ async def test_of_many_statements_that_end_with_the_commit_none_is_done_if_one_i
     assert await connection.rows("SELECT 8") == ((8,),)
     await connection.rollback()
     assert await cargo(connection) == {7: "taken", 8: "taken"}
+
+
+async def test_a_statement_that_would_not_wait_leaves_the_next_ones_their_patience(
+    connection: Connection, store: MysqlStore, url: str
+) -> None:
+    assert await store.check() == []
+    other = await connected(url)
+    await other.run("INSERT INTO gate VALUES ('taken')")
+    for name in ("one", "two", "three", "taken"):
+        connection.defer(
+            "SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT INTO gate VALUES (%(name)s)", {"name": name}
+        )
+    with pytest.raises(Again):
+        await connection.commit()
+    await connection.rollback()
+    assert await connection.rows("SELECT @@innodb_lock_wait_timeout") == ((LOCK_WAIT_SECONDS,),)
+    await other.rollback()
+    await other.close()
 
 
 @pytest.mark.parametrize("number", [1, 2, 10])

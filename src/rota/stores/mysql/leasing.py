@@ -89,7 +89,7 @@ async def _remember(connection: Connection, given: Sequence[tuple[Claim, Sequenc
 
     If one that was said to be new has come before, this clashes, at the latest when the transaction ends.
     """
-    rows = [(wanted.claim_id, now, json.dumps([[job.id, job.fence] for job in jobs])) for wanted, jobs in given if jobs]
+    rows = [(wanted.claim_id, now, _leases_text(jobs)) for wanted, jobs in given if jobs]
     if all(wanted.is_new for wanted, _ in given):
         for row in rows:
             connection.defer(statement("remember_claim"), row)
@@ -100,6 +100,15 @@ async def _remember(connection: Connection, given: Sequence[tuple[Claim, Sequenc
         if any(wanted.is_new for wanted, _ in given):
             raise
         raise Again("the same claim was served at this moment") from error
+
+
+def _leases_text(jobs: Sequence[Job]) -> str:
+    """Write pairs of job and fence as JSON. The fence is nearly always the same, which takes a third of the time."""
+    fences = {job.fence for job in jobs}
+    if len(fences) > 1:
+        return json.dumps([[job.id, job.fence] for job in jobs])
+    (fence,) = fences
+    return f"[[{f', {fence}], ['.join([str(job.id) for job in jobs])}, {fence}]]"
 
 
 async def _lease_together(connection: Connection, claims: Sequence[Claim], trail: Trail, now: int) -> list[list[Job]]:
