@@ -115,34 +115,17 @@ def test_an_answer_to_another_wakes_nobody() -> None:
     played(act)
 
 
-def test_who_stays_gives_up_no_sooner_than_the_store_may_think() -> None:
-    """It counts from when it was asked, which may be just before it answers."""
+def test_who_is_rung_for_all_the_time_gives_up_all_the_same() -> None:
+    """A lease is counted from when the question was sent: what is found too late after that cannot be begun."""
 
     async def act(place: Place) -> None:
-        place.line.takes = 2.0
-        assert not await place.ask()
-        assert now() == pytest.approx(7, abs=1e-3)
-
-    played(act)
-
-
-def test_who_is_told_at_the_last_moment_still_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(place: Place) -> None:
-        loop = asyncio.get_running_loop()
-        is_late = False
-
-        async def told_late(_attendance: object, seconds: float, _question: object) -> bool:
-            nonlocal is_late
-            assert not is_late
-            is_late = True
-            await asyncio.sleep(seconds)
-            job.append(await place.put("default"))
-            return True
-
-        job: list[NewJob] = []
-        monkeypatch.setattr(place.engine.work, "_is_rung", told_late)
-        assert ids_of(await place.ask()) == [job[0].id]
-        assert loop.time() == pytest.approx(5, abs=1e-3)
+        place.line.takes = 0.02
+        waiting = place.ask()
+        while not waiting.done():
+            place.line.words.put_nowait({"default"})
+            await asyncio.sleep(0.015)
+        assert not await waiting
+        assert now() == pytest.approx(5, abs=0.1)
 
     played(act)
 

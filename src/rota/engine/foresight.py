@@ -57,15 +57,15 @@ class Foresight:
         self._pause = PAUSE_SECONDS
         self._gap = GAP_SECONDS
 
-    async def wait(self, attendance: Attendance, seconds: float) -> bool:
-        """Wait until there may be work or something comes up, at most for a while; say whether somebody rang for it."""
+    async def wait(self, attendance: Attendance, seconds: float) -> None:
+        """Wait until there may be work or something comes up, at most for a while."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + seconds
         while (now := loop.time()) < give_up_at:
             if now >= self._claim_at:
                 self.is_near = True
                 self._claim_at, self._claimed_at, self._read_at = inf, now, now + SHORT_PAUSE_SECONDS
-                return False
+                return
             if now >= self._read_at:
                 await self._read()
                 continue
@@ -76,8 +76,7 @@ class Foresight:
                 self._is_told = True
                 self._read_at = min(self._read_at, max(loop.time() + BREATH_SECONDS, self._may_read_at))
             if any(place != TIMETABLE for place in told):
-                return True
-        return False
+                return
 
     def seen(self, jobs: Sequence[Job], limit: int) -> None:
         """Learn what a claim ahead gave: if that was all there is, nothing is near."""

@@ -22,7 +22,6 @@ from rota.core.precedence import Rank
 from rota.core.settlement import Settlement
 from rota.engine.foresight import Foresight
 from rota.engine.parts import Parts
-from rota.ports.broker import Attendance
 from rota.ports.faces import Report
 from rota.ports.places import TIMETABLE, answer_to
 from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesExpired, SettlementsRefused
@@ -95,8 +94,6 @@ class Work:
                 asked = question.asked(give_up_at - loop.time(), is_near=is_near)
                 jobs = await self._claim_once(asked, refused, asks_store=may_be_repeated)
                 may_be_repeated = False
-                # The store counts how long we stay from a moment that may be as late as this one.
-                give_up_at = max(give_up_at, loop.time() + asked.stays.total_seconds())
                 if is_near:
                     self.foresight.seen(jobs, wanted.limit)
                 if not jobs and len(refused) > known:
@@ -107,16 +104,13 @@ class Work:
                 if jobs or left <= 0:
                     return jobs
                 question.is_woken()
-                is_rung = await self._is_rung(attendance, left, question)
-                if loop.time() >= give_up_at and not (is_rung and asked.stays):
-                    # Whoever asks again is given a fresh look. But who has stayed may just have been brought something.
+                if question.looks_ahead:
+                    await self.foresight.wait(attendance, left)
+                else:
+                    await attendance.wait(timedelta(seconds=left))
+                if loop.time() >= give_up_at:
+                    # Nobody rang, so nothing came. Who asks again is given a fresh look, and what came too late.
                     return ()
-
-    async def _is_rung(self, attendance: Attendance, seconds: float, question: _Question) -> bool:
-        """Wait until there may be something, at most for a while; say whether somebody rang."""
-        if question.looks_ahead:
-            return await self.foresight.wait(attendance, seconds)
-        return bool(await attendance.wait(timedelta(seconds=seconds)))
 
     async def _claim_once(self, wanted: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
         """Lease what the broker hands over, and note what of it cannot be had; or what it says is in the store."""

@@ -17,7 +17,7 @@ from rota.core.decision import decide
 from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lane import Queue
-from rota.core.lease import Claim, WorkerId
+from rota.core.lease import AHEAD, Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.submission import Delivery, NewJob
@@ -173,10 +173,17 @@ async def test_who_cannot_hear_leaves_no_question(store: PostgresStore, other: P
     assert (await only(store, await bring(store, new_job()))).state is State.PENDING
 
 
-async def test_a_single_lane_can_be_waited_in_too(store: PostgresStore, other: PostgresStore) -> None:
+async def test_a_single_lane_is_claimed_from_as_ever(store: PostgresStore, other: PostgresStore) -> None:
     await all_ears(other)
     await leave(other, replace(QUESTION, types=("mail",)))
-    assert (await only(store, await bring(store, new_job()))).state is State.RUNNING
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_lanes_that_are_spelled_alike_are_not_taken_for_one(store: PostgresStore, other: PostgresStore) -> None:
+    await all_ears(other)
+    await leave(other, replace(QUESTION, queues=("a", "ab"), types=("bc", "d")))
+    assert (await only(store, await bring(store, new_job("c", queue="ab")))).state is State.PENDING
+    assert (await only(store, await bring(store, new_job("bc", queue="a")))).state is State.RUNNING
 
 
 async def test_whose_process_has_died_is_brought_nothing(
@@ -219,6 +226,14 @@ async def test_a_question_that_has_stayed_for_long_enough_is_answered_no_more(
     store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection, column: str
 ) -> None:
     await stranger.execute(f"UPDATE open_claim SET {column} = {column} - 5000000")  # noqa: S608 - our own names
+    assert (await only(waiting, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_a_question_that_was_left_at_a_time_to_come_is_not_answered(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """The server's clock was put back: for how long it has been there nobody knows."""
+    await stranger.execute("UPDATE open_claim SET since = since + 3600000000, until = until + 3600000000")
     assert (await only(waiting, await bring(store, new_job()))).state is State.PENDING
 
 
@@ -282,6 +297,76 @@ async def test_what_came_while_nothing_could_be_heard_is_found(store: PostgresSt
     assert not await waiting.claim(QUESTION)
     kept.address = None
     assert [given.id for given in await waiting.claim(QUESTION)] == [brought.id]
+
+
+async def test_what_nobody_heard_comes_along_with_the_next_question(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    """We may be deaf without knowing it, or the answer came too late: whoever goes on asking still gets it."""
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    assert await waiting.claim(replace(QUESTION, claim_id="next")) == [await only(store, brought)]
+    await leave(waiting, replace(QUESTION, claim_id="the one after"))
+
+
+async def test_what_nobody_heard_comes_along_with_what_is_found(store: PostgresStore, waiting: PostgresStore) -> None:
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    pending = new_jobs(2)
+    await store.insert(pending)
+    given = await waiting.claim(replace(QUESTION, claim_id="next"))
+    assert [job.id for job in given] == [*(job.id for job in pending), brought.id]
+
+
+async def test_who_asks_anew_waits_for_an_answer_that_is_just_being_given(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """A disk or a standby may stall for longer than a claim stays."""
+    await stranger.execute("CREATE TABLE held (id integer); INSERT INTO held VALUES (1)")
+    await stranger.execute(
+        "CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM 1 FROM held FOR UPDATE; RETURN NULL; END $$;"
+        " CREATE CONSTRAINT TRIGGER stall AFTER INSERT ON claim DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION stall()"
+    )
+    try:
+        async with stranger.transaction():
+            await stranger.execute("SELECT 1 FROM held FOR UPDATE")
+            bringing = asyncio.ensure_future(bring(store, new_job()))
+            async with asyncio.timeout(20):
+                while await stranger.fetchval(AWAITED) < 1:  # noqa: ASYNC110 - only the server knows
+                    await asyncio.sleep(0.01)
+                asking = asyncio.ensure_future(waiting.claim(replace(QUESTION, claim_id="next")))
+                while await stranger.fetchval(AWAITED) < 2:  # noqa: ASYNC110 - only the server knows
+                    await asyncio.sleep(0.01)
+        job = await bringing
+        assert [given.id for given in await asking] == [job.id]
+    finally:
+        await stranger.execute("DROP FUNCTION stall() CASCADE; DROP TABLE held")
+
+
+async def test_an_answer_that_comes_after_its_claim_was_given_up_is_the_answer_to_the_next(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    job = await bring_aloud(store, waiting, new_job())
+    assert [given.id for given in await waiting.claim(replace(QUESTION, claim_id="next"))] == [job.id]
+
+
+async def test_who_looks_ahead_does_not_take_its_question_back(store: PostgresStore, waiting: PostgresStore) -> None:
+    await leave(waiting, replace(QUESTION, stays=timedelta(0), ahead=AHEAD))
+    assert (await only(store, await bring(store, new_job()))).state is State.RUNNING
+
+
+async def test_a_worker_that_finds_something_each_time_is_not_asked_about_its_last_claim(
+    store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await all_ears(other)
+    recalled: list[str] = []
+    monkeypatch.setattr(other._claims, "_recall", recalled.append)
+    for name in ("first", "second", "third"):
+        await store.insert(new_jobs(2))
+        assert len(await other.claim(replace(QUESTION, claim_id=name))) == 2
+    assert not recalled
 
 
 async def test_who_stops_is_given_what_came_at_the_last_moment(store: PostgresStore, waiting: PostgresStore) -> None:

@@ -26,45 +26,50 @@ class Claims:
         self._lanes = Lanes()
 
     async def claim(self, wanted: Claim, now: int | None) -> Sequence[Job]:
-        """Lease due jobs to a worker, most urgent first; what was brought for it, if anything was."""
+        """Lease due jobs to a worker, most urgent first; or give what was brought for it, if anything was."""
         may_be_repeated = not wanted.is_new
         if wanted.ids is None:
             self._ear.hear_work()
-            brought = self._open_claims.take(wanted)
+            brought = self._open_claims.take(wanted.worker)
             if brought is not None:
                 row = brought.row()
-                return await self._recall(wanted) if row is None else leasing.jobs_of([row], wanted)
+                return await self._recall(brought.claim_id) if row is None else leasing.jobs_of([row], wanted)
             may_be_repeated |= self._open_claims.doubts(wanted)
         rows: Sequence[Row] = ()
+        late: Sequence[Job] = ()
         try:
-            rows = await self._rows(wanted, now)
+            rows, late = await self._rows(wanted, now)
             if wanted.ahead and not rows and wanted.ids is None:
                 ahead = await self._database.alone(leasing.claim_ahead, wanted, now)
                 if ahead:
                     return ahead
         except leasing.RepeatedError:
             may_be_repeated = True
-        if rows or wanted.claim_id is None or not may_be_repeated:
-            return leasing.jobs_of(rows, wanted)
-        return await self._recall(wanted)
+        if rows or late or wanted.claim_id is None or not may_be_repeated:
+            return [*leasing.jobs_of(rows, wanted), *late]
+        return await self._recall(wanted.claim_id)
 
-    async def _recall(self, wanted: Claim) -> Sequence[Job]:
-        return await self._database.read(leasing.recall, wanted.claim_id or "") or []
+    async def _recall(self, claim_id: str) -> Sequence[Job]:
+        return await self._database.read(leasing.recall, claim_id) or []
 
-    async def _rows(self, wanted: Claim, now: int | None) -> Sequence[Row]:
+    async def _rows(self, wanted: Claim, now: int | None) -> tuple[Sequence[Row], Sequence[Job]]:
+        """Give what a claim leases, and what was brought for the last one of this worker when nobody heard it."""
         if wanted.ids is not None:
-            return await self._database.alone(leasing.claim_handed_over, wanted, now)
+            return await self._database.alone(leasing.claim_handed_over, wanted, now), ()
         # Whoever asks has heard of it by that, also one who looks at all.
         heard = self._ear.take_heard()
         lanes = self._lanes.named(wanted)
         if lanes is None:
             lanes = await self._database.read(self._lanes.discovered, wanted)
         lanes = self._floors.placed(lanes)
+        late: Sequence[Job] = ()
         rows = await self._claim_heard(heard, lanes, wanted, now) if heard else ()
-        rows = rows or await self._claim_from(lanes, wanted, now)
+        if not rows:
+            rows, late = await self._claim_from(lanes, wanted, now)
         if rows:
+            self._open_claims.leave(wanted.worker.boot)
             self._floors.claimed(*leasing.places_of(rows))
-        return rows
+        return rows, late
 
     async def _claim_heard(
         self, heard: tuple[str, str], lanes: Sequence[Lane], wanted: Claim, now: int | None
@@ -76,16 +81,22 @@ class Claims:
                     return await self._database.alone(leasing.claim_one, wanted, lane, now)
         return []
 
-    async def _claim_from(self, lanes: Sequence[Lane], wanted: Claim, now: int | None) -> Sequence[Row]:
+    async def _claim_from(
+        self, lanes: Sequence[Lane], wanted: Claim, now: int | None
+    ) -> tuple[Sequence[Row], Sequence[Job]]:
         if not lanes:
-            return []
-        rows = await self._database.alone(leasing.claim, wanted, lanes, self._open_claims.stay(wanted), now)
+            return [], ()
+        # In a single lane a claim costs a seventh less by itself. And who looks ahead comes back to what it has left.
+        stay = GOES_AWAY if len(lanes) == 1 or wanted.ahead else self._open_claims.stay(wanted)
+        rows, is_answered = await self._database.alone(leasing.claim, wanted, lanes, stay, now)
+        is_late = is_answered and stay.former is not None and stay.former != wanted.claim_id
+        late = await self._recall(stay.former) if is_late and stay.former is not None else ()
         if not leasing.were_overtaken(rows):
-            return rows
+            return rows, late
         rows = []
         for lane in await self._database.read(leasing.busy, wanted, lanes, now):
             # Others were faster everywhere at once. What they left behind is further down, lane by lane.
-            rows = await self._database.alone(leasing.claim, wanted, [lane], GOES_AWAY, now)
+            rows, _ = await self._database.alone(leasing.claim, wanted, [lane], GOES_AWAY, now)
             if rows:
                 break
-        return rows
+        return rows, late

@@ -26,7 +26,7 @@ from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
 from rota.stores.postgres.lanes import Lane
 from rota.stores.postgres.numbers import numbers
-from rota.stores.postgres.open_claims import GOES_AWAY, Stay
+from rota.stores.postgres.open_claims import GOES_AWAY, Stay, lane_key
 from rota.stores.postgres.session import Session
 from rota.stores.rounds import rounds
 from rota.stores.rows import Row, job_of, leased_jobs
@@ -34,17 +34,23 @@ from rota.stores.texts import writable
 
 #: The turn, then the id, in the order of claim_columns.sql.
 _BY_TURN: Final = itemgetter(14, 0)
+#: What claim_lanes.sql adds to that.
+_WAS_OPEN: Final = 15
 
 
 class RepeatedError(Exception):
     """A claim of this name came before, and nothing was leased."""
 
 
-async def claim(session: Session, wanted: Claim, lanes: Sequence[Lane], stay: Stay, now: int | None) -> list[Row]:
-    """Lease the most urgent jobs of some lanes, or leave the question there."""
+async def claim(
+    session: Session, wanted: Claim, lanes: Sequence[Lane], stay: Stay, now: int | None
+) -> tuple[list[Row], bool]:
+    """Lease the most urgent jobs of some lanes, or stay; and say whether somebody has answered the last that stayed."""
     if len(lanes) == 1 and stay == GOES_AWAY:
-        return await _lease(session, "claim", wanted, now, *lanes[0], wanted.limit)
-    return await _lease(session, "claim_lanes", wanted, now, *_columns(tuple(lanes)), wanted.limit, stay=stay)
+        return await _lease(session, "claim", wanted, now, *lanes[0], wanted.limit), False
+    *columns, keys = _columns(tuple(lanes))
+    rows = await _lease(session, "claim_lanes", wanted, now, *columns, wanted.limit, stay=(keys, *stay))
+    return rows, bool(rows) and not rows[0][_WAS_OPEN]
 
 
 async def claim_one(session: Session, wanted: Claim, lane: Lane, now: int | None) -> list[Row]:
@@ -54,9 +60,10 @@ async def claim_one(session: Session, wanted: Claim, lane: Lane, now: int | None
 
 # Few: there may be thousands of lanes in each.
 @lru_cache(maxsize=8)
-def _columns(lanes: tuple[Lane, ...]) -> tuple[list[str], list[str], str]:
-    """Write lanes as a statement takes them. A worker is in the same again and again."""
-    return [lane.queue for lane in lanes], [lane.type for lane in lanes], numbers(lane.floor for lane in lanes)
+def _columns(lanes: tuple[Lane, ...]) -> tuple[list[str], list[str], str, list[str]]:
+    """Write lanes as a statement takes them, and as those who stay are found. A worker is in the same all the time."""
+    queues, types = [lane.queue for lane in lanes], [lane.type for lane in lanes]
+    return queues, types, numbers(lane.floor for lane in lanes), list(map(lane_key, queues, types))
 
 
 async def claim_handed_over(session: Session, wanted: Claim, now: int | None) -> list[Row]:
@@ -121,7 +128,7 @@ def _elaborate(wanted: Claim, row: Row) -> Job:
     """Read a job that was leased and sets more, in the order of claim_columns.sql."""
     (
         job_id, type_, payload, queue, priority, run_at, created_at, fence, attempts, crashes, max_attempts, delivery,
-        started_at, more, _,
+        started_at, more, *_,
     ) = row  # fmt: skip
     (
         backoff, timeout, expires_at, cancel_requested_at, result, error, reason, idempotency_key, concurrency_key,
@@ -139,7 +146,8 @@ def _elaborate(wanted: Claim, row: Row) -> Job:
 async def busy(session: Session, wanted: Claim, lanes: Sequence[Lane], now: int | None) -> list[Lane]:
     """Say in which lanes the most urgent jobs stand."""
     found = {
-        (queue, type_) for queue, type_ in await session.rows("busy_lanes", now, *_columns(tuple(lanes)), wanted.limit)
+        (queue, type_)
+        for queue, type_ in await session.rows("busy_lanes", now, *_columns(tuple(lanes))[:3], wanted.limit)
     }
     return [lane for lane in lanes if (lane.queue, lane.type) in found]
 

@@ -15,9 +15,10 @@ What can go wrong, and what we do:
   one attempt only, are brought to nobody.
 - The same claim is answered twice at once, by itself and by who brings a job: both write down what it gave under its
   name, and the second cannot. A claim then finds what was brought; who brings tries again, and finds it answered.
-- The notice is lost, because we were deaf for a while: whoever asks again is told by the store.
-- The worker goes away. Its claim stays a little shorter than it does: by the server's clock from when it was left, and
-  by its own from when it was told so, which is later. Who stops asks by the same name once more, and takes it along.
+- The answer comes late, because a commit takes long, or nobody hears it, because we are deaf and perhaps do not know.
+  A claim stays a little shorter than its worker, which is enough for nearly all. The next one of the same worker takes
+  it away, and waits for whoever is just answering it: if it is not there any more, what it gave is asked for by its
+  name, and comes along with what the next one gives. Who stops asks by the same name once more.
 - Many lie dead in the table, because somebody keeps an old transaction open. All that counts was left there within the
   last seconds, and what is older is not looked at.
 """
@@ -31,7 +32,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from rota.core.instant import span_to_micros
-from rota.core.lease import Claim
+from rota.core.lease import Claim, WorkerId
 from rota.core.submission import Delivery, NewJob
 from rota.stores.rows import Row
 
@@ -43,7 +44,7 @@ HEARING: Final = timedelta(milliseconds=500)
 SHORTEST_STAY: Final = 2 * HEARING
 #: Nobody stays for longer, so that what is older need not be looked at.
 LONGEST_STAY: Final = timedelta(seconds=5)
-#: How many workers to keep in mind; an API asks for many.
+#: How many workers to keep in mind.
 MOST: Final = 10_000
 #: A notice may have 8000 bytes. What a job needs more is looked up.
 LONGEST_ANSWER: Final = 7_000
@@ -73,6 +74,11 @@ class Answer(NamedTuple):
 
 _READER: Final = msgspec.json.Decoder(Answer)
 _WRITE: Final = msgspec.json.Encoder().encode
+
+
+def lane_key(queue: str, job_type: str) -> str:
+    """Give one text for a lane, and for no other: where the one ends and the other begins is said."""
+    return f"{len(queue)} {queue}{job_type}"
 
 
 def may_be_brought(job: NewJob) -> bool:
@@ -150,6 +156,7 @@ class OpenClaims:
         span = min(wanted.stays, LONGEST_STAY)
         if self.address is None or wanted.claim_id is None or wanted.limit == 1 or span < SHORTEST_STAY:
             # Who goes away takes it along.
+            self.leave(wanted.worker.boot)
             return GOES_AWAY if former is None else GOES_AWAY._replace(former=former.claim_id)
         stay = Stay(span_to_micros(span - HEARING), *self.address, None)
         if former is not None and former.claim_id == wanted.claim_id:
@@ -165,12 +172,12 @@ class OpenClaims:
         kept.answer = answer
         return True
 
-    def take(self, wanted: Claim) -> Answer | None:
-        """Give the answer that has come for a claim, once: who asks again asks the store."""
-        kept = self._by_boot.get(wanted.worker.boot)
-        if kept is None or kept.claim_id != wanted.claim_id or kept.answer is None:
+    def take(self, worker: WorkerId) -> Answer | None:
+        """Give the answer that has come for a worker, once; perhaps to a claim that it has given up meanwhile."""
+        kept = self._by_boot.get(worker.boot)
+        if kept is None or kept.answer is None:
             return None
-        self._leave(wanted.worker.boot)
+        self.leave(worker.boot)
         return kept.answer
 
     def doubts(self, wanted: Claim) -> bool:
@@ -181,13 +188,15 @@ class OpenClaims:
         kept.address = self.address
         return True
 
-    def _keep(self, boot: str, kept: _OpenClaim) -> None:
-        if boot in self._by_boot:
-            self._leave(boot)
-        elif len(self._by_boot) >= MOST:
-            self._leave(next(iter(self._by_boot)))
-        self._by_boot[boot] = self._by_claim[kept.claim_id] = kept
+    def leave(self, boot: str) -> None:
+        """Expect nothing more for a worker: it has found something, or goes away."""
+        kept = self._by_boot.pop(boot, None)
+        if kept is not None:
+            # Two workers may have asked by the same name.
+            self._by_claim.pop(kept.claim_id, None)
 
-    def _leave(self, boot: str) -> None:
-        # Two who call themselves differently may have asked by the same name.
-        self._by_claim.pop(self._by_boot.pop(boot).claim_id, None)
+    def _keep(self, boot: str, kept: _OpenClaim) -> None:
+        if boot not in self._by_boot and len(self._by_boot) >= MOST:
+            self.leave(next(iter(self._by_boot)))
+        self.leave(boot)
+        self._by_boot[boot] = self._by_claim[kept.claim_id] = kept

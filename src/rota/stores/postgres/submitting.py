@@ -22,7 +22,7 @@ from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.hearing import BROUGHT_CHANNEL, SILENCE, Notice
 from rota.stores.postgres.numbers import numbers
-from rota.stores.postgres.open_claims import LONGEST_STAY, Answer, text_of, told_of
+from rota.stores.postgres.open_claims import LONGEST_STAY, Answer, lane_key, text_of, told_of
 from rota.stores.postgres.releasing import link
 from rota.stores.postgres.statements import Endings, Runner
 from rota.stores.rows import Row, micros
@@ -92,6 +92,7 @@ async def bring(
         text_of(told),
         span_to_micros(LONGEST_STAY),
         BROUGHT_CHANNEL,
+        lane_key(job.queue, job.type),
     )
     if not rows:
         return None
