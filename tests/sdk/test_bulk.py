@@ -100,6 +100,17 @@ def test_calls_and_handles_are_themselves_and_nobody_else(app: Rota) -> None:
     assert repr(handle) == repr(again) == f"<Handle of job {handle.id}>"
 
 
+def test_a_call_does_not_show_what_it_is_called_with(app: Rota) -> None:
+    """It ends up in logs and in the texts of errors."""
+    assert repr(calls_of(app, 1)[0]) == "<Call of task 0>"
+
+
+def test_a_handle_can_be_patched_in_tests(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = calls_of(app, 1)[0].submit()
+    monkeypatch.setattr(handle, "result", lambda: 42)
+    assert handle.result() == 42
+
+
 def test_a_handle_can_be_held_loosely(app: Rota) -> None:
     handle = calls_of(app, 1)[0].submit()
     loosely = weakref.ref(handle)

@@ -35,7 +35,7 @@ class ResultTimeout(RotaError, TimeoutError):
     """The job had not ended when the wait was over; it goes on."""
 
 
-class Handle(Struct, Generic[R], eq=False, weakref=True):
+class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
     """A submitted job. `result()` waits for what it returns; `await handle` does so in async code."""
 
     _app: Rota

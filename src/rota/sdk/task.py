@@ -39,6 +39,10 @@ class Call(Struct, Generic[R], eq=False):
     #: Of the span in which the call is made, wherever it is then sent from.
     traceparent: str | None
 
+    def __repr__(self) -> str:
+        # Without what it is called with, which may be for nobody else to read.
+        return f"<Call of {self.task.name}>"
+
     @property
     def options(self) -> Options:
         """What was said about it."""

@@ -14,7 +14,7 @@ from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, flight, venturing
-from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, Again, Clash, Connection, Lost, connect
+from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, Again, Clash, Connection, Interrupted, Lost, Unsent, connect
 from rota.stores.mysql.flight import FEWEST_TO_CARRY, MOST_UNDER_WAY, Carrier, Parcel
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.statements import statement
@@ -182,11 +182,54 @@ async def test_a_server_that_falls_silent_in_the_middle_is_given_up(connection: 
         await connection.rows("SELECT 8")
 
 
+@pytest.mark.parametrize("is_carried", [True, False])
+async def test_a_server_that_falls_silent_while_a_statement_is_prepared_is_given_up(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, *, is_carried: bool
+) -> None:
+    await connection.fly(None, [parcel((1, "one"))])
+    connection._carrier._handles.clear()
+    connection._patience = 0.1
+    monkeypatch.setattr(connection._carrier, "_raw", Silent(connection._carrier._raw))
+    if is_carried:
+        carry(connection, [2])
+        # Nothing was sent that could have been done.
+        with pytest.raises(Unsent):
+            await connection.commit()
+    else:
+        with pytest.raises(Lost, match="no answer"):
+            await connection.fly(None, [parcel((2, "two"))])
+
+
+class Silent:
+    """A connection whose server says nothing when something is to be prepared."""
+
+    def __init__(self, raw: object) -> None:
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._raw, name)
+
+    async def prepare(self, _sql: str) -> None:
+        await asyncio.Event().wait()
+
+
 async def test_where_no_statement_can_be_prepared_nobody_flies(connection: Connection) -> None:
     with pytest.raises(Again):
         await connection.fly("SELECT 7", [parcel((1, "one")), ("INSERT INTO nowhere VALUES (%s)", [1], None)])
     assert not connection.can_fly
     assert await connection.rows("SELECT 8") == ((8,),)
+
+
+@pytest.mark.parametrize("number", [1, 2, 300])
+async def test_a_change_of_many_rows_of_which_some_are_not_made_fails(connection: Connection, number: int) -> None:
+    """MariaDB says that all is well where it was ended in the midst; how many it has changed is all there is to see."""
+    await connection.fly(None, [parcel(*[(one, "old") for one in range(number)])])
+    change = "UPDATE cargo SET text = %s WHERE id = %s"
+    await connection.each(change, [("new", one) for one in range(number)])
+    # As they were: found, and so there.
+    await connection.each(change, [("new", one) for one in range(number)])
+    with pytest.raises(Interrupted, match=f"{number - 1} of {number}"):
+        await connection.each(change, [("newer", one) for one in range(1, number + 1)])
 
 
 # Rows that go ahead of a script

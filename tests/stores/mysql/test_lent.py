@@ -107,7 +107,8 @@ async def test_attempts_of_the_same_job_have_leases_of_their_own(store: MysqlSto
     (again,) = await store.claim(claim(BEN, limit=1), now=at(3))
     asked.clear()
     assert set(await store.settle(ends([again, *others]), now=at(4))) == {held.id, *ids_of(others)}
-    assert asked == []
+    # By fence they would be locked in another order than everybody else locks them.
+    assert asked == ["leases"]
     (shown,) = await store.get([held.id])
     assert (shown.fence, shown.attempts, shown.worker, shown.started_at) == (2, 2, BEN.name, at(3))
     assert await store.check() == []
@@ -222,3 +223,30 @@ async def test_what_is_known_is_forgotten_with_the_end_and_of_many_the_oldest(
     await store.settle([decide(held[-1], failure(), means(at(2)))], now=at(2))
     assert await store.settle(ends(held[:-1]), now=at(2)) == ids_of(held[:-1])
     assert store._lent._terms == {}
+
+
+async def test_of_jobs_that_have_a_latest_start_nothing_is_taken_for_known(store: MysqlStore, asked: list[str]) -> None:
+    """They have more to their end. To try would fail each time, and be doubted for all others."""
+    held = await claimed(store, new_jobs(MANY, expires_at=at(3600)))
+    assert len(await store.settle(ends(held), now=at(2))) == MANY
+    assert asked == ["leases"]
+    held = await claimed(store, new_jobs(MANY))
+    assert len(await store.settle(ends(held), now=at(2))) == MANY
+    assert asked == ["leases"]
+
+
+@pytest.mark.parametrize("number", [FEW, MANY])
+async def test_a_server_that_has_hung_up_on_who_rested_is_found_before_the_commit(
+    store: MysqlStore, url: str, number: int
+) -> None:
+    """The commit is all that an end sends: were it the first to find out, nobody could say what became of it."""
+    held = await claimed(store, new_jobs(number))
+    other = await connect(location_of(url), "other", autocommit=True)
+    for (thread,) in await other.rows(
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"
+    ):
+        await other.run(f"KILL {thread}")
+    await other.close()
+    for connection in store._writers._idle:
+        connection.used_at -= driver.REST_SECONDS
+    assert len(await store.settle(ends(held), now=at(2))) == number

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -37,11 +38,11 @@ PATIENCE_SECONDS: Final = 60.0
 #: For what goes through whole tables: migrations, and a check of all there is.
 LONG_PATIENCE_SECONDS: Final = 6 * 3600.0
 LOCK_WAIT_SECONDS: Final = 5
+#: A connection that was used within this time is taken for sound.
+REST_SECONDS: Final = 0.1
 #: Lists longer than this are cut: for very long ones the planner stops looking at keys.
 LONGEST_LIST: Final = 500
 _STATEMENTS_KEPT: Final = 128
-#: So many statements, a commit among them, are better sent as one: each has an answer to be written and to be read.
-_FEWEST_IN_ONE: Final = 4
 _COMMIT: Final = "COMMIT"
 _NAMED: Final = re.compile(r"%\((\w+)\)s")
 
@@ -62,7 +63,11 @@ class Lost(Exception):
     """The server or the way to it is gone. What was not committed did not happen."""
 
 
-class Unpassable(Lost):
+class Unsent(Lost):
+    """It was gone before anything was sent that could have been done."""
+
+
+class Unpassable(Unsent):
     """It is gone because we tried to fly, and whatever is between us and the server does not bear it."""
 
 
@@ -151,6 +156,10 @@ class Runner(Protocol):
         """Run a statement for each row of parameters."""
         ...
 
+    async def each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement that changes one row, for each row of parameters; it fails unless all were there."""
+        ...
+
     async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
         """Ask a question, if any, and run statements with many rows, all at once; give the rows the question yields."""
         ...
@@ -178,6 +187,8 @@ class Connection:
         self.has_made_work = False
         #: Whether what runs now has run before and had to yield to others: it goes where it waits for nobody.
         self.has_yielded = False
+        #: When it was last given back.
+        self.used_at = time.monotonic()
         self._deferred: list[str] = []
         #: Rows that go ahead of what was put off.
         self._freight: list[Freight] = []
@@ -196,6 +207,11 @@ class Connection:
     def collation(self) -> str:
         """How this server calls the collation we use."""
         return MARIADB_COLLATION if self.is_mariadb else MYSQL_COLLATION
+
+    @property
+    def has_rested(self) -> bool:
+        """Whether nothing was asked for so long that the server may have hung up meanwhile; the driver does not say."""
+        return time.monotonic() > self.used_at + REST_SECONDS
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | Row | None = None) -> Sequence[Row]:
         """Run a statement and give the rows it yields."""
@@ -242,8 +258,21 @@ class Connection:
 
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
-        if self._freight:
-            await self._follow("DO 0", None)
+        await self._many(sql, rows)
+
+    async def each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement that changes one row, for each row of parameters; it fails unless all were there.
+
+        To one that somebody ends in the midst of its rows, MariaDB answers that all is well.
+        """
+        changed = await self._many(sql, rows)
+        if changed != len(rows):
+            raise Interrupted(f"{changed} of {len(rows)} rows were changed")
+
+    async def _many(self, sql: str, rows: Sequence[Row]) -> int:
+        """Run a statement for each row of parameters, and say how many rows it found to change, or made."""
+        await self._send_freight()
+        changed = 0
         try:
             await self._run_deferred()
             for batch in packets(rows):
@@ -254,8 +283,10 @@ class Connection:
                         await self._cursor.executemany(*without_nulls(sql, batch))
                     else:
                         await self._cursor.executemany(sql, batch)
+                changed += cast("int", self._cursor.rowcount)
         except (errors.MySQLError, OSError, EOFError) as error:
             raise translated(error) from error
+        return changed
 
     async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
         """Ask a question, if any, and run statements with many rows; give the rows that the question yields.
@@ -263,12 +294,16 @@ class Connection:
         What was put off goes first. Nothing waits for the answer to what was sent before it, so parcels that are made
         one by one are made while the server works. If this raises, some of it may have been done: roll back.
         """
-        if self._freight:
-            await self._follow("DO 0", None)
+        await self._send_freight()
         script = ";\n".join((*self._deferred, sql) if sql is not None else self._deferred)
         self._deferred.clear()
         with self._flying():
             return await self._carrier.fly(script, parcels, self._patience)
+
+    async def _send_freight(self) -> None:
+        """Send the rows that wait, if any do, and see that they were stored."""
+        if self._freight:
+            await self._follow("DO 0", None)
 
     async def _follow(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> Sequence[Row]:
         """Send the rows that wait, and all that was put off and a statement behind them, in one go."""
@@ -279,13 +314,21 @@ class Connection:
         self._freight.clear()
         self._deferred.clear()
         with self._flying():
+            try:
+                await self._carrier.be_ready([one for one, *_ in (*others, last)], self._patience)
+            except (errors.MySQLError, OSError, EOFError) as error:
+                raise Unsent(str(error)) from error
             for one in others:
                 await self._carrier.follow(one, "", self._patience)
             return await self._carrier.follow(last, script, self._patience)
 
     def _script(self, statements: Sequence[str], *, is_end: bool) -> str:
-        """Write statements one after the other; if nobody asks what each of them yields, as one, with one answer."""
-        if is_end and self.is_mariadb and len(statements) >= _FEWEST_IN_ONE:
+        """Write statements one after the other; if nobody asks what each of them yields, as one, with one answer.
+
+        That spares answers to be written and read. And of several by themselves, one that somebody ends between two of
+        them leaves us waiting for the others' answers.
+        """
+        if is_end and self.is_mariadb and len(statements) > 1:
             return ";\n".join(("BEGIN NOT ATOMIC\n" + statements[0], *statements[1:], "END"))
         return ";\n".join(statements)
 
@@ -330,8 +373,7 @@ class Connection:
         self._raw.close()
 
     async def _execute(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> None:
-        if self._freight:
-            await self._follow("DO 0", None)
+        await self._send_freight()
         try:
             if self._deferred:
                 self.defer(sql, parameters or {})

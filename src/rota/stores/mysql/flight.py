@@ -102,7 +102,7 @@ class Carrier:
             for sql, ids, texts in parcels:
                 if sql not in self._handles:
                     await flight.land()
-                    self._handles[sql] = await self._prepare(sql)
+                    self._handles[sql] = await self._prepare(sql, patience)
                 for load in loads(ids, texts):
                     await flight.land(but=MOST_UNDER_WAY - 1)
                     if flight.refusal is not None:
@@ -116,16 +116,20 @@ class Carrier:
             raise flight.refusal
         return flight.rows
 
+    async def be_ready(self, statements: Iterable[str], patience: float) -> None:
+        """Make sure that these can be sent with `follow`; nothing is done by that. Each answer may take so long."""
+        if not self._is_proven:
+            await self._prove()
+        for sql in statements:
+            if sql not in self._handles:
+                self._handles[sql] = await self._prepare(sql, patience)
+
     async def follow(self, freight: Freight, script: str, patience: float) -> Sequence[Row]:
         """Run a statement with its rows, and a script behind it; give the rows of the script's last statement.
 
         The script is under way before anybody knows what became of the rows: it has to see to that itself.
         """
-        if not self._is_proven:
-            await self._prove()
         sql, columns, common = freight
-        if sql not in self._handles:
-            self._handles[sql] = await self._prepare(sql)
         flight = _Flight(self._raw, patience)
         flight.send(_freight_command(self._handles[sql], columns, common))
         if script:
@@ -150,9 +154,10 @@ class Carrier:
             raise Unfit from flight.refusal
         self._is_proven = True
 
-    async def _prepare(self, sql: str) -> int:
+    async def _prepare(self, sql: str, patience: float) -> int:
         try:
-            prepared = await self._raw.prepare(sql.replace("%s", "?"))
+            async with asyncio.timeout(patience):
+                prepared = await self._raw.prepare(sql.replace("%s", "?"))
         except errors.MySQLError as error:
             if _is_of_the_server(error):
                 raise Grounded from error

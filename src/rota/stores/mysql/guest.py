@@ -165,6 +165,10 @@ class _GuestRunner:
         """Run a statement for each row of parameters."""
         await self._ask(self._cursor.executemany, sql, rows)
 
+    async def each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement that changes one row, for each row of parameters. One that is ended raises, by itself."""
+        await self.many(sql, rows)
+
     async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
         """Never: the driver may be any."""
         raise NotImplementedError

@@ -27,10 +27,10 @@ MOST_KNOWN: Final = 65_536
 #: How long nothing is taken for known after something was not as we knew it.
 DOUBT_SECONDS: Final = 1.0
 #: With more different ends than this, they are not worth it.
-_MOST_ALIKE: Final = 4
+_MOST_ENDS: Final = 4
 
-#: Ends that have all in common: the result; and of the lease its fence, the wish to stop, worker, boot and start.
-Alike = dict[Row, list[JobId]]
+#: Jobs whose ends have all in common: the result; and of the lease its fence, the wish to stop, worker, boot and start.
+Ends = dict[Row, list[JobId]]
 
 
 class Lent:
@@ -41,28 +41,33 @@ class Lent:
         self._doubts_until = float("-inf")
 
     def note(self, jobs: Sequence[Job]) -> None:
-        """Learn of jobs that were leased, once that is committed."""
+        """Learn of jobs that were leased, once that is committed. What has a latest start has more to its end."""
         alike: dict[Row, list[JobId]] = {}
         for job in jobs:
-            alike.setdefault((job.fence, None, job.worker, job.boot, job.started_at), []).append(job.id)
+            if job.expires_at is None:
+                alike.setdefault((job.fence, None, job.worker, job.boot, job.started_at), []).append(job.id)
         for (*terms, started_at), ids in alike.items():
             self._terms.update(dict.fromkeys(ids, (*terms, to_micros(started_at))))
         while len(self._terms) > MOST_KNOWN:
             del self._terms[next(iter(self._terms))]
 
-    def alike(self, settlements: Sequence[Settlement]) -> Alike | None:
-        """Say which successes have all in common, if it is known of all of them and few differ; otherwise None."""
+    def alike(self, settlements: Sequence[Settlement]) -> Ends | None:
+        """Say which successes have all in common, if it is known of all of them and few differ; otherwise None.
+
+        Nor where their fences differ: leases are taken away by fence, and everybody locks them in the order of ids.
+        """
         if time.monotonic() < self._doubts_until:
             return None
-        alike: Alike = {}
+        fence = settlements[0].fence
+        ends: Ends = {}
         for one in settlements:
             terms = self._terms.get(one.job_id)
-            if terms is None or terms[0] != one.fence:
+            if terms is None or not terms[0] == one.fence == fence:
                 return None
-            alike.setdefault((one.result, *terms), []).append(one.job_id)
-            if len(alike) > _MOST_ALIKE:
+            ends.setdefault((one.result, *terms), []).append(one.job_id)
+            if len(ends) > _MOST_ENDS:
                 return None
-        return alike
+        return ends
 
     def forget(self, settlements: Iterable[Settlement]) -> None:
         """Forget what was settled, or could not be."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine
 from secrets import token_hex
 from typing import Any, Final
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.mysql.driver import Again, Broken, Connection, Lost, Unpassable, connect
+from rota.stores.mysql.driver import Again, Broken, Connection, Lost, Unpassable, Unsent, connect
 from rota.stores.mysql.location import Location
 
 #: How long a transaction that yields to others is tried.
@@ -129,14 +130,14 @@ class Pool:
             if asyncio.get_running_loop().time() - begun >= SILENT_SECONDS:
                 self._drop_idle()
             raise
+        connection.used_at = time.monotonic()
         self._idle.append(connection)
         return answer
 
     async def _commit(self, connection: Connection) -> None:
         try:
             await connection.commit()
-        except Unpassable:
-            # It was found before anything was sent.
+        except Unsent:
             raise
         except Lost as error:
             self._drop_idle()

@@ -86,7 +86,7 @@ async def _write(
     let_go = [after[job_id] for job_id in changed if after[job_id].state is not State.CANCELLED]
     if let_go:
         rows = [(one.state.value, one.blockers, one.turn, one.run_at, now, one.id) for one in let_go]
-        await connection.many(statement("unblock"), rows)
+        await connection.each(statement("unblock"), rows)
     moved = [job_id for job_id in changed if after[job_id].state is not before[job_id].state]
     await shift(connection, [before[job_id] for job_id in moved], [after[job_id] for job_id in moved])
     return cancelled

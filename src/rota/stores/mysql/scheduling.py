@@ -75,7 +75,7 @@ async def _fire_together(connection: Connection, firings: Sequence[Firing], now:
             await withdraw(connection, firing.cancels, now)
     moved = [(*rest, schedule_id) for schedule_id, *rest in moves(holding, ids)]
     if moved:
-        await connection.many(statement("advance_schedule"), moved)
+        await connection.each(statement("advance_schedule"), moved)
     return list(ids.values())
 
 

@@ -14,7 +14,7 @@ from rota.core.lifecycle import WAITING, State
 from rota.core.settlement import Settlement
 from rota.stores.mysql.driver import Connection, lists
 from rota.stores.mysql.flight import FEWEST_TO_CARRY
-from rota.stores.mysql.lent import Alike
+from rota.stores.mysql.lent import Ends
 from rota.stores.mysql.places import Standing, leave, lock, own, shift
 from rota.stores.mysql.releasing import release
 from rota.stores.mysql.statements import statement
@@ -45,7 +45,7 @@ async def settle(connection: Connection, settlements: Sequence[Settlement], now:
 
 
 async def settle_known(
-    connection: Connection, settlements: Sequence[Settlement], alike: Alike | None, now: int
+    connection: Connection, settlements: Sequence[Settlement], alike: Ends | None, now: int
 ) -> list[bool]:
     """Apply settlements; with the commit, and without asking anything, if they are said to have so much in common.
 
@@ -53,23 +53,18 @@ async def settle_known(
     """
     if alike is None or not connection.is_mariadb:
         return await settle(connection, settlements, now)
+    if connection.has_rested:
+        # Or the first to be asked is the commit, and if the server has hung up, nobody knows what became of it.
+        await connection.run("DO 0")
     in_order = sorted(map(_ID, settlements))
     _finish(connection, in_order, now)
-    for fence, ids in _by_fence(alike).items():
-        for some in lists(ids):
-            connection.defer(statement("take_leases"), {"ids": some, "fence": fence})
-            connection.defer(statement("are_stored"), {"count": len(some)})
+    for some in lists(in_order):
+        connection.defer(statement("take_leases"), {"ids": some, "fence": settlements[0].fence})
+        connection.defer(statement("are_stored"), {"count": len(some)})
     _complete_alike(connection, alike, now)
     # Now that we keep them: who is about to wait for them waits for us, and finds them ended.
     connection.defer(statement("are_unawaited"), {"first": in_order[0], "last": in_order[-1]})
     return [True] * len(settlements)
-
-
-def _by_fence(alike: Alike) -> dict[int, list[JobId]]:
-    fences: dict[int, list[JobId]] = {}
-    for (_, fence, *_), ids in alike.items():
-        fences.setdefault(fence, []).extend(ids)
-    return {fence: sorted(ids) for fence, ids in fences.items()}
 
 
 def are_plain(settlements: Sequence[Settlement]) -> bool:
@@ -116,7 +111,7 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
     """Settle plain successes: one statement for all that have everything in common, or one for each."""
     results = {one.job_id: one for one in settlements}
     ids: list[JobId] = []
-    alike: Alike = {}
+    alike: Ends = {}
     expiring: list[Row] = []
     for some in lists(sorted(results)):
         for row in await connection.rows(statement("hold_leases"), {"ids": some}):
@@ -131,7 +126,7 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
         return set()
     if len(alike) > max(_MOST_ALIKE, len(ids) // 50):
         rows = [(now, now, *common, job_id) for common, some in alike.items() for job_id in some]
-        await connection.many(statement("complete_each"), sorted(rows, key=lambda row: row[-1]))
+        await connection.each(statement("complete_each"), sorted(rows, key=lambda row: row[-1]))
     else:
         _complete_alike(connection, alike, now)
     _finish(connection, ids, now)
@@ -140,7 +135,7 @@ async def _complete(connection: Connection, settlements: Sequence[Settlement], n
     return set(ids)
 
 
-def _complete_alike(connection: Connection, alike: Alike, now: int) -> None:
+def _complete_alike(connection: Connection, alike: Ends, now: int) -> None:
     """Settle plain successes, those together that have everything in common."""
     for common, ids in alike.items():
         parameters = {"now": now, **dict(zip(_COMMON, common, strict=True))}
@@ -220,7 +215,7 @@ async def _write(
             ended = (one.job_id, before.fence, before.worker, before.boot, before.started_at, now)
             attempts.append((*ended, one.event.value, error_text(one.error), one.log_tail))
     if rows:
-        await connection.many(statement("settle"), rows)
+        await connection.each(statement("settle"), rows)
     if attempts:
         await connection.many(statement("end_attempt"), attempts)
 

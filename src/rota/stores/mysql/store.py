@@ -193,6 +193,8 @@ class MysqlStore:
         try:
             applied: list[bool] = await self._change(settling.settle_known, settlements, alike, now)
         except (Unmet, Clash):
+            if alike is None:
+                raise
             self._lent.doubt()
             applied = await self._change(settling.settle, settlements, now)
         self._lent.forget(settlements)

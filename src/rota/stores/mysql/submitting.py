@@ -215,7 +215,7 @@ async def _put_keys(connection: Runner, jobs: Sequence[NewJob], known: set[_Name
     if fresh:
         await connection.many(statement("put_key"), fresh)
     if again:
-        await connection.many(statement("retake_key"), again)
+        await connection.each(statement("retake_key"), again)
 
 
 async def _states(connection: Runner, ids: Sequence[JobId], how: str = "states") -> dict[JobId, State]:
