@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
-from building import ADA, ManualClock, claim
+from building import ADA, BASE, ManualClock, claim
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId
@@ -20,6 +22,7 @@ from rota.ports.faces import Actor, Report
 from rota.ports.store import Store
 from rota.stores.sqlite import SqliteStore
 from rota.telemetry.events import Event
+from simulation.loop import run
 
 OLGA = Actor("olga", "127.0.0.1")
 E = TypeVar("E")
@@ -62,6 +65,9 @@ class Line:
         return call
 
 
+L = TypeVar("L", bound=Line)
+
+
 @dataclass(slots=True)
 class Bench:
     """An engine, and how tests speak to it."""
@@ -101,6 +107,26 @@ class Bench:
         with self.engine.broker.attend((place,)) as attendance:
             await act
             return bool(cast("Any", attendance)._is_rung)
+
+
+def in_virtual_time(
+    act: Callable[[Engine, L], Awaitable[None]], line_type: type[L], broker_type: type[InStoreBroker] = InStoreBroker
+) -> None:
+    """Let something happen in virtual time, on an engine at the end of a line, by whose clock its store goes."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        clock = lambda: BASE + timedelta(seconds=loop.time())  # noqa: E731
+        store = await SqliteStore.open(":memory:", clock=clock)
+        line = line_type(store)
+        broker = broker_type(cast("Store", line))
+        try:
+            await act(Engine(cast("Store", line), broker, clock=clock, dice=lambda: 0.5), line)
+        finally:
+            await broker.close()
+            await store.close()
+
+    run(play(), seed=1)
 
 
 @asynccontextmanager

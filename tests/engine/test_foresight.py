@@ -9,14 +9,11 @@ from datetime import timedelta
 from typing import Any, cast
 
 from building import BASE, MINUTE, SECOND, claim, fresh_id, ids_of, new_job
-from engine.staging import Line
+from engine.staging import Line, in_virtual_time
 from rota.brokers.in_store import InStoreBroker
 from rota.core.job import Job
 from rota.core.lease import AHEAD
 from rota.engine import Engine
-from rota.ports.store import Store
-from rota.stores.sqlite import SqliteStore
-from simulation.loop import run
 
 
 class Place:
@@ -42,20 +39,7 @@ class Place:
 
 def played(act: Callable[[Place], Awaitable[None]], broker_type: type[InStoreBroker] = InStoreBroker) -> None:
     """Let a test happen in virtual time."""
-
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
-        clock = lambda: BASE + timedelta(seconds=loop.time())  # noqa: E731
-        store = await SqliteStore.open(":memory:", clock=clock)
-        line = Line(store)
-        broker = broker_type(cast("Store", line))
-        try:
-            await act(Place(Engine(cast("Store", line), broker, clock=clock, dice=lambda: 0.5), line))
-        finally:
-            await broker.close()
-            await store.close()
-
-    run(play(), seed=1)
+    in_virtual_time(lambda engine, line: act(Place(engine, line)), Line, broker_type)
 
 
 async def ended(task: asyncio.Task[Any]) -> None:

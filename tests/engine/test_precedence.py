@@ -8,20 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from building import BASE, claim, fresh_id, ids_of, new_job
-from engine.staging import Line
-from rota.brokers.in_store import InStoreBroker
+from building import claim, fresh_id, ids_of, new_job
+from engine.staging import Line, in_virtual_time
 from rota.core.lease import WorkerId
 from rota.core.precedence import HEAD_START_SECONDS, Rank
 from rota.engine import Engine
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, numbered
 from rota.ports.store import Store
-from rota.stores.sqlite import SqliteStore
-from simulation.loop import run
 
 ADA, BOB = WorkerId("ada", "boot-1"), WorkerId("bob", "boot-2")
 #: With this number it is Ada's turn.
@@ -70,19 +67,7 @@ class Place:
 
 
 def played(act: Callable[[Place], Awaitable[None]]) -> None:
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
-        clock = lambda: BASE + timedelta(seconds=loop.time())  # noqa: E731
-        store = await SqliteStore.open(":memory:", clock=clock)
-        line = Telling(store)
-        broker = InStoreBroker(cast("Store", line))
-        try:
-            await act(Place(Engine(cast("Store", line), broker, clock=clock, dice=lambda: 0.5), line))
-        finally:
-            await broker.close()
-            await store.close()
-
-    run(play(), seed=1)
+    in_virtual_time(lambda engine, line: act(Place(engine, line)), Telling)
 
 
 def test_whose_turn_it_is_asks_at_once_and_the_other_later() -> None:

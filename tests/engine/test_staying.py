@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from building import BASE, SECOND, claim, ids_of, new_job
-from engine.staging import Line
-from rota.brokers.in_store import InStoreBroker
+from building import SECOND, claim, ids_of, new_job
+from engine.staging import Line, in_virtual_time
 from rota.core.job import Job
 from rota.core.lease import GOES_AWAY, Claim
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.places import answer_to
 from rota.ports.store import Store
-from rota.stores.sqlite import SqliteStore
-from simulation.loop import run
 
 
 class Keeping(Line):
@@ -63,19 +60,7 @@ class Place:
 
 
 def played(act: Callable[[Place], Awaitable[None]]) -> None:
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
-        clock = lambda: BASE + timedelta(seconds=loop.time())  # noqa: E731
-        store = await SqliteStore.open(":memory:", clock=clock)
-        line = Keeping(store)
-        broker = InStoreBroker(cast("Store", line))
-        try:
-            await act(Place(Engine(cast("Store", line), broker, clock=clock, dice=lambda: 0.5), line))
-        finally:
-            await broker.close()
-            await store.close()
-
-    run(play(), seed=1)
+    in_virtual_time(lambda engine, line: act(Place(engine, line)), Keeping)
 
 
 def now() -> float:

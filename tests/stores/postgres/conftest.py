@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import asyncpg
 import pytest
 
 from rota.stores.postgres import PostgresStore
@@ -38,3 +39,11 @@ async def other(dsn: str) -> AsyncIterator[PostgresStore]:
     store = await PostgresStore.open(dsn)
     yield store
     await store.close()
+
+
+@pytest.fixture
+async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """A bare connection to the same database."""
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -21,13 +21,6 @@ from rota.stores.postgres.hearing import CHANNEL, WORK_CHANNEL
 from stores.postgres.ears import SHORT, all_ears, tell_of_one, until_heard
 
 SOON = timedelta(seconds=20)
-
-
-@pytest.fixture
-async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(dsn)
-    yield connection
-    await connection.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain, count
@@ -35,13 +34,6 @@ HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 AWAITED = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 STAYS = timedelta(seconds=5)
 QUESTION = claim(limit=2, types=("mail", "bill"), claim_id="question", is_new=True, stays=STAYS)
-
-
-@pytest.fixture
-async def stranger(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(dsn)
-    yield connection
-    await connection.close()
 
 
 @pytest.fixture

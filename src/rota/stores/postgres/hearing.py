@@ -8,7 +8,8 @@ and then, which is more than a tenth of its time. It tells in which lanes and wi
 `floors`, and who need not be woken; and if it was one job, a number of its own, by which those who hear it agree who
 goes first. Each store listens on one connection, made when somebody first watches. What tells of work and of nothing
 else goes by a channel of its own, to which only those listen who have ever asked for work: a scheduler, or whoever
-waits for the end of a job, would be woken by every job, and be in the way of who begins it.
+waits for the end of a job, would be woken by every job, and be in the way of who begins it. Of a job that is somebody's
+as soon as it is stored, that one alone is told, see `open_claims`, and who wants to hear of every job.
 
 A listener can be deaf without knowing it: behind a pooler, or when the other end has vanished without a word. So it
 sends itself a notice now and then and sees whether it comes. While nothing can be heard, watching means waking up every
