@@ -176,7 +176,9 @@ def session(contender: Contender, ground: Ground, role: Role, *, is_counted: boo
             made.ask("close")
         finally:
             ground.nursery.end(made.workers)
-            ground.nursery.end([*made.services, made.host])
+            # None if its environment could not be made.
+            host = getattr(made, "host", None)
+            ground.nursery.end([*made.services, *([host] if host is not None else [])])
             shutil.rmtree(folder)
 
 
