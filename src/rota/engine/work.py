@@ -61,7 +61,7 @@ class _Question:
             return self.wanted
         return replace(self._plain, stays=timedelta(seconds=left)) if self._stays and left > 0 else self._plain
 
-    def is_woken(self) -> None:
+    def note_look(self) -> None:
         """Note that all there is was looked at, and that it is asked again only if somebody rings."""
         if not self._plain.is_woken:
             self._plain = replace(self._plain, is_woken=True)
@@ -103,7 +103,7 @@ class Work:
                 left = give_up_at - loop.time()
                 if jobs or left <= 0:
                     return jobs
-                question.is_woken()
+                question.note_look()
                 if question.looks_ahead:
                     await self.foresight.wait(attendance, left)
                 else:
