@@ -258,6 +258,23 @@ async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_con
         await store.close()
 
 
+async def test_who_counts_for_itself_and_is_called_off_by_us_as_well_sees_its_own_timeout(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours came while the connection was let go of after theirs, and their task ended as if somebody had ended it."""
+    monkeypatch.setattr(session, "COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(session, "LEAVE_SECONDS", 1.5)
+    async with Way(shared_server().port) as way:
+        store = await PostgresStore.open(way.through(dsn))
+        told = CheckIn((), "upkeep")
+        await store.check_in(told)
+        way.lose_all()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.25):
+                await store.check_in(told)
+        await store.close()
+
+
 async def test_a_server_that_vanishes_before_we_know_it_is_given_up(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "CONNECT_SECONDS", 0.3)
     port = shared_server().port

@@ -196,19 +196,25 @@ async def test_the_public_way_does_where_the_driver_has_no_other(dsn: str) -> No
 
 _ENDS_IN_THE_MIDST = """
 import asyncio, sys
+import asyncpg
+from rota.stores.postgres import session
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database
 
+session.LEAVE_SECONDS = 30
+
 async def wait(session):
-    begun.set()
     await session.say("SELECT pg_sleep(600)")
 
 async def main():
-    global begun, waiting
-    begun = asyncio.Event()
+    global waiting
     database = Database(Connector(sys.argv[1]))
     waiting = asyncio.create_task(database.alone(wait))
-    await begun.wait()
+    # To be told to stop, the server must have begun: a word that comes before is as good as none.
+    other = await asyncpg.connect(sys.argv[1])
+    while not await other.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
+        pass
+    await other.close()
     if sys.argv[2] == "closes":
         await database.close()
 
@@ -226,6 +232,6 @@ async def test_a_program_that_ends_in_the_midst_of_a_statement_ends_without_a_wo
     assert (said.decode(), process.returncode) == ("", 0)
     other = await asyncpg.connect(dsn)
     async with asyncio.timeout(10):
-        while await other.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(600)'"):
+        while await other.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
             pass
     await other.close()

@@ -166,6 +166,8 @@ class Session:
         """Let go of the connection, and raise that the server took too long if that is why the task was called off."""
         # First: while a task is called off, no timeout of Python 3.11.2 says that it was one.
         is_excused = self._is_called_off and self.task is not None and self.task.uncancel() <= self._cancels
+        # It parts now. Called off once more as it does, a caller who counts for itself would not know its own timeout.
+        self.task = None
         await self.leave()
         if is_excused:
             raise TimeoutError("no answer in time")
