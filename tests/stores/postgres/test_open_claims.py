@@ -25,8 +25,9 @@ from rota.ports.faces import Report
 from rota.ports.places import BROUGHT, EVERY_QUEUE, answer_to
 from rota.ports.store import Receipt, Retention
 from rota.runtime import connect
+from rota.stores.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY, Answer, told_of
 from rota.stores.postgres import PostgresStore, hearing, open_claims
-from rota.stores.postgres.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY
+from rota.stores.postgres.open_claims import LONGEST_ANSWER
 from rota.stores.rows import Row
 from stores.postgres.ears import SHORT, all_ears, until_heard
 
@@ -470,6 +471,21 @@ def test_only_so_many_workers_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch) 
     assert len(kept._by_boot) == len(kept._by_claim) == 3
 
 
+async def test_what_came_by_name_does_not_come_once_more_by_its_notice(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    """The claim met its own answer, which it had not heard of yet, as it leased others."""
+    deafen(waiting)
+    job = await bring_aloud(store, waiting, new_job())
+    await store.insert(new_jobs(2))
+    assert [given.id for given in await waiting.claim(replace(QUESTION, is_new=True))] == [job.id]
+    late = Answer("question", 0, told_of(job, LONGEST_ANSWER))
+    assert not waiting._open_claims.bring(late)
+    given = await waiting.claim(replace(QUESTION, claim_id="next question", limit=9))
+    assert job.id not in [one.id for one in given]
+    assert len(given) == 2
+
+
 async def test_every_job_comes_to_one_worker_however_it_comes(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes with three workers each that wait and are called off, two that bring single jobs and small crowds.
 
@@ -477,14 +493,14 @@ async def test_every_job_comes_to_one_worker_however_it_comes(dsn: str, monkeypa
     """
     links = [await connect(dsn) for _ in range(4)]
     given: list[tuple[JobId, int]] = []
-    brought: list[open_claims.Answer] = []
-    row_of = open_claims.Answer.row
+    brought: list[Answer] = []
+    row_of = Answer.row
 
-    def noted(answer: open_claims.Answer) -> Row | None:
+    def noted(answer: Answer) -> Row | None:
         brought.append(answer)
         return row_of(answer)
 
-    monkeypatch.setattr(open_claims.Answer, "row", noted)
+    monkeypatch.setattr(Answer, "row", noted)
     stopped = asyncio.Event()
 
     async def work(engine: Engine, worker: WorkerId, dice: Random) -> None:

@@ -47,7 +47,11 @@ class Claims:
             may_be_repeated = True
         if rows or late or wanted.claim_id is None or not may_be_repeated:
             return [*leasing.jobs_of(rows, wanted), *late]
-        return await self._recall(wanted.claim_id)
+        jobs = await self._recall(wanted.claim_id)
+        if jobs:
+            # They came by name. The notice, which may be on its way or here already, must not bring them once more.
+            self._open_claims.leave(wanted.worker.boot)
+        return jobs
 
     async def _recall(self, claim_id: str) -> Sequence[Job]:
         return await self._database.read(leasing.recall, claim_id) or []

@@ -35,11 +35,12 @@ from rota.core.errors import RotaError
 from rota.core.precedence import HEAD_START_SECONDS
 from rota.ports.places import ANYWHERE, BROUGHT, EVERY_QUEUE, TIMETABLE, answer_to, numbered
 from rota.ports.store import Heed
+from rota.stores.open_claims import read_answer
 from rota.stores.postgres.connecting import CONNECT_SECONDS, Connection
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.lanes import Place
-from rota.stores.postgres.open_claims import Address, OpenClaims, new_address, read_answer
+from rota.stores.postgres.open_claims import Address, OpenClaims, new_address
 from rota.stores.postgres.session import Session
 
 CHANNEL: Final = "rota"

@@ -26,53 +26,22 @@ What can go wrong, and what we do:
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
 from rota.core.instant import span_to_micros
-from rota.core.lease import Claim, WorkerId
-from rota.core.submission import Delivery, NewJob
-from rota.stores.rows import Row
+from rota.core.lease import Claim
+from rota.stores.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY, Answer, Awaited, Told
 
 #: Of how many bits the numbers are of the locks that say that somebody is there: so many that no two are the same.
 _SIGN_BITS: Final = 62
-#: By how much shorter a claim stays than who asked: for what is under way to be heard.
-HEARING: Final = timedelta(milliseconds=500)
-#: Who stays for less is not worth a row.
-SHORTEST_STAY: Final = 2 * HEARING
-#: Nobody stays for longer, so that what is older need not be looked at.
-LONGEST_STAY: Final = timedelta(seconds=5)
-#: How many workers to keep in mind.
-MOST: Final = 10_000
 #: A notice may have 8000 bytes. What a job needs more is looked up.
 LONGEST_ANSWER: Final = 7_000
 #: Of how many bytes the names of channels are made, so that nobody guesses them.
 _SECRET_BYTES: Final = 16
 
 
-#: A job as it is told: id, type, queue, priority, max_attempts, delivery, payload.
-Told: TypeAlias = tuple[int, str, str, int, int, str, str]
-
-
-class Answer(NamedTuple):
-    """What came for a claim: when, by the server's clock, and the job as it was stored, unless that is too long."""
-
-    claim_id: str
-    at: int
-    job: Told | None
-
-    def row(self) -> Row | None:
-        """Give the job as a claim would, in the order of claim_columns.sql."""
-        if self.job is None:
-            return None
-        job_id, type_, queue, priority, max_attempts, delivery, payload = self.job
-        at = self.at
-        return job_id, type_, payload, queue, priority, at, at, 1, 1, 0, max_attempts, delivery, at, None, 0
-
-
-_READER: Final = msgspec.json.Decoder(Answer)
 _WRITE: Final = msgspec.json.Encoder().encode
 
 
@@ -81,27 +50,10 @@ def lane_key(queue: str, job_type: str) -> str:
     return f"{len(queue)} {queue}{job_type}"
 
 
-def may_be_brought(job: NewJob) -> bool:
-    """Whether a job may be leased to somebody who is only believed to be there."""
-    return job.run_at is None and job.delivery is Delivery.AT_LEAST_ONCE and job.max_attempts > 1
-
-
-def told_of(job: NewJob) -> Told | None:
-    """Give what is told of a job, unless it is long."""
-    if len(job.payload) > LONGEST_ANSWER:
-        return None
-    return job.id, job.type, job.queue, job.priority, job.max_attempts, job.delivery._value_, job.payload
-
-
 def text_of(told: Told | None) -> str:
     """Write that part of an answer; the server puts the rest before it."""
     text = _WRITE(told)
     return text.decode() if len(text) <= LONGEST_ANSWER else "null"
-
-
-def read_answer(text: str) -> Answer:
-    """Read a notice that is an answer."""
-    return _READER.decode(text)
 
 
 class Address(NamedTuple):
@@ -141,14 +93,13 @@ class Stay(NamedTuple):
 GOES_AWAY: Final = Stay(None, None, None, None)
 
 
-class OpenClaims:
+class OpenClaims(Awaited[_OpenClaim]):
     """The claims of this store that others may answer: the last one of each worker."""
 
     def __init__(self) -> None:
+        super().__init__()
         #: How this process can be told; None while it cannot.
         self.address: Address | None = None
-        self._by_boot: dict[str, _OpenClaim] = {}
-        self._by_claim: dict[str, _OpenClaim] = {}
 
     def stay(self, wanted: Claim) -> Stay:
         """Say what a claim's statement is told, and expect an answer: it may come before the statement is done."""
@@ -164,22 +115,6 @@ class OpenClaims:
         self._keep(wanted.worker.boot, _OpenClaim(wanted.claim_id, self.address))
         return stay if former is None else stay._replace(former=former.claim_id)
 
-    def bring(self, answer: Answer) -> bool:
-        """Keep an answer if somebody here waits for it, and say whether."""
-        kept = self._by_claim.get(answer.claim_id)
-        if kept is None:
-            return False
-        kept.answer = answer
-        return True
-
-    def take(self, worker: WorkerId) -> Answer | None:
-        """Give the answer that has come for a worker, once; perhaps to a claim that it has given up meanwhile."""
-        kept = self._by_boot.get(worker.boot)
-        if kept is None or kept.answer is None:
-            return None
-        self.leave(worker.boot)
-        return kept.answer
-
     def doubts(self, wanted: Claim) -> bool:
         """Whether an answer may have come that nobody here has heard, since we have been deaf. Told once."""
         kept = self._by_boot.get(wanted.worker.boot)
@@ -187,16 +122,3 @@ class OpenClaims:
             return False
         kept.address = self.address
         return True
-
-    def leave(self, boot: str) -> None:
-        """Expect nothing more for a worker: it has found something, or goes away."""
-        kept = self._by_boot.pop(boot, None)
-        if kept is not None:
-            # Two workers may have asked by the same name.
-            self._by_claim.pop(kept.claim_id, None)
-
-    def _keep(self, boot: str, kept: _OpenClaim) -> None:
-        if boot not in self._by_boot and len(self._by_boot) >= MOST:
-            self.leave(next(iter(self._by_boot)))
-        self.leave(boot)
-        self._by_boot[boot] = self._by_claim[kept.claim_id] = kept

@@ -34,6 +34,7 @@ from rota.desk import MergingDesk
 from rota.ports.clock import Clock
 from rota.ports.places import EVERY_QUEUE
 from rota.ports.store import AllCreated, Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
+from rota.stores.open_claims import may_be_brought
 from rota.stores.postgres import (
     checking,
     dispatching,
@@ -57,7 +58,7 @@ from rota.stores.postgres.floors import Floors
 from rota.stores.postgres.hearing import SAYS_TIMES, TIMES, Bell, Ear, Notice, somewhere
 from rota.stores.postgres.lanes import LOWEST, Lane
 from rota.stores.postgres.migrations import migrate
-from rota.stores.postgres.open_claims import OpenClaims, may_be_brought
+from rota.stores.postgres.open_claims import OpenClaims
 from rota.stores.postgres.session import Session
 from rota.stores.rows import are_plain, is_plain, timetable_of
 

@@ -19,10 +19,11 @@ from rota.core.lifecycle import State
 from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.ports.store import AllCreated, Inserted, Receipt
+from rota.stores.open_claims import LONGEST_STAY, Answer, told_of
 from rota.stores.postgres.faults import MovedError
 from rota.stores.postgres.hearing import BROUGHT_CHANNEL, SILENCE, Notice
 from rota.stores.postgres.numbers import numbers
-from rota.stores.postgres.open_claims import LONGEST_STAY, Answer, lane_key, text_of, told_of
+from rota.stores.postgres.open_claims import LONGEST_ANSWER, lane_key, text_of
 from rota.stores.postgres.releasing import link
 from rota.stores.postgres.statements import Endings, Runner
 from rota.stores.rows import Row, micros
@@ -75,7 +76,7 @@ async def bring(
 
     Otherwise as `insert_one`. To whoever submits it, it was made pending, as every job that is due.
     """
-    told = told_of(job)
+    told = told_of(job, LONGEST_ANSWER)
     rows = await session.rows(
         "insert_answering" + endings(job.id, job.id),
         now,

@@ -11,8 +11,8 @@ from rota.core.identity import JobId
 from rota.core.instant import span_to_micros
 from rota.core.lifecycle import State
 from rota.ports.store import Retention
+from rota.stores.open_claims import LONGEST_STAY
 from rota.stores.postgres.hearing import SILENCE, Notice
-from rota.stores.postgres.open_claims import LONGEST_STAY
 from rota.stores.postgres.session import Session
 from rota.stores.rows import Row
 
