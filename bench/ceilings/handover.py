@@ -1,11 +1,17 @@
-"""The floor of a start: the least that two durable commits and one word between two processes take.
+"""The floors of a start: the least that durable commits and one word between two processes take.
 
-One process commits a bare row and wakes another by the means that the store has (SQLite: a file whose closing the
-kernel tells; PostgreSQL: a notice that goes with the commit), and that one commits a bare update. Both are plain
-programs with a bare driver and nothing else to do, one thread each. From before the first commit to after the second.
+Of two commits: one process commits a bare row and wakes another by the means that the store has (SQLite: a file whose
+closing the kernel tells; PostgreSQL: a notice that goes with the commit), and that one commits a bare update. Both are
+plain programs with a bare driver and nothing else to do, one thread each. From before the first commit to after the
+second.
 
-`python -m bench.ceilings.handover sqlite PATH` or `postgres DSN` is the other process: it prints when each of its
-commits was done. All times are of CLOCK_MONOTONIC, which the processes of one machine share.
+Of one commit, by the hands that have to be: on SQLite a loop, which must not wait for a disk, has a thread commit a
+bare row and one that says whose it is, and send a datagram; the loop of another process, which must not wait for a
+handler, has a loop on another thread begin a coroutine.
+
+`python -m bench.ceilings.handover sqlite PATH`, `sqlite-once PATH` or `postgres DSN` is the other process: it prints
+when each of its commits was done, or its coroutine began. All times are of CLOCK_MONOTONIC, which the processes of one
+machine share.
 """
 
 from __future__ import annotations
@@ -13,14 +19,17 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from queue import SimpleQueue
+from typing import Final, Literal, Protocol
 
 import asyncpg
 
@@ -79,25 +88,44 @@ class Handover:
         return took
 
 
+Kind = Literal["sqlite", "sqlite-once", "postgres"]
+
+
 @contextmanager
 def handover(store: Store, ground: Ground) -> Iterator[Handover | None]:
-    """Give what hands over on a fresh database of a store; None for a store that wakes nobody."""
+    """Give what hands over with two commits on a fresh database of a store; None for a store that wakes nobody."""
+    if store in ("sqlite", "postgres"):
+        with _handover(store, ground) as made:
+            yield made
+    else:
+        yield None
+
+
+@contextmanager
+def handover_once(store: Store, ground: Ground) -> Iterator[Handover | None]:
+    """Give what hands over with one commit, by as many hands as there have to be; None where that is not measured."""
+    if store == "sqlite":
+        with _handover("sqlite-once", ground) as made:
+            yield made
+    else:
+        yield None
+
+
+@contextmanager
+def _handover(kind: Kind, ground: Ground) -> Iterator[Handover]:
     with ExitStack() as stack:
-        match store:
-            case "sqlite":
+        match kind:
+            case "sqlite" | "sqlite-once":
                 where = str(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ground.folder))) / "bare.db")
-                giver: Giver = SqliteGiver(where)
+                giver: Giver = SqliteGiver(where) if kind == "sqlite" else HandedGiver(where)
             case "postgres":
                 where = ground.servers.new_postgres_database()
                 stack.callback(ground.servers.drop_postgres_database, where)
                 giver = PostgresGiver(where)
-            case _:
-                yield None
-                return
         stack.callback(giver.close)
-        log = ground.folder / "handover.log"
+        log = ground.folder / f"handover-{kind}.log"
         told = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
-        command = [sys.executable, "-m", "bench.ceilings.handover", store, where]
+        command = [sys.executable, "-m", "bench.ceilings.handover", kind, where]
         taker = ground.nursery.start(command, told, log=log, pipes=True)
         stack.callback(ground.nursery.end, [taker], politely=False)
         made = Handover(giver, taker, log)
@@ -121,6 +149,51 @@ class SqliteGiver:
 
     def close(self) -> None:
         self._bare.connection.close()
+
+
+class HandedGiver:
+    """Has a thread commit to a file for a loop, and write to who waits."""
+
+    def __init__(self, path: str) -> None:
+        self._bare = sqlite.Bare(Path(path))
+        self._bare.connection.execute("CREATE TABLE claim (claim_id TEXT PRIMARY KEY, leases TEXT) WITHOUT ROWID")
+        self._runner = asyncio.Runner(loop_factory=new_loop)
+        self._address = _address(path)
+        self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._inbox: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._commit, daemon=True)
+        self._thread.start()
+
+    def give(self) -> None:
+        self._runner.run(self._give())
+
+    async def _give(self) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._inbox.put(done)
+        await done
+
+    def _commit(self) -> None:
+        run = self._bare.connection.execute
+        while (done := self._inbox.get()) is not None:
+            (row,) = self._bare.plain_rows(1)
+            run("BEGIN IMMEDIATE")
+            run(statement("insert_plain"), row)
+            run("INSERT INTO claim VALUES (?, ?)", (f"claim-{row[0]}", f"[[{row[0]}, 1]]"))
+            run("COMMIT")
+            self._out.sendto(b"a job", self._address)
+            done.get_loop().call_soon_threadsafe(done.set_result, None)
+
+    def close(self) -> None:
+        self._inbox.put(None)
+        self._thread.join()
+        self._runner.close()
+        self._out.close()
+        self._bare.connection.close()
+
+
+def _address(path: str) -> str:
+    """Name a socket that is no file."""
+    return f"\0bare {Path(path).parent.name}"
 
 
 def _door(path: str) -> str:
@@ -161,6 +234,31 @@ def take_from_sqlite(path: str) -> None:
         print(f"{time.monotonic():.6f}", flush=True)
 
 
+def take_letters(path: str) -> None:
+    """Begin a coroutine on another loop for each datagram."""
+    floor = asyncio.new_event_loop()
+    threading.Thread(target=floor.run_forever, daemon=True).start()
+    box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    box.bind(_address(path))
+    loop = new_loop()
+    begun: set[asyncio.Task[None]] = set()
+
+    async def handle() -> None:
+        print(f"{time.monotonic():.6f}", flush=True)
+
+    def begin() -> None:
+        begun.clear()
+        begun.add(floor.create_task(handle()))
+
+    def hear() -> None:
+        box.recv(4096)
+        floor.call_soon_threadsafe(begin)
+
+    loop.add_reader(box.fileno(), hear)
+    loop.call_soon(lambda: print(_READY, flush=True))
+    loop.run_forever()
+
+
 async def take_from_postgres(dsn: str) -> None:
     """Commit an update for each notice."""
     connection = await asyncpg.connect(dsn)
@@ -176,6 +274,7 @@ def main(arguments: Sequence[str]) -> None:
     store, where = arguments
     takers: dict[str, Callable[[], None]] = {
         "sqlite": lambda: take_from_sqlite(where),
+        "sqlite-once": lambda: take_letters(where),
         "postgres": lambda: asyncio.Runner(loop_factory=new_loop).run(take_from_postgres(where)),
     }
     takers[store]()

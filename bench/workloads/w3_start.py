@@ -1,6 +1,7 @@
 """W3: workers are idle and one job comes each 50 ms. From before the submission to the start of the handler.
 
-By turns with the floor, a few of each: what two bare commits and a word between two processes take at the same pace.
+By turns with the floors, a few of each: what two bare commits and a word between two processes take at the same pace,
+and on SQLite what one commit takes by the hands that have to be.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bench.ceilings.handover import handover
+from bench.ceilings.handover import handover, handover_once
 from bench.ground import Ground
 from bench.measure import percentile
 from bench.systems.catalogue import Contender
@@ -40,7 +41,12 @@ class Start:
     def measure(self, contender: Contender, ground: Ground) -> Iterator[Reading]:
         took: list[float] = []
         floor: list[float] = []
-        with session(contender, ground, "idle") as system, handover(contender.store, ground) as bare:
+        once: list[float] = []
+        with (
+            session(contender, ground, "idle") as system,
+            handover(contender.store, ground) as bare,
+            handover_once(contender.store, ground) as bare_once,
+        ):
             system.start_workers()
             system.warm_up()
             for first in range(0, ground.sizes.singles, _TURN):
@@ -50,8 +56,13 @@ class Start:
                 took += [(start - begun) * 1000 for begun, start in zip(submitted, started, strict=True)]
                 if bare is not None:
                     floor += bare.measure(count, _GAP_SECONDS)
+                if bare_once is not None:
+                    once += bare_once.measure(count, _GAP_SECONDS)
         for what, share in _SHARES:
             yield Reading(what, percentile(took, share), "ms", TARGETS.get((contender.name, what), ()))
+        if once:
+            for what, share in _SHARES:
+                yield Reading(f"one bare commit, {what}", percentile(once, share), "ms")
         if floor:
             for what, share in _SHARES:
                 yield Reading(f"the floor, {what}", percentile(floor, share), "ms")

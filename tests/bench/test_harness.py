@@ -44,6 +44,8 @@ def test_every_workload_yields_its_figures(results: Results) -> None:
         ("sqlite", "w2", "memory after"),
         ("sqlite", "w3", "p50"),
         ("sqlite", "w3", "p99"),
+        ("sqlite", "w3", "one bare commit, p50"),
+        ("sqlite", "w3", "one bare commit, p99"),
         ("sqlite", "w3", "the floor, p50"),
         ("sqlite", "w3", "the floor, p99"),
         ("sqlite", "w3", "p50 in floors"),

@@ -153,7 +153,7 @@ async def test_a_file_that_belongs_to_another_is_refused(public_folder: Path, co
 async def test_a_new_database_is_for_its_owner_only(tmp_path: Path, connect: Connect) -> None:
     store = await SqliteStore.open(tmp_path / DATABASE, connect=connect)
     await store.insert([new_job()])
-    assert _modes(tmp_path) == {f"{DATABASE}{part}": 0o600 for part in ("", "-wal", "-shm", "-bell")}
+    assert _modes(tmp_path) == {f"{DATABASE}{part}": 0o600 for part in ("", "-wal", "-shm", "-bell", "-claims")}
     await store.close()
 
 

@@ -30,6 +30,12 @@ class Keeping(Line):
         super().__init__(store)
         self.words: asyncio.Queue[Collection[str]] = asyncio.Queue()
         self.asked: list[Claim] = []
+        #: What is at hand for who waits.
+        self.at_hand: list[Job] = []
+
+    def brought(self, _wanted: Claim) -> Sequence[Job]:
+        given, self.at_hand = self.at_hand, []
+        return given
 
     async def watch(self, _at_most: timedelta, _heed: object = None) -> Collection[str]:
         return await self.words.get()
@@ -85,6 +91,19 @@ def test_who_is_told_of_an_answer_asks_for_it() -> None:
         job = await place.put(answer_to("question"))
         assert ids_of(await waiting) == [job.id]
         assert now() == pytest.approx(1, abs=1e-3)
+
+    played(act)
+
+
+def test_who_is_told_of_an_answer_that_is_at_hand_takes_it_without_asking() -> None:
+    async def act(place: Place) -> None:
+        waiting = place.ask()
+        await asyncio.sleep(1)
+        job = await place.put()
+        place.line.at_hand = list(await place.line._store.claim(claim()))
+        place.line.words.put_nowait({answer_to("question")})
+        assert ids_of(await waiting) == [job.id]
+        assert len(place.line.asked) == 1
 
     played(act)
 

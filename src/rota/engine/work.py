@@ -46,6 +46,7 @@ class _Question:
         # What a broker hands over is due, and not for others to bring.
         is_handed_over = parts.broker.line is not None
         self.looks_ahead = bool(wanted.ahead) and not is_handed_over
+        self._store = parts.store
         self._stays = parts.store.keeps_claims and not is_handed_over and wanted.claim_id is not None
 
     @property
@@ -60,6 +61,10 @@ class _Question:
         if is_near:
             return self.wanted
         return replace(self._plain, stays=timedelta(seconds=left)) if self._stays and left > 0 else self._plain
+
+    def brought(self) -> Sequence[Job]:
+        """Give what was brought while it waited, as far as it is at hand."""
+        return self._store.brought(self.wanted) if self._stays else ()
 
     def note_look(self) -> None:
         """Note that all there is was looked at, and that it is asked again only if somebody rings."""
@@ -108,6 +113,9 @@ class Work:
                     await self.foresight.wait(attendance, left)
                 else:
                     await attendance.wait(timedelta(seconds=left))
+                brought = question.brought()
+                if brought:
+                    return self._taken_on(brought, 0.0)
                 if loop.time() >= give_up_at:
                     # Nobody rang, so nothing came. Who asks again is given a fresh look, and what came too late.
                     return ()
@@ -145,9 +153,12 @@ class Work:
     async def _claim_from_store(self, wanted: Claim) -> Sequence[Job]:
         begun = time.perf_counter()
         jobs = await self._parts.store.claim(wanted)
-        if jobs:
-            self._remember(jobs)
-            self._parts.telemetry.emit(JobsClaimed(jobs, time.perf_counter() - begun))
+        return self._taken_on(jobs, time.perf_counter() - begun) if jobs else jobs
+
+    def _taken_on(self, jobs: Sequence[Job], seconds: float) -> Sequence[Job]:
+        """Note that somebody has these jobs now."""
+        self._remember(jobs)
+        self._parts.telemetry.emit(JobsClaimed(jobs, seconds))
         return jobs
 
     def _remember(self, jobs: Iterable[Job]) -> None:

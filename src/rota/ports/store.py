@@ -492,6 +492,10 @@ class Store(JobStore, LineStore, ScheduleStore, StepStore, FleetStore, LedgerSto
         """Whether a claim that stays may be answered by whoever stores a job, see `claim`."""
         ...
 
+    def brought(self, wanted: Claim) -> Sequence[Job]:
+        """Give what was brought for a worker whose claim stays, once, if it is at hand; `claim` gives it anyway."""
+        ...
+
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         ...

@@ -6,14 +6,16 @@ this process are open. Where claims are kept and who is told how is each store's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from rota.core.lease import WorkerId
+from rota.core.job import Job
+from rota.core.lease import Claim, WorkerId
 from rota.core.submission import Delivery, NewJob
-from rota.stores.rows import Row
+from rota.stores.rows import Row, leased_jobs
 
 #: By how much shorter a claim stays than who asked: for what is under way to be heard.
 HEARING: Final = timedelta(milliseconds=500)
@@ -35,13 +37,19 @@ class Answer(NamedTuple):
     at: int
     job: Told | None
 
-    def row(self) -> Row | None:
-        """Give the job as a claim would, in the order of claim_columns.sql."""
+    def jobs(self, wanted: Claim) -> Sequence[Job]:
+        """Give the job as a claim would; none if it has to be looked up."""
         if self.job is None:
-            return None
+            return ()
         job_id, type_, queue, priority, max_attempts, delivery, payload = self.job
         at = self.at
-        return job_id, type_, payload, queue, priority, at, at, 1, 1, 0, max_attempts, delivery, at, None, 0
+        # In the order of claim_columns.sql.
+        row = job_id, type_, payload, queue, priority, at, at, 1, 1, 0, max_attempts, delivery, at, None, 0
+        return leased_jobs([row], wanted, _never)
+
+
+def _never(_row: Row) -> Job:
+    raise AssertionError("what is brought sets nothing beyond what every job sets")
 
 
 _READER: Final = msgspec.json.Decoder(Answer)
@@ -59,7 +67,7 @@ def told_of(job: NewJob, longest: int) -> Told | None:
     return job.id, job.type, job.queue, job.priority, job.max_attempts, job.delivery._value_, job.payload
 
 
-def read_answer(text: str | bytes) -> Answer:
+def read_answer(text: str | bytes | memoryview) -> Answer:
     """Read a word that is an answer."""
     return _READER.decode(text)
 
@@ -96,6 +104,14 @@ class Awaited(Generic[K]):
             return None
         self.leave(worker.boot)
         return kept.answer
+
+    def at_hand(self, wanted: Claim) -> Sequence[Job]:
+        """Give the job that has come for a worker, once, unless it has to be looked up."""
+        kept = self._by_boot.get(wanted.worker.boot)
+        if kept is None or kept.answer is None or kept.answer.job is None:
+            return ()
+        self.leave(wanted.worker.boot)
+        return kept.answer.jobs(wanted)
 
     def leave(self, boot: str) -> None:
         """Expect nothing more for a worker: it has found something, or goes away."""

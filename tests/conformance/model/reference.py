@@ -15,7 +15,9 @@ from datetime import UTC, datetime, timedelta
 from conformance.model.schedules import Schedules
 from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
 from rota.core.identity import JobId
+from rota.core.job import Job
 from rota.core.lane import CONFIGURATION, Queue
+from rota.core.lease import Claim
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import State
 from rota.core.step import Resolution, Step
@@ -125,6 +127,9 @@ class Fleet(Steps):
 class Reference(Fleet):
     by_hand: None = None
     keeps_claims = False
+
+    def brought(self, _wanted: Claim) -> Sequence[Job]:
+        return ()
 
     async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
         for entry in entries:

@@ -5,30 +5,25 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain, count
-from random import Random
 
 import asyncpg
 import pytest
 
+import rota.stores.open_claims
 from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
 from rota.core.decision import decide
-from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.lane import Queue
 from rota.core.lease import AHEAD, Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.submission import Delivery, NewJob
-from rota.engine import Engine
-from rota.ports.faces import Report
 from rota.ports.places import BROUGHT, EVERY_QUEUE, answer_to
 from rota.ports.store import Receipt, Retention
-from rota.runtime import connect
 from rota.stores.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY, Answer, told_of
 from rota.stores.postgres import PostgresStore, hearing, open_claims
 from rota.stores.postgres.open_claims import LONGEST_ANSWER
-from rota.stores.rows import Row
+from stores.coming import each_job_comes_once
 from stores.postgres.ears import SHORT, all_ears, until_heard
 
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
@@ -463,7 +458,7 @@ async def test_questions_of_the_dead_are_forgotten(store: PostgresStore, strange
 
 
 def test_only_so_many_workers_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_claims, "MOST", 3)
+    monkeypatch.setattr(rota.stores.open_claims, "MOST", 3)
     kept = open_claims.OpenClaims()
     kept.address = open_claims.new_address()
     for number in range(10):
@@ -487,69 +482,7 @@ async def test_what_came_by_name_does_not_come_once_more_by_its_notice(
 
 
 async def test_every_job_comes_to_one_worker_however_it_comes(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes with three workers each that wait and are called off, two that bring single jobs and small crowds.
-
-    No job is given twice, and none is left with somebody who does not know of it.
-    """
-    links = [await connect(dsn) for _ in range(4)]
-    given: list[tuple[JobId, int]] = []
-    brought: list[Answer] = []
-    row_of = Answer.row
-
-    def noted(answer: Answer) -> Row | None:
-        brought.append(answer)
-        return row_of(answer)
-
-    monkeypatch.setattr(Answer, "row", noted)
-    stopped = asyncio.Event()
-
-    async def work(engine: Engine, worker: WorkerId, dice: Random) -> None:
-        for number in count():
-            wanted = claim(worker, limit=3, types=("mail", "bill"), claim_id=f"{worker.boot}-{number}", is_new=True)
-            asking = asyncio.ensure_future(engine.claim(wanted, wait=timedelta(seconds=dice.choice((0.2, 1.2, 5)))))
-            leaving = asyncio.ensure_future(asyncio.wait_for(stopped.wait(), dice.choice((0.05, 10))))
-            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
-            # Who goes away asks once more by name, as a worker does.
-            asking.cancel()
-            leaving.cancel()
-            await asyncio.wait([asking, leaving])
-            jobs = [] if asking.cancelled() else asking.result()
-            jobs = jobs or await engine.claim(replace(wanted, limit=1, is_new=False))
-            given.extend((job.id, job.fence) for job in jobs)
-            await engine.settle([Report(job.id, job.fence, Succeeded("null")) for job in jobs])
-            if stopped.is_set():
-                return
-
-    async def submit(engine: Engine, dice: Random) -> list[JobId]:
-        ids: list[JobId] = []
-        for _ in range(150):
-            await asyncio.sleep(dice.uniform(0, 0.03))
-            jobs = [NewJob(engine.fresh_id(), "mail", "null") for _ in range(dice.choice((1, 1, 1, 1, 2)))]
-            ids += [answer.job_id for answer in await engine.submit(jobs)]
-        return ids
-
-    try:
-        engines = [link.engine for link in links if link.engine is not None]
-        workers = [
-            asyncio.ensure_future(work(engine, WorkerId(f"w{place}", f"{name}{place}"), Random(f"{name}{place}")))
-            for name, engine in zip("ab", engines[:2], strict=True)
-            for place in range(3)
-        ]
-        ids = list(chain.from_iterable(await asyncio.gather(*(submit(engine, Random(7)) for engine in engines[2:]))))
-        async with asyncio.timeout(60):
-            while len(given) < len(ids):  # noqa: ASYNC110 - any of six tells of the last one
-                await asyncio.sleep(0.05)
-        stopped.set()
-        await asyncio.gather(*workers)
-        states = {
-            job.state for start in range(0, len(ids), 100) for job in await engines[0].get(ids[start : start + 100])
-        }
-    finally:
-        for link in links:
-            await link.close()
-    assert sorted(given) == sorted((job_id, 1) for job_id in ids)
-    assert states == {State.COMPLETED}
-    assert len(brought) > len(ids) / 10
+    await each_job_comes_once(dsn, monkeypatch)
 
 
 def test_two_who_ask_by_the_same_name_are_not_mixed_up() -> None:

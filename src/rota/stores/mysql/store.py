@@ -139,6 +139,10 @@ class MysqlStore:
         """Store new jobs and answer each submission, in order."""
         return await self._inserting.run(jobs, bound, _given(now))
 
+    def brought(self, wanted: Claim) -> Sequence[Job]:  # noqa: ARG002 - the port's
+        """Nothing: claims do not stay here."""
+        return ()
+
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
         (jobs,) = await self._claiming.run([wanted], _given(now))

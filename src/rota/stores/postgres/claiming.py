@@ -32,8 +32,7 @@ class Claims:
             self._ear.hear_work()
             brought = self._open_claims.take(wanted.worker)
             if brought is not None:
-                row = brought.row()
-                return await self._recall(brought.claim_id) if row is None else leasing.jobs_of([row], wanted)
+                return brought.jobs(wanted) or await self._recall(brought.claim_id)
             may_be_repeated |= self._open_claims.doubts(wanted)
         rows: Sequence[Row] = ()
         late: Sequence[Job] = ()

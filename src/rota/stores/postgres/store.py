@@ -216,6 +216,10 @@ class PostgresStore:
             self._open_claims.bring(answer)
         return inserted
 
+    def brought(self, wanted: Claim) -> Sequence[Job]:
+        """Give what was brought for a worker whose claim stays, once, if it is at hand."""
+        return self._open_claims.at_hand(wanted)
+
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
         return await self._claims.claim(wanted, self._given(now))

@@ -19,9 +19,9 @@ from rota.stores.sqlite.statements import statement
 def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
     """Lease the most urgent jobs that may be claimed. Reads first, and writes only if there are any."""
     if wanted.claim_id is not None:
-        leases = connection.rows(statement("recall_claim"), (wanted.claim_id,))
-        if leases:
-            return _held(connection, json.loads(leases[0][0]))
+        former = recall(connection, wanted.claim_id)
+        if former is not None:
+            return former
     ids = (
         _handed_over(connection, wanted, wanted.ids, now)
         if wanted.ids is not None
@@ -37,6 +37,12 @@ def claim(connection: Connection, wanted: Claim, now: int) -> list[Job]:
         leases_text = str([[job.id, job.fence] for job in jobs])
         connection.run(statement("remember_claim"), (wanted.claim_id, now, leases_text))
     return jobs
+
+
+def recall(connection: Connection, claim_id: str) -> list[Job] | None:
+    """Give the jobs of an earlier claim that are still held under it; None if it gave none."""
+    leases = connection.rows(statement("recall_claim"), (claim_id,))
+    return _held(connection, json.loads(leases[0][0])) if leases else None
 
 
 def _held(connection: Connection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:

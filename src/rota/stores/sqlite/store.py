@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -43,6 +43,7 @@ from rota.stores.sqlite import (
     upkeep,
 )
 from rota.stores.sqlite.bell import Knocker
+from rota.stores.sqlite.board import Board
 from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
 from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
 from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, followed, for_reading, open_file
@@ -51,7 +52,8 @@ from rota.stores.sqlite.inline import InlineDesk, InlineReader
 from rota.stores.sqlite.lengthening import Lengthener
 from rota.stores.sqlite.lookout import Lookout
 from rota.stores.sqlite.migrations import migrate
-from rota.stores.sqlite.operations import MERGED, Manner, Verb
+from rota.stores.sqlite.open_claims import OpenClaims
+from rota.stores.sqlite.operations import MERGED, PLAINLY, Manner, Verb
 
 READERS: Final = 2
 #: The largest count of microseconds that a moment of Python can be.
@@ -67,12 +69,18 @@ def wall_clock() -> datetime:
 class SqliteStore:
     """All verbs of `rota.ports.store.Store` on SQLite."""
 
-    #: Who waits is told, and asks.
-    keeps_claims = False
-
-    def __init__(self, writer: Desk, readers: Sequence[Desk], clock: Clock, *, lookout: Lookout | None = None) -> None:
+    def __init__(
+        self,
+        writer: Desk,
+        readers: Sequence[Desk],
+        clock: Clock,
+        *,
+        lookout: Lookout | None = None,
+        open_claims: OpenClaims | None = None,
+    ) -> None:
         self._writer = writer
         self._lookout = lookout
+        self._open_claims = open_claims
         self._readers = readers
         self._turns = cycle(readers)
         self._clock = clock
@@ -128,9 +136,20 @@ class SqliteStore:
                 lengthen=Lengthener(witness.log, witness.known_log),
             )
             opened.push_async_callback(writer.close)
-            store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path))
+            board = Board.open(witness.path)
+            open_claims = None if board is None else OpenClaims(board)
+            store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path), open_claims=open_claims)
             opened.pop_all()
             return store
+
+    @property
+    def keeps_claims(self) -> bool:
+        """Whether a claim that stays may be answered by whoever stores a job; not in memory, which is nobody else's."""
+        return self._open_claims is not None
+
+    def brought(self, wanted: Claim) -> Sequence[Job]:
+        """Give what was brought for a worker whose claim stays, once, if it is at hand."""
+        return () if self._open_claims is None else self._open_claims.at_hand(wanted)
 
     @cached_property
     def by_hand(self) -> Self | None:
@@ -149,6 +168,10 @@ class SqliteStore:
         lookout, self._lookout = self._lookout, None
         for desk in dict.fromkeys((self._writer, *self._readers)):
             await desk.close()
+        open_claims, self._open_claims = self._open_claims, None
+        if open_claims is not None:
+            # Only now: nobody is at a desk any more who might look at the board.
+            open_claims.close()
         if lookout is not None:
             lookout.close()
             part_with(
@@ -164,14 +187,15 @@ class SqliteStore:
         if self._lookout is not None:
             self._lookout.hear_work()
 
-    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:  # noqa: ARG002 - answers
+    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
         """Wait until another process may have changed something, at most for a while; say at which places.
 
         A store in memory is nobody else's.
         """
         lookout = self._lookout
         if lookout is not None:
-            return await lookout.wait(at_most.total_seconds())
+            with nullcontext() if self._open_claims is None else self._open_claims.heeded(heed):
+                return await lookout.wait(at_most.total_seconds())
         await asyncio.sleep(at_most.total_seconds())
         return ()
 
@@ -194,8 +218,23 @@ class SqliteStore:
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         """Lease due jobs to a worker, most urgent first."""
         self.hear_work()
+        if self._open_claims is not None and wanted.ids is None:
+            return await self._claim_or_stay(self._open_claims, wanted, _given(now))
         jobs: list[Job] = await self._writer.run(self._timed(leasing.claim), wanted, _given(now), manner=self._claiming)
         return jobs
+
+    async def _claim_or_stay(self, open_claims: OpenClaims, wanted: Claim, now: int | None) -> Sequence[Job]:
+        claim_id, brought = open_claims.brought(wanted)
+        if claim_id is not None:
+            return brought or await self._read(leasing.recall, claim_id) or ()
+        stay = open_claims.stay(wanted)
+        # Who takes a former claim off the board has the lock.
+        manner = self._claiming if stay.former is None else PLAINLY
+        found: Sequence[Job] = await self._writer.run(self._timed(open_claims.claim), wanted, stay, now, manner=manner)
+        if found:
+            # They came by name, or nothing will: a letter that is on its way must not bring them once more.
+            open_claims.leave(wanted.worker.boot)
+        return found
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
         """Extend the leases whose fence still holds."""
@@ -444,7 +483,12 @@ class SqliteStore:
     def _insert_at_once(
         self, connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int | None
     ) -> Sequence[Inserted] | None:
-        return submitting.insert_at_once(connection, jobs, bound, to_micros(self._clock()) if now is None else now)
+        moment = to_micros(self._clock()) if now is None else now
+        if self._open_claims is not None and len(jobs) == 1 and bound is None:
+            answered = self._open_claims.answer(connection, jobs[0], moment)
+            if answered is not None:
+                return answered
+        return submitting.insert_at_once(connection, jobs, bound, moment)
 
     def _timed(self, verb: Verb) -> Verb:
         """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""
