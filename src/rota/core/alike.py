@@ -83,6 +83,9 @@ def kinds_of(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
 
 def check_all(jobs: Sequence[NewJob]) -> None:
     """Refuse jobs of which one could not be kept or run, as `check` does."""
+    if len(jobs) == 1:
+        check(jobs[0])
+        return
     # Of those that are alike, all will do if one does, unless a payload needs a closer look.
     if type(jobs) is Alike and not _are_suspicious(jobs.payloads):
         jobs = jobs[:1]

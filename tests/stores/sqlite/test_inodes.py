@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rota.stores.sqlite import files, inodes
+from rota.stores.sqlite import inodes
 from rota.stores.sqlite.driver import LostFile
 from rota.stores.sqlite.files import FileWitness
-from rota.stores.sqlite.inodes import inode_in, inode_of, length_of
+from rota.stores.sqlite.inodes import Named, inode_in, inode_of, length_of
 
 
 def _refused(*_: object) -> int:
@@ -36,10 +36,13 @@ def test_a_file_is_told_from_others_by_whichever_way(tmp_path: Path) -> None:
     assert inode_of(os.fsencode(one)) != inode_of(os.fsencode(other))
     assert (length_of(os.fsencode(one)), length_of(os.fsencode(other))) == (4, 0)
     assert inode_of(b"/dev/null") != inode_of(os.fsencode(one))
+    named = Named(os.fsencode(one))
+    assert named.has(inode_in(one.stat()))
+    assert not named.has(inode_in(other.stat()))
 
 
 @pytest.mark.usefixtures("_way")
-@pytest.mark.parametrize("ask", [inode_of, length_of])
+@pytest.mark.parametrize("ask", [inode_of, length_of, lambda name: Named(name).has((0, 0, 0))])
 def test_a_name_that_nobody_has_is_an_error(tmp_path: Path, ask: Callable[[bytes], Any]) -> None:
     with pytest.raises(FileNotFoundError):
         ask(os.fsencode(tmp_path / "nobody"))
@@ -57,10 +60,10 @@ def test_a_timeout_by_a_signal_does_not_make_a_file_lost(
     path.with_name("some.db-wal").touch()
     witness = FileWitness(str(path))
 
-    def interrupted(_: bytes) -> None:
+    def interrupted(*_: object) -> bool:
         raise error
 
-    monkeypatch.setattr(files, "inode_of", interrupted)
+    monkeypatch.setattr(Named, "has", interrupted)
     with pytest.raises(told):
         witness()
 

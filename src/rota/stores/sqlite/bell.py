@@ -1,6 +1,6 @@
 """The bell between processes that share a file: who has committed knocks, and the kernel tells the others (inotify).
 
-A knock opens an empty file beside the database and closes it again: for reading if there is new work, for writing if
+A knock reads a byte of a small file beside the database if there is new work, and opens and closes it for writing if
 something has a new time. The kernel tells who listens which of the two it was, and nothing goes to the disk; to set the
 times of a file would, and now and then takes as long as a commit. A knock tells that something is new, not what: that
 is in the database. Where the file cannot be made or opened, nobody knocks, and the others notice from the log.
@@ -19,18 +19,22 @@ import os
 import stat
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.forking import mind
 
+_IN_ACCESS: Final = 0x1
 _IN_MODIFY: Final = 0x2
 _IN_CLOSE_WRITE: Final = 0x8
-_IN_CLOSE_NOWRITE: Final = 0x10
 #: Never told while the file is open: for a watch that rests.
 _IN_DELETE_SELF: Final = 0x400
+_CLOSED: Final = -1
 #: The kernel could keep no more: anything may have rung.
 _IN_Q_OVERFLOW: Final = 0x4000
 #: How long after a knock to look for writes by ourselves, and how often.
@@ -40,6 +44,11 @@ PEEK_SECONDS: Final = 0.02
 HUSH_SECONDS: Final = 0.002
 #: Which watch, what happened, a cookie, and the length of a name, which there is only for files in folders.
 _EVENT: Final = struct.Struct("iIII")
+
+
+_CLAPPER: Final = b"."
+#: Who reads must not write down that it did; only its owner may ask for that, and to others it matters once a day.
+_QUIETLY: Final = getattr(os, "O_NOATIME", 0)
 
 
 def door_of(path: str) -> str:
@@ -56,6 +65,8 @@ def _hang(door: str, file: os.stat_result) -> bool:
             os.fchmod(made, stat.S_IMODE(file.st_mode))
             if os.geteuid() == 0:
                 os.fchown(made, file.st_uid, file.st_gid)
+            # What is read must be there.
+            os.write(made, _CLAPPER)
         finally:
             os.close(made)
     return stat.S_ISREG(os.stat(door).st_mode)  # noqa: PTH116 - as above
@@ -66,19 +77,48 @@ class Knocker:
 
     def __init__(self, path: str) -> None:
         self._door = door_of(path)
+        #: Open from the first knock for work on: to open it each time takes four times as long.
+        self._descriptor = _CLOSED
+        self.turn = threading.Lock()
+        mind(self)
+
+    def close(self) -> None:
+        """Knock no more."""
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor != _CLOSED:
+            os.close(descriptor)
+
+    def forsake(self) -> None:
+        """Knock no more, in a forked process."""
+        self.close()
 
     def knock(self, connection: Connection) -> None:
         """Knock if a connection has made something that others should hear of. A hint: whatever fails, fails."""
         try:
             if connection.has_made_work:
                 connection.has_made_work = False
-                os.close(os.open(self._door, os.O_RDONLY))
+                if self._descriptor == _CLOSED:
+                    self._descriptor = _opened(self._door)
+                os.pread(self._descriptor, 1, 0)
             if connection.has_set_times:
                 connection.has_set_times = False
                 os.close(os.open(self._door, os.O_WRONLY))
         except OSError:
             # Not again at the next commit, which may have nothing to tell.
             connection.has_made_work = connection.has_set_times = False
+
+
+def _opened(door: str) -> int:
+    """Open a door to knock at."""
+    try:
+        descriptor = os.open(door, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | _QUIETLY)
+    except PermissionError:
+        descriptor = os.open(door, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not os.pread(descriptor, 1, 0):
+        # Of an earlier release, or emptied by somebody.
+        with suppress(OSError):
+            Path(door).write_bytes(_CLAPPER)
+    return descriptor
 
 
 class Bell:
@@ -208,12 +248,12 @@ class Bell:
         for _, mask, _, _ in _EVENT.iter_unpack(told):
             if mask & _IN_MODIFY and self._is_told_of_writes:
                 self._look_in(HUSH_SECONDS)
-            if mask & (_IN_CLOSE_WRITE | _IN_CLOSE_NOWRITE) and self._loop is not None:
+            if mask & (_IN_CLOSE_WRITE | _IN_ACCESS) and self._loop is not None:
                 self._awake_until = self._loop.time() + AWAKE_SECONDS
-            if not self._hears_work and mask & _IN_CLOSE_NOWRITE and self._hears_writes:
+            if not self._hears_work and mask & _IN_ACCESS and self._hears_writes:
                 # That was what was written, and it concerns nobody here.
                 self._look_in(PEEK_SECONDS)
-            if self._hears_work and mask & (_IN_CLOSE_NOWRITE | _IN_Q_OVERFLOW):
+            if self._hears_work and mask & (_IN_ACCESS | _IN_Q_OVERFLOW):
                 self.work += 1
                 is_knocked = True
             if mask & (_IN_CLOSE_WRITE | _IN_Q_OVERFLOW):
@@ -237,7 +277,7 @@ class Bell:
         if descriptor < 0:
             return  # too many listeners on this host; looking now and then will do
         self._descriptor = int(descriptor)
-        knocks = self._watch(os.fsencode(door_of(path)), _IN_CLOSE_WRITE | _IN_CLOSE_NOWRITE)
+        knocks = self._watch(os.fsencode(door_of(path)), _IN_CLOSE_WRITE | _IN_ACCESS)
         if knocks < 0 or self._watch(self._log, _IN_DELETE_SELF) < 0:
             self.close()
 

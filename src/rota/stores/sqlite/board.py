@@ -41,7 +41,6 @@ PLACE_BYTES: Final = 4096
 _MARK: Final = struct.Struct("<I")
 _NOTHING: Final = bytes(_MARK.size)
 _MARKS: Final = struct.Struct(f"<{PLACES}I")
-_NO_MARKS: Final = bytes(_MARKS.size)
 _BEGIN: Final = 4096
 _CLOSED: Final = -1
 _LENGTH: Final = struct.Struct("<H")
@@ -137,10 +136,18 @@ class Board:
         """Let go of the file in a forked process: whoever would look at it is gone."""
         self.close()
 
+    def is_used(self) -> bool:
+        """Whether anybody waits. Asked before every lone submission."""
+        try:
+            return bool(os.pread(self._descriptor, _MARKS.size, 0).strip(b"\0"))
+        except OSError as error:
+            _told_by_the_system(error)
+            return False
+
     def waiting(self, queue: str, job_type: str) -> list[Notice]:
         """Give the claims that wait for a job of a lane; who has waited longest is first."""
         marks = self._bytes(_MARKS.size, 0)
-        if marks == _NO_MARKS or len(marks) < _MARKS.size:
+        if len(marks) < _MARKS.size:
             return []
         now = steady_micros()
         found = []

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rota.stores.sqlite.driver import Broken, Connection, LostFile
-from rota.stores.sqlite.inodes import inode_of
+from rota.stores.sqlite.inodes import Named, inode_of
 from rota.stores.sqlite.operations import patiently
+from rota.stores.sqlite.tripwire import Tripwire
 
+#: After how many commits the kernel is asked to watch: it has few watches to give, and most processes write little.
+COMMITS_TO_TRIPWIRE: Final = 100
 IN_MEMORY: Final = ":memory:"
 
 #: How a connection is made of a path: `StandardConnection`, or `ApswConnection` of `apsw_driver`.
@@ -60,17 +64,44 @@ class FileWitness:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file, self.log = os.fsencode(path), os.fsencode(f"{path}-wal")
+        file, self.log = os.fsencode(path), os.fsencode(f"{path}-wal")
         try:
             # A connection is open, so the log is there; learnt later, one that was put in its place would be trusted.
-            self._known_file, self.known_log = inode_of(self._file), inode_of(self.log)
+            self._known_file, self.known_log = inode_of(file), inode_of(self.log)
         except OSError:
             raise LostFile(path) from None
+        self._names = Named(file), Named(self.log)
+        self._commits = 0
+        self._tripwire: Tripwire | None = None
+
+    def for_another(self) -> FileWitness:
+        """Give one that knows the same, for another desk: each is asked by one thread at a time."""
+        other = copy(self)
+        other.__dict__["_names"] = Named(os.fsencode(self.path)), Named(self.log)
+        return other
+
+    def after_commit(self) -> None:
+        """Look, unless the kernel says that there is no need; ask it to once there were so many commits."""
+        if self._tripwire is not None:
+            if self._tripwire.is_touched():
+                self()
+            return
+        self._commits += 1
+        if self._commits == COMMITS_TO_TRIPWIRE:
+            # Before the look: what happens in between is noted.
+            self._tripwire = Tripwire.stretch(self.path, os.fsdecode(self.log))
+        self()
+
+    def close(self) -> None:
+        """Let go of the kernel's end."""
+        if self._tripwire is not None:
+            self._tripwire.close()
 
     def __call__(self) -> None:
         """Look; raise `LostFile` if another file, or none, has a name now."""
+        file, log = self._names
         try:
-            if inode_of(self._file) == self._known_file and inode_of(self.log) == self.known_log:
+            if file.has(self._known_file) and log.has(self.known_log):
                 return
         except OSError as error:
             # Not the system's, then, but a signal's, as a timeout is: it says nothing about the file.
@@ -79,9 +110,11 @@ class FileWitness:
         raise LostFile(self.path)
 
 
-def followed(path: str) -> str:
-    """Follow a link, as SQLite does: the log lies beside the file itself."""
-    return os.path.realpath(path) if Path(path).is_symlink() else path
+def found(path: str) -> str:
+    """Say where a file is, wherever this process goes. A link is followed, as SQLite does: the log lies beside."""
+    if path == IN_MEMORY:
+        return path
+    return os.path.realpath(path) if Path(path).is_symlink() else os.path.abspath(path)  # noqa: PTH100 - as it is named
 
 
 def _create(path: str) -> None:

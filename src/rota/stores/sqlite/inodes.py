@@ -53,6 +53,22 @@ def inode_of(name: bytes) -> Inode:
     return told.number, told.major, told.minor
 
 
+class Named:
+    """A name that is looked up after every commit, by one thread at a time: what the kernel writes to is made once."""
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._told = _Told()
+        self._where = ctypes.byref(self._told)
+
+    def has(self, inode: Inode) -> bool:
+        """Whether a file still has the name; `OSError` if none has."""
+        if _statx is None or _statx(_WORKING_DIRECTORY, self._name, _AS_STAT, _NUMBER, self._where):
+            return inode_in(os.stat(self._name)) == inode  # noqa: PTH116 - as below
+        told = self._told
+        return (told.number, told.major, told.minor) == inode
+
+
 def inode_in(seen: os.stat_result) -> Inode:
     """Say the same of a file that was looked at."""
     return seen.st_ino, os.major(seen.st_dev), os.minor(seen.st_dev)

@@ -81,6 +81,8 @@ class OpenClaims(Awaited[_Kept]):
     def __init__(self, board: Board) -> None:
         super().__init__()
         self._board = board
+        #: Whether a job may find somebody who waits: a call to the kernel and nothing else.
+        self.are_any = board.is_used
         self._letterbox: Letterbox | None = None
         self._postman = Postman()
         #: Who is told that something has come, on which loop; and what came while there was nobody.

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import cycle
+from time import time_ns
 from typing import Any, Final, Self
 
 from rota.core.attempt import Attempt
@@ -46,7 +47,7 @@ from rota.stores.sqlite.bell import Knocker
 from rota.stores.sqlite.board import Board
 from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
 from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
-from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, followed, for_reading, open_file
+from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, for_reading, found, open_file
 from rota.stores.sqlite.forking import Opening
 from rota.stores.sqlite.inline import InlineDesk, InlineReader
 from rota.stores.sqlite.lengthening import Lengthener
@@ -66,6 +67,11 @@ def wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
+def wall_micros() -> int:
+    """Tell the same in microseconds since 1970."""
+    return time_ns() // 1000
+
+
 class SqliteStore:
     """All verbs of `rota.ports.store.Store` on SQLite."""
 
@@ -77,13 +83,17 @@ class SqliteStore:
         *,
         lookout: Lookout | None = None,
         open_claims: OpenClaims | None = None,
+        tools: ExitStack | None = None,
     ) -> None:
         self._writer = writer
         self._lookout = lookout
         self._open_claims = open_claims
+        self._tools = tools
         self._readers = readers
         self._turns = cycle(readers)
         self._clock = clock
+        # Asked for each lone submission: a moment costs more to make than to count.
+        self._now = wall_micros if clock is wall_clock else lambda: to_micros(clock())
         # Made once: operations share a call only if they have the very same verb.
         self._insert = self._timed(submitting.insert)
         self._inserting = Manner(is_mergeable=True, stroke=self._insert_at_once)
@@ -97,7 +107,7 @@ class SqliteStore:
     ) -> Self:
         """Open a database file, or `:memory:`, and bring it to the form this release expects."""
         with Opening():
-            return await cls._open(followed(os.fspath(location)), clock, connect)
+            return await cls._open(found(os.fspath(location)), clock, connect)
 
     @classmethod
     async def _open(cls, path: str, clock: Clock, connect: Connect) -> Self:
@@ -125,20 +135,30 @@ class SqliteStore:
             readers = []
             for number in range(READERS):
                 readers.append(
-                    ReaderDesk(f"rota-sqlite-reader-{number}", partial(for_reading, opener), witness=witness)
+                    ReaderDesk(
+                        f"rota-sqlite-reader-{number}", partial(for_reading, opener), witness=witness.for_another()
+                    )
                 )
                 opened.push_async_callback(readers[-1].close)
+            # What those at the desks use, let go of after them.
+            tools = opened.enter_context(ExitStack())
+            knocker = Knocker(witness.path)
+            tools.callback(knocker.close)
+            tools.callback(witness.close)
             writer = WriterDesk(
                 "rota-sqlite-writer",
                 opener,
-                witness=witness,
-                knock=Knocker(witness.path).knock,
+                witness=witness.after_commit,
+                knock=knocker.knock,
                 lengthen=Lengthener(witness.log, witness.known_log),
             )
             opened.push_async_callback(writer.close)
             board = Board.open(witness.path)
             open_claims = None if board is None else OpenClaims(board)
-            store = cls(writer, readers, clock, lookout=Lookout(opener(), witness.path), open_claims=open_claims)
+            if open_claims is not None:
+                tools.callback(open_claims.close)
+            lookout = Lookout(opener(), witness.path)
+            store = cls(writer, readers, clock, lookout=lookout, open_claims=open_claims, tools=tools)
             opened.pop_all()
             return store
 
@@ -168,10 +188,9 @@ class SqliteStore:
         lookout, self._lookout = self._lookout, None
         for desk in dict.fromkeys((self._writer, *self._readers)):
             await desk.close()
-        open_claims, self._open_claims = self._open_claims, None
-        if open_claims is not None:
-            # Only now: nobody is at a desk any more who might look at the board.
-            open_claims.close()
+        self._open_claims = None
+        if self._tools is not None:
+            self._tools.close()
         if lookout is not None:
             lookout.close()
             part_with(
@@ -210,9 +229,8 @@ class SqliteStore:
         self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
-        answers: Sequence[Inserted] = await self._writer.run(
-            self._insert, jobs, bound, _given(now), manner=self._inserting
-        )
+        moment = None if now is None else to_micros(now)
+        answers: Sequence[Inserted] = await self._writer.run(self._insert, jobs, bound, moment, manner=self._inserting)
         return answers
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
@@ -483,9 +501,10 @@ class SqliteStore:
     def _insert_at_once(
         self, connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int | None
     ) -> Sequence[Inserted] | None:
-        moment = to_micros(self._clock()) if now is None else now
-        if self._open_claims is not None and len(jobs) == 1 and bound is None:
-            answered = self._open_claims.answer(connection, jobs[0], moment)
+        moment = self._now() if now is None else now
+        open_claims = self._open_claims
+        if open_claims is not None and len(jobs) == 1 and bound is None and open_claims.are_any():
+            answered = open_claims.answer(connection, jobs[0], moment)
             if answered is not None:
                 return answered
         return submitting.insert_at_once(connection, jobs, bound, moment)
@@ -495,7 +514,7 @@ class SqliteStore:
 
         def run(connection: Connection, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
             if arguments[-1] is None:
-                arguments = (*arguments[:-1], to_micros(self._clock()))
+                arguments = (*arguments[:-1], self._now())
             return verb(connection, *arguments)
 
         run.__name__ = verb.__name__

@@ -44,13 +44,13 @@ def insert_at_once(
     """Store plain jobs by one statement; None, and nothing done, if they need a closer look."""
     if bound is not None or not 0 < len(jobs) <= MOST_ROWS:
         return None
+    if len(jobs) == 1:
+        return _put_one(connection, jobs[0], now) if is_plain(jobs[0]) else None
     # Of jobs that are alike, all are plain if one is.
-    alike = alike_of(jobs) if len(jobs) > 1 else None
+    alike = alike_of(jobs)
     if not are_plain(kinds_of(jobs if alike is None else alike)):
         return None
     try:
-        if len(jobs) == 1:
-            return _put_one(connection, jobs[0], now)
         if alike is not None:
             return _put_alike(connection, alike, now, at_once=True)
         return _put_plain(connection, jobs, now, at_once=True)
@@ -60,7 +60,10 @@ def insert_at_once(
 
 def _put_one(connection: Connection, job: NewJob, now: int) -> list[Inserted] | None:
     row = plain_job_row(job, now)
-    if not connection.run(statement("insert_one"), row):
+    try:
+        if not connection.run(statement("insert_one"), row):
+            return None
+    except Clash:
         return None
     state = _STATES[row[4]]
     if state is State.PENDING:
