@@ -40,7 +40,7 @@ PLACE_BYTES: Final = 4096
 #: The mark of a place: the checksum of what stands there, which is never nothing; or nothing.
 _MARK: Final = struct.Struct("<I")
 _NOTHING: Final = bytes(_MARK.size)
-_MARKS: Final = struct.Struct(f"<{PLACES}I")
+_MARKS_SIZE: Final = PLACES * _MARK.size
 _BEGIN: Final = 4096
 _CLOSED: Final = -1
 _LENGTH: Final = struct.Struct("<H")
@@ -136,22 +136,19 @@ class Board:
         """Let go of the file in a forked process: whoever would look at it is gone."""
         self.close()
 
-    def is_used(self) -> bool:
-        """Whether anybody waits. Asked before every lone submission."""
+    def marks(self) -> bytes:
+        """Give the marks up to the last place that is taken; none if nobody waits. Asked for every lone submission."""
         try:
-            return bool(os.pread(self._descriptor, _MARKS.size, 0).strip(b"\0"))
+            return os.pread(self._descriptor, _MARKS_SIZE, 0).rstrip(b"\0")
         except OSError as error:
             _told_by_the_system(error)
-            return False
+            return b""
 
-    def waiting(self, queue: str, job_type: str) -> list[Notice]:
+    def waiting(self, queue: str, job_type: str, marks: bytes | None = None) -> list[Notice]:
         """Give the claims that wait for a job of a lane; who has waited longest is first."""
-        marks = self._bytes(_MARKS.size, 0)
-        if len(marks) < _MARKS.size:
-            return []
         now = steady_micros()
         found = []
-        for place, mark in enumerate(_MARKS.unpack(marks)):
+        for place, mark in enumerate(_read_marks(self.marks() if marks is None else marks)):
             if mark:
                 claim = self._read(place, mark)
                 if claim is None or not claim.since <= now < claim.until:
@@ -165,10 +162,10 @@ class Board:
         """Put a claim where there is room, and say where; None if there is none."""
         text = _write(claim)
         written = _LENGTH.pack(len(text)) + text if len(text) <= PLACE_BYTES - _LENGTH.size else None
-        marks = _MARKS.unpack(self._bytes(_MARKS.size, 0).ljust(_MARKS.size, b"\0"))
-        if written is None or 0 not in marks:
+        marks = _read_marks(self.marks())
+        place = marks.index(0) if 0 in marks else len(marks)
+        if written is None or place == PLACES:
             return None
-        place = marks.index(0)
         try:
             os.pwrite(self._descriptor, written, _BEGIN + place * PLACE_BYTES)
             # Only now: who sees the mark reads all of it.
@@ -208,6 +205,12 @@ class Board:
         except OSError as error:
             _told_by_the_system(error)
             return b""
+
+
+def _read_marks(marks: bytes) -> tuple[int, ...]:
+    """Read marks, of which what is nothing at the end may be missing."""
+    count = -(-len(marks) // _MARK.size)
+    return struct.unpack(f"<{count}I", marks.ljust(count * _MARK.size, b"\0"))
 
 
 def _mark_of(written: bytes) -> int:

@@ -81,8 +81,8 @@ class OpenClaims(Awaited[_Kept]):
     def __init__(self, board: Board) -> None:
         super().__init__()
         self._board = board
-        #: Whether a job may find somebody who waits: a call to the kernel and nothing else.
-        self.are_any = board.is_used
+        #: What the board shows at a glance: nothing if nobody waits. A call to the kernel and nothing else.
+        self.glance = board.marks
         self._letterbox: Letterbox | None = None
         self._postman = Postman()
         #: Who is told that something has come, on which loop; and what came while there was nobody.
@@ -190,9 +190,12 @@ class OpenClaims(Awaited[_Kept]):
 
     # Who brings
 
-    def answer(self, connection: Connection, job: NewJob, now: int) -> list[Inserted] | None:
-        """Store a job as leased to who waits for it; None, and nothing done, if nobody does, or it is not for this."""
-        notice = self._longest_waiting(job)
+    def answer(self, connection: Connection, job: NewJob, marks: bytes, now: int) -> list[Inserted] | None:
+        """Store a job as leased to who waits for it, of those whom a glance at the board has just shown.
+
+        None, and nothing done, if none of them does, or it is not for this.
+        """
+        notice = self._longest_waiting(job, marks)
         if notice is None:
             return None
         connection.run("BEGIN IMMEDIATE")
@@ -213,11 +216,11 @@ class OpenClaims(Awaited[_Kept]):
         # To whoever submits it, it was made pending, as every job that is due.
         return [Inserted(job.id, Receipt.CREATED, State.PENDING)]
 
-    def _longest_waiting(self, job: NewJob) -> Notice | None:
+    def _longest_waiting(self, job: NewJob, marks: bytes) -> Notice | None:
         """Give the claim that a job may be brought to, of one who is there."""
-        for notice in self._board.waiting(job.queue, job.type):
-            if not is_plain(job) or not may_be_brought(job):
-                return None
+        if not is_plain(job) or not may_be_brought(job):
+            return None
+        for notice in self._board.waiting(job.queue, job.type, marks):
             if self._postman.finds(notice.claim.address):
                 return notice
         return None

@@ -503,8 +503,8 @@ class SqliteStore:
     ) -> Sequence[Inserted] | None:
         moment = self._now() if now is None else now
         open_claims = self._open_claims
-        if open_claims is not None and len(jobs) == 1 and bound is None and open_claims.are_any():
-            answered = open_claims.answer(connection, jobs[0], moment)
+        if open_claims is not None and len(jobs) == 1 and bound is None and (marks := open_claims.glance()):
+            answered = open_claims.answer(connection, jobs[0], marks, moment)
             if answered is not None:
                 return answered
         return submitting.insert_at_once(connection, jobs, bound, moment)
