@@ -13,13 +13,13 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from rota.core.job import Job
-from rota.core.lease import Claim, WorkerId
+from rota.core.lease import Claim
 from rota.core.submission import Delivery, NewJob
 from rota.stores.rows import Row, leased_jobs
 
 #: By how much shorter a claim stays than who asked: for what is under way to be heard.
 HEARING: Final = timedelta(milliseconds=500)
-#: Who stays for less is not worth a row.
+#: Who stays for less is not worth the while.
 SHORTEST_STAY: Final = 2 * HEARING
 #: Nobody stays for longer, so that what is older need not be looked at.
 LONGEST_STAY: Final = timedelta(seconds=5)
@@ -53,6 +53,14 @@ def _never(_row: Row) -> Job:
 
 
 _READER: Final = msgspec.json.Decoder(Answer)
+
+
+def stay_of(wanted: Claim) -> timedelta | None:
+    """Say for how long a claim is left where others may answer it; None if it is not."""
+    span = min(wanted.stays, LONGEST_STAY) - HEARING
+    # Who has room for one gets the most urgent, which may be on its way.
+    is_one_of_many = wanted.claim_id is not None and wanted.limit > 1
+    return span if is_one_of_many and span >= SHORTEST_STAY - HEARING else None
 
 
 def may_be_brought(job: NewJob) -> bool:
@@ -97,18 +105,19 @@ class Awaited(Generic[K]):
         kept.answer = answer
         return True
 
-    def take(self, worker: WorkerId) -> Answer | None:
-        """Give the answer that has come for a worker, once; perhaps to a claim that it has given up meanwhile."""
-        kept = self._by_boot.get(worker.boot)
-        if kept is None or kept.answer is None:
+    def take(self, wanted: Claim) -> Answer | None:
+        """Give the answer that has come for a claim, once."""
+        kept = self._by_boot.get(wanted.worker.boot)
+        # One to a former claim has to be looked up: its lease began before this one was sent, and may be over.
+        if kept is None or kept.answer is None or kept.claim_id != wanted.claim_id:
             return None
-        self.leave(worker.boot)
+        self.leave(wanted.worker.boot)
         return kept.answer
 
     def at_hand(self, wanted: Claim) -> Sequence[Job]:
         """Give the job that has come for a worker, once, unless it has to be looked up."""
         kept = self._by_boot.get(wanted.worker.boot)
-        if kept is None or kept.answer is None or kept.answer.job is None:
+        if kept is None or kept.answer is None or kept.answer.job is None or kept.claim_id != wanted.claim_id:
             return ()
         self.leave(wanted.worker.boot)
         return kept.answer.jobs(wanted)

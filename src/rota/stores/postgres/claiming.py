@@ -30,7 +30,7 @@ class Claims:
         may_be_repeated = not wanted.is_new
         if wanted.ids is None:
             self._ear.hear_work()
-            brought = self._open_claims.take(wanted.worker)
+            brought = self._open_claims.take(wanted)
             if brought is not None:
                 return brought.jobs(wanted) or await self._recall(brought.claim_id)
             may_be_repeated |= self._open_claims.doubts(wanted)

@@ -32,7 +32,7 @@ import msgspec
 
 from rota.core.instant import span_to_micros
 from rota.core.lease import Claim
-from rota.stores.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY, Answer, Awaited, Told
+from rota.stores.open_claims import Answer, Awaited, Told, stay_of
 
 #: Of how many bits the numbers are of the locks that say that somebody is there: so many that no two are the same.
 _SIGN_BITS: Final = 62
@@ -104,12 +104,12 @@ class OpenClaims(Awaited[_OpenClaim]):
     def stay(self, wanted: Claim) -> Stay:
         """Say what a claim's statement is told, and expect an answer: it may come before the statement is done."""
         former = self._by_boot.get(wanted.worker.boot)
-        span = min(wanted.stays, LONGEST_STAY)
-        if self.address is None or wanted.claim_id is None or wanted.limit == 1 or span < SHORTEST_STAY:
+        span = stay_of(wanted)
+        if self.address is None or wanted.claim_id is None or span is None:
             # Who goes away takes it along.
             self.leave(wanted.worker.boot)
             return GOES_AWAY if former is None else GOES_AWAY._replace(former=former.claim_id)
-        stay = Stay(span_to_micros(span - HEARING), *self.address, None)
+        stay = Stay(span_to_micros(span), *self.address, None)
         if former is not None and former.claim_id == wanted.claim_id:
             return stay
         self._keep(wanted.worker.boot, _OpenClaim(wanted.claim_id, self.address))

@@ -1,11 +1,11 @@
-"""Letters: how a process of this host is brought an answer, at once and without a look at the database.
+"""Pokes: how a process of this host is told at once that something stands on the board for it.
 
 Who waits has a socket with a name that the kernel keeps for as long as the process lives; so who brings something finds
-out beforehand whether anybody is there. Any process of the host may find that name and write to it. So a letter counts
-only if it begins with the secret that stands on the board, which only those can read who may write to the database.
+out beforehand whether anybody is there. Any process of the host may find that name and write to it, and once its
+process is gone may take it. So nothing is said by it: who is poked looks at the board.
 
-What happens when something fails: a letter that does not arrive is missed by nobody for long. What it tells is in the
-database, and whoever waits is rung for by the log.
+What happens when something fails: a poke that does not arrive is missed by nobody for long. What was brought is in the
+database, and whoever waits is rung for by the log. Who is poked for nothing again and again hears with one ear only.
 """
 
 from __future__ import annotations
@@ -19,22 +19,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-import msgspec
-
-from rota.stores.open_claims import Answer, read_answer
 from rota.stores.sqlite.forking import mind
 
-#: The kernel takes more than three times as much. What a job needs more is looked up.
-LONGEST_LETTER: Final = 60_000
 _BYTES: Final = 16
-
-_write: Final = msgspec.json.Encoder().encode
-
-
-def letter_of(answer: Answer) -> bytes:
-    """Write an answer; without its job if that is long."""
-    text = _write(answer)
-    return text if len(text) <= LONGEST_LETTER else _write(answer._replace(job=None))
+_POKE: Final = b"."
+#: After how many pokes for nothing to listen less often, and how often then.
+PATIENCE: Final = 20
+REST_SECONDS: Final = 0.02
 
 
 def _new_socket() -> socket.socket:
@@ -42,43 +33,47 @@ def _new_socket() -> socket.socket:
 
 
 class Letterbox:
-    """Where the answers for this process come in. `hear` is told of each, on the loop that waits for them."""
+    """Where this process is poked. `look` is called then, on the loop that waits, and says whether anything came."""
 
-    def __init__(self, hear: Callable[[Answer], None]) -> None:
-        self._hear = hear
+    def __init__(self, look: Callable[[], bool]) -> None:
+        self._look = look
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.turn = threading.Lock()
-        self._socket: socket.socket | None = _new_socket()
-        self.secret = secrets.token_hex(_BYTES)
-        self._secret = self.secret.encode()
-        #: For letters, made once: room for the longest takes as long to be had as all else that is done with one.
-        self._room = memoryview(bytearray(2 * LONGEST_LETTER))
+        self._vain = 0
+        self._room = bytearray(len(_POKE))
         #: A name that begins so is no file's.
         self.address = f"\0rota-{secrets.token_hex(_BYTES)}"
-        self._socket.bind(self.address)
+        self.turn = threading.Lock()
+        self._socket: socket.socket | None = _new_socket()
         mind(self)
+        self._socket.bind(self.address)
 
     @classmethod
-    def open(cls, hear: Callable[[Answer], None]) -> Letterbox | None:
+    def open(cls, look: Callable[[], bool]) -> Letterbox | None:
         """Make one, where the system has such names."""
         if sys.platform != "linux":
             return None
         try:
-            return cls(hear)
+            return cls(look)
         except OSError:
             return None
 
     def attend(self) -> None:
-        """Have letters heard on the loop that runs, from now on."""
+        """Have pokes heard on the loop that runs, from now on."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop or self._socket is None:
-            return
-        self._leave_loop()
-        self._loop = loop
-        loop.add_reader(self._socket.fileno(), self._take_out)
+        if self._loop is not loop:
+            self._leave_loop()
+            self._loop = loop
+            self._listen()
+
+    def soon(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call something on the loop that waits, from any thread."""
+        # Closed: nobody waits there any more.
+        with suppress(RuntimeError):
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(callback, *arguments)
 
     def close(self) -> None:
-        """Take no more letters."""
+        """Hear no more."""
         self._leave_loop()
         self.forsake()
 
@@ -88,36 +83,53 @@ class Letterbox:
         if box is not None:
             box.close()
 
-    def _leave_loop(self) -> None:
-        if self._loop is not None and self._socket is not None and not self._loop.is_closed():
-            self._loop.remove_reader(self._socket.fileno())
-        self._loop = None
+    def _listen(self) -> None:
+        if self._loop is not None and self._socket is not None:
+            self._loop.add_reader(self._socket.fileno(), self._poked)
 
-    def _take_out(self) -> None:
-        """Take one letter out; the loop calls again for the next."""
+    def _leave_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None or self._socket is None:
+            return
+        # It may be another thread's, or closed.
+        with suppress(RuntimeError):
+            if loop is _running_loop():
+                loop.remove_reader(self._socket.fileno())
+            else:
+                loop.call_soon_threadsafe(loop.remove_reader, self._socket.fileno())
+
+    def _poked(self) -> None:
+        """Take one poke; the loop calls again for the next."""
         if self._socket is None:
             return
         try:
-            length = self._socket.recv_into(self._room)
+            self._socket.recv_into(self._room)
         except OSError:
             return
-        if secrets.compare_digest(self._room[: len(self._secret)], self._secret):
-            # Of a later release, it says nothing to us: who looks finds it.
-            with suppress(msgspec.DecodeError):
-                self._hear(read_answer(self._room[len(self._secret) : length]))
+        self._vain = 0 if self._look() else self._vain + 1
+        if self._vain >= PATIENCE and self._loop is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.call_later(REST_SECONDS, self._listen)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Postman:
-    """Brings letters to other processes. Used by one thread at a time."""
+    """Finds other processes, and pokes them. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
 
     def finds(self, address: str) -> bool:
         """Go to an address, and say whether anybody is there."""
-        if self._socket is None:
-            self._socket = _new_socket()
         try:
+            if self._socket is None:
+                self._socket = _new_socket()
             self._socket.connect(address)
         except OSError as error:
             if error.errno is None:
@@ -125,11 +137,14 @@ class Postman:
             return False
         return True
 
-    def deliver(self, secret: str, letter: bytes) -> None:
-        """Bring a letter to where somebody was found. A hint: whatever fails, fails."""
+    def poke(self) -> None:
+        """Poke whoever was found. A hint: whatever fails, fails."""
         if self._socket is not None:
-            with suppress(OSError):
-                self._socket.send(secret.encode() + letter)
+            try:
+                self._socket.send(_POKE)
+            except OSError as error:
+                if error.errno is None:
+                    raise
 
     def close(self) -> None:
         """Go nowhere any more."""

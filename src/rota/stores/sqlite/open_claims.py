@@ -3,50 +3,44 @@
 A job that came to an idle worker was stored, knocked for, and then claimed: two commits, and between them a claim that
 another thread has to look for. But who waits has asked already, under a name that can be repeated. So who submits a
 single plain job stores it as leased to who has waited longest, writes down what that claim gave as any claim does, both
-in one transaction, and brings the job by a letter.
+in one transaction; then it writes the job on the board in the place of the claim, and pokes whose it is.
 
 What can go wrong, and what we do:
 
-- The worker has died. Its letterbox went with it, and who brings a job looks for that first. One that dies at this very
-  moment, or hangs, is given one job at most, which waits for its lease to run out as every job of such a worker does.
-  Jobs that must not begin twice, or have one attempt only, are brought to nobody.
+- The worker has died. Its letterbox goes with it, and who brings a job looks for that first. One that is dying, or
+  hangs, may be given one job. Its companion asks for that by the claim's name and gives it back; where that has died
+  too the job waits for its lease to run out, as every job of such a worker does. Jobs that must not begin twice, or
+  have one attempt only, are brought to nobody.
 - The same claim is answered twice at once, by itself and by who brings a job: both write down what it gave under its
   name, one after the other, and the second finds that, or cannot.
-- The letter is lost, since who wrote it died after the commit. The write to the log rings for who waits, a little
+- Nobody is poked, since who brought the job died after the commit. The write to the log rings for who waits, a little
   later; it asks by the same name, and is given what was brought.
 - Nobody waits for it any more. Who asks under another name, or for the last time, takes the last claim off the board
   with the lock of the database in its hand: whoever was answering it has done so by then, or will not. What it gave
-  comes along.
+  comes along, under the new name as well, with a lease that begins anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rota.core.instant import span_to_micros
 from rota.core.job import Job
-from rota.core.lease import Claim
+from rota.core.lease import Claim, Renewal
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.places import answer_to
 from rota.ports.store import Heed, Inserted, Receipt
-from rota.stores.open_claims import (
-    HEARING,
-    LONGEST_STAY,
-    SHORTEST_STAY,
-    Answer,
-    Awaited,
-    may_be_brought,
-    told_of,
-)
+from rota.stores.open_claims import Answer, Awaited, may_be_brought, stay_of, told_of
 from rota.stores.rows import is_plain, plain_job_row
 from rota.stores.sqlite import leasing
-from rota.stores.sqlite.board import Board, Notice, OpenClaim, steady_micros
+from rota.stores.sqlite.board import PLACE_BYTES, Board, Brought, Notice, OpenClaim, steady_micros
 from rota.stores.sqlite.driver import Broken, Busy, Clash, Connection
-from rota.stores.sqlite.letterbox import LONGEST_LETTER, Letterbox, Postman, letter_of
+from rota.stores.sqlite.letterbox import Letterbox, Postman
 from rota.stores.sqlite.operations import roll_back
 from rota.stores.sqlite.statements import statement
 
@@ -54,35 +48,44 @@ _FIRST_FENCE: Final = 1
 
 
 class _Kept:
-    """The last claim of a worker that waits, where on the board, and what came for it."""
+    """A claim that waits, where on the board, and what came for it."""
 
-    __slots__ = ("answer", "claim_id", "place")
+    __slots__ = ("answer", "claim_id", "notice")
 
     def __init__(self, claim_id: str) -> None:
         self.claim_id = claim_id
-        self.place: int | None = None
+        self.notice: Notice | None = None
         self.answer: Answer | None = None
 
 
 class Stay(NamedTuple):
-    """What a claim does beside looking for jobs: what it puts up where there are none, and whose place it takes."""
+    """What a claim does beside looking: what waits where there is nothing and until when, and what it takes off."""
 
     kept: _Kept | None = None
-    notice: OpenClaim | None = None
-    former: _Kept | None = None
+    claim: OpenClaim | None = None
+    since: int = 0
+    until: int = 0
+    formers: tuple[_Kept, ...] = ()
+    #: Whether it is asked by a name that may wait on the board for somebody else, or for a worker that is dead.
+    is_last: bool = False
 
-
-GOES_AWAY: Final = Stay()
+    @property
+    def needs_lock(self) -> bool:
+        """Whether the claim has to have the lock of the database from its beginning."""
+        return self.is_last or bool(self.formers)
 
 
 class OpenClaims(Awaited[_Kept]):
     """The claims of this process that wait on a board, and how others' claims are answered."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, now: Callable[[], int]) -> None:
         super().__init__()
         self._board = board
+        self._now = now
         #: What the board shows at a glance: nothing if nobody waits. A call to the kernel and nothing else.
         self.glance = board.marks
+        #: The former claims of each worker, until they are off the board.
+        self._formers: dict[str, tuple[_Kept, ...]] = {}
         self._letterbox: Letterbox | None = None
         self._postman = Postman()
         #: Who is told that something has come, on which loop; and what came while there was nobody.
@@ -100,59 +103,85 @@ class OpenClaims(Awaited[_Kept]):
 
     def stay(self, wanted: Claim) -> Stay:
         """Say what a claim does beside looking, and expect an answer: it may come before the claim is done."""
-        former = self._by_boot.get(wanted.worker.boot)
-        notice = self._notice(wanted)
-        if notice is None:
-            self.leave(wanted.worker.boot)
-            return GOES_AWAY if former is None else Stay(former=former)
-        if former is not None and former.claim_id == wanted.claim_id:
-            # It is on the board.
-            return Stay(kept=former)
-        kept = _Kept(notice.claim_id)
-        self._keep(wanted.worker.boot, kept)
-        return Stay(kept, notice, former)
+        boot, kept = wanted.worker.boot, self._by_boot.get(wanted.worker.boot)
+        claim = self._open_claim(wanted)
+        if claim is not None and kept is not None and kept.claim_id == claim.claim_id:
+            return Stay(kept)
+        formers = self._formers.get(boot, ())
+        if kept is not None:
+            formers = self._formers[boot] = (*formers, kept)
+            self.leave(boot)
+        span = stay_of(wanted)
+        if claim is None or span is None:
+            is_last = wanted.claim_id is not None and not wanted.is_new and bool(self.glance())
+            return Stay(formers=formers, is_last=is_last)
+        kept = _Kept(claim.claim_id)
+        self._keep(boot, kept)
+        since = steady_micros()
+        return Stay(kept, claim, since, since + span_to_micros(span), formers)
 
-    def _notice(self, wanted: Claim) -> OpenClaim | None:
-        span = min(wanted.stays, LONGEST_STAY)
-        if wanted.claim_id is None or wanted.types is None or wanted.limit == 1 or span < SHORTEST_STAY:
+    def _open_claim(self, wanted: Claim) -> OpenClaim | None:
+        if wanted.claim_id is None or wanted.types is None or stay_of(wanted) is None:
             return None
         if self._letterbox is None:
-            self._letterbox = Letterbox.open(self._hear)
+            self._letterbox = Letterbox.open(self._look)
             if self._letterbox is None:
                 return None
         self._letterbox.attend()
-        since = steady_micros()
         return OpenClaim(
             wanted.claim_id,
             wanted.worker.name,
             wanted.worker.boot,
             span_to_micros(wanted.lease),
-            since,
-            since + span_to_micros(span - HEARING),
             self._letterbox.address,
-            self._letterbox.secret,
+            self._board.file,
             wanted.queues,
             wanted.types,
         )
 
     def claim(self, connection: Connection, wanted: Claim, stay: Stay, now: int) -> list[Job]:
-        """Lease jobs, or wait on the board. Under the lock if there is a former claim to be taken off."""
-        late: Sequence[Job] = ()
-        if stay.former is not None:
-            self._take_off(stay.former)
-            if stay.former.claim_id != wanted.claim_id:
-                late = leasing.recall(connection, stay.former.claim_id) or ()
-        jobs = [*leasing.claim(connection, wanted, now), *late]
-        if jobs and stay.kept is not None:
+        """Lease jobs, or wait on the board. May be run again, if the transaction that it is part of is."""
+        if stay.is_last and wanted.claim_id is not None:
+            self._board.take_off_named(wanted.claim_id)
+        for former in stay.formers:
+            self._take_off(former)
+        jobs = leasing.claim(connection, wanted, now)
+        late = self._late(connection, wanted, stay, jobs, now)
+        if late and wanted.claim_id is not None:
+            leases = str([[job.id, job.fence] for job in (*jobs, *late)])
+            connection.run(statement("remember_claim_again"), (wanted.claim_id, now, leases))
+        if stay.kept is not None and (jobs or late or stay.claim is not None):
             self._take_off(stay.kept)
-        elif stay.kept is not None and stay.notice is not None:
-            stay.kept.place = self._board.put_up(stay.notice)
-        return jobs
+        if stay.kept is not None and stay.claim is not None and not (jobs or late):
+            stay.kept.notice = self._board.put_up(stay.claim, stay.since, stay.until)
+        return [*jobs, *late]
+
+    def _late(self, connection: Connection, wanted: Claim, stay: Stay, jobs: Sequence[Job], now: int) -> Sequence[Job]:
+        """Give what was brought to former claims and nobody heard of, unless it is known by this name by now."""
+        known = {job.id for job in jobs}
+        late: list[Job] = []
+        for former in stay.formers:
+            if former.claim_id != wanted.claim_id:
+                late += [job for job in leasing.recall(connection, former.claim_id) or () if job.id not in known]
+        return _renewed(connection, late, wanted, now) if late else ()
+
+    def note_done(self, wanted: Claim, stay: Stay, found: Sequence[Job]) -> None:
+        """Note that a claim is done: what it took off is off, and if it found something, nothing more will come.
+
+        It came by name then, and must not come once more from the board.
+        """
+        left = tuple(one for one in self._formers.pop(wanted.worker.boot, ()) if one not in stay.formers)
+        if left:
+            self._formers[wanted.worker.boot] = left
+        if found:
+            self.leave(wanted.worker.boot)
 
     def _take_off(self, kept: _Kept) -> None:
-        if kept.place is not None:
-            self._board.take_off(kept.place)
-            kept.place = None
+        notice, kept.notice = kept.notice, None
+        if notice is not None:
+            self._board.take_off(notice.place, notice.mark)
+            # Or its answer, which is looked up.
+            self._board.answer_at(notice.place, kept.claim_id)
 
     @contextmanager
     def heeded(self, heed: Heed | None) -> Iterator[None]:
@@ -170,27 +199,35 @@ class OpenClaims(Awaited[_Kept]):
         finally:
             self._heeds.remove(known)
 
-    def _hear(self, answer: Answer) -> None:
-        if not self.bring(answer):
-            return
-        places = {answer_to(answer.claim_id)}
-        running = asyncio.get_running_loop()
+    def _look(self) -> bool:
+        """Look what has come for the claims of this process; say whether anything has."""
+        places = set()
+        for kept in tuple(self._by_claim.values()):
+            if kept.notice is not None and kept.answer is None:
+                brought = self._board.answer_at(kept.notice.place, kept.claim_id)
+                if brought is not None:
+                    kept.notice = None
+                    kept.answer = Answer(brought.claim_id, brought.at, brought.job)
+                    places.add(answer_to(kept.claim_id))
+        if places:
+            self._tell(places)
+        return bool(places)
+
+    def _tell(self, places: set[str]) -> None:
         if not self._heeds:
             self._untold |= places
+        running = asyncio.get_running_loop()
         for loop, heed in tuple(self._heeds):
             if loop is running:
                 heed(places)
             else:
-                loop.call_soon_threadsafe(heed, places)
-
-    def brought(self, wanted: Claim) -> tuple[str | None, Sequence[Job]]:
-        """Give what has come for a worker, once: for which claim, and the job unless that has to be looked up."""
-        answer = self.take(wanted.worker)
-        return (None, ()) if answer is None else (answer.claim_id, answer.jobs(wanted))
+                # Closed: nobody is told there any more.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(heed, places)
 
     # Who brings
 
-    def answer(self, connection: Connection, job: NewJob, marks: bytes, now: int) -> list[Inserted] | None:
+    def answer(self, connection: Connection, job: NewJob, marks: bytes, now: int | None) -> list[Inserted] | None:
         """Store a job as leased to who waits for it, of those whom a glance at the board has just shown.
 
         None, and nothing done, if none of them does, or it is not for this.
@@ -200,19 +237,21 @@ class OpenClaims(Awaited[_Kept]):
             return None
         connection.run("BEGIN IMMEDIATE")
         try:
-            if not (self._board.has(notice) and _lease(connection, job, notice.claim, now)):
+            # The time only now: a lease that began before its claim was sent would end before its worker thinks.
+            at = self._now() if now is None else now
+            if not (self._board.has(notice.place, notice.mark) and _lease(connection, job, notice.claim, at)):
                 roll_back(connection)
                 return None
             connection.run("COMMIT")
         except Clash:
             # Its id is taken, or that claim was answered.
             roll_back(connection)
-            self._board.take_off(notice.place)
+            self._board.take_off(notice.place, notice.mark)
             return None
         except (Busy, Broken):
             roll_back(connection)
             raise
-        self._tell(notice, Answer(notice.claim.claim_id, now, told_of(job, LONGEST_LETTER)))
+        self._bring(notice, Answer(notice.claim.claim_id, at, told_of(job, PLACE_BYTES)))
         # To whoever submits it, it was made pending, as every job that is due.
         return [Inserted(job.id, Receipt.CREATED, State.PENDING)]
 
@@ -225,11 +264,16 @@ class OpenClaims(Awaited[_Kept]):
                 return notice
         return None
 
-    def _tell(self, notice: Notice, answer: Answer) -> None:
-        self._postman.deliver(notice.claim.secret, letter_of(answer))
-        # Who asked may be in this process, and need not wait for the letter.
-        self.bring(answer)
-        self._board.take_off(notice.place)
+    def _bring(self, notice: Notice, answer: Answer) -> None:
+        if self.bring(answer) and self._letterbox is not None:
+            # Who asked is in this process.
+            self._board.take_off(notice.place, notice.mark)
+            self._letterbox.soon(self._tell, {answer_to(answer.claim_id)})
+            return
+        if not self._board.put_answer(notice, Brought(*answer)):
+            # Too long for the board: it is looked up.
+            self._board.put_answer(notice, Brought(answer.claim_id, answer.at, None))
+        self._postman.poke()
 
 
 def _lease(connection: Connection, job: NewJob, claim: OpenClaim, now: int) -> bool:
@@ -239,3 +283,11 @@ def _lease(connection: Connection, job: NewJob, claim: OpenClaim, now: int) -> b
         return False
     connection.run(statement("remember_claim"), (claim.claim_id, now, f"[[{job.id}, {_FIRST_FENCE}]]"))
     return True
+
+
+def _renewed(connection: Connection, jobs: Sequence[Job], wanted: Claim, now: int) -> list[Job]:
+    """Begin the leases of jobs anew that were brought to a former claim: the worker counts them from this one."""
+    answers = leasing.renew(connection, [Renewal(job.id, job.fence, wanted.lease) for job in jobs], now)
+    return [
+        replace(job, lease_until=answer.until) for job, answer in zip(jobs, answers, strict=True) if answer is not None
+    ]

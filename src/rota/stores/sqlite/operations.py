@@ -36,7 +36,7 @@ class Manner:
 
     #: May share a call with others of its verb and further arguments: the first is a batch, answered in its order.
     is_mergeable: bool = False
-    #: Does the same by one statement, which is a transaction by itself; None, and nothing done, where that will not do.
+    #: Does the same in a transaction of its own, by one statement if it can; None, and nothing done, where it cannot.
     #: Only for a verb that is mergeable.
     stroke: Verb | None = None
     #: Reads first, and often finds nothing to write: then the lock is not taken at all, unless another needs it.
@@ -215,9 +215,13 @@ def _strike(connection: Connection, operations: Sequence[Operation]) -> bool:
             return False
         answers = stroke(connection, _gathered(operations), *first.arguments[1:])
     except Busy:
+        roll_back(connection)
         # Nothing was done. In a transaction, it waits for its turn among the processes.
         return False
     except Exception as error:  # noqa: BLE001 - it is that operation's answer
+        # It may be a signal's, as a timeout is, and have come in the midst of a transaction. What stays begun would
+        # lock others out, and take in what comes next, which would be acknowledged and not committed.
+        roll_back(connection)
         if len(operations) > 1 and not isinstance(error, Broken):
             # Whose it is, is found out in transactions of their own.
             return False

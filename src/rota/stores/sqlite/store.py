@@ -93,7 +93,7 @@ class SqliteStore:
         self._turns = cycle(readers)
         self._clock = clock
         # Asked for each lone submission: a moment costs more to make than to count.
-        self._now = wall_micros if clock is wall_clock else lambda: to_micros(clock())
+        self._now = _micros_of(clock)
         # Made once: operations share a call only if they have the very same verb.
         self._insert = self._timed(submitting.insert)
         self._inserting = Manner(is_mergeable=True, stroke=self._insert_at_once)
@@ -154,7 +154,7 @@ class SqliteStore:
             )
             opened.push_async_callback(writer.close)
             board = Board.open(witness.path)
-            open_claims = None if board is None else OpenClaims(board)
+            open_claims = None if board is None else OpenClaims(board, _micros_of(clock))
             if open_claims is not None:
                 tools.callback(open_claims.close)
             lookout = Lookout(opener(), witness.path)
@@ -242,16 +242,13 @@ class SqliteStore:
         return jobs
 
     async def _claim_or_stay(self, open_claims: OpenClaims, wanted: Claim, now: int | None) -> Sequence[Job]:
-        claim_id, brought = open_claims.brought(wanted)
-        if claim_id is not None:
-            return brought or await self._read(leasing.recall, claim_id) or ()
+        answer = open_claims.take(wanted)
+        if answer is not None:
+            return answer.jobs(wanted) or await self._read(leasing.recall, answer.claim_id) or ()
         stay = open_claims.stay(wanted)
-        # Who takes a former claim off the board has the lock.
-        manner = self._claiming if stay.former is None else PLAINLY
+        manner = PLAINLY if stay.needs_lock else self._claiming
         found: Sequence[Job] = await self._writer.run(self._timed(open_claims.claim), wanted, stay, now, manner=manner)
-        if found:
-            # They came by name, or nothing will: a letter that is on its way must not bring them once more.
-            open_claims.leave(wanted.worker.boot)
+        open_claims.note_done(wanted, stay, found)
         return found
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
@@ -501,13 +498,12 @@ class SqliteStore:
     def _insert_at_once(
         self, connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int | None
     ) -> Sequence[Inserted] | None:
-        moment = self._now() if now is None else now
         open_claims = self._open_claims
         if open_claims is not None and len(jobs) == 1 and bound is None and (marks := open_claims.glance()):
-            answered = open_claims.answer(connection, jobs[0], marks, moment)
+            answered = open_claims.answer(connection, jobs[0], marks, now)
             if answered is not None:
                 return answered
-        return submitting.insert_at_once(connection, jobs, bound, moment)
+        return submitting.insert_at_once(connection, jobs, bound, self._now() if now is None else now)
 
     def _timed(self, verb: Verb) -> Verb:
         """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""
@@ -519,6 +515,10 @@ class SqliteStore:
 
         run.__name__ = verb.__name__
         return run
+
+
+def _micros_of(clock: Clock) -> Callable[[], int]:
+    return wall_micros if clock is wall_clock else lambda: to_micros(clock())
 
 
 def _given(now: datetime | None) -> int | None:
