@@ -141,7 +141,13 @@ async def test_a_lone_job_of_a_plain_thread_is_too(store: SqliteStore, waiting: 
 
 async def test_who_waits_is_told_where_and_has_it_at_hand(store: SqliteStore, waiting: SqliteStore) -> None:
     told: asyncio.Queue[Collection[str]] = asyncio.Queue()
-    watching = asyncio.ensure_future(waiting.watch(MINUTE, told.put_nowait))
+
+    async def watch() -> None:
+        # Each write to the log ends a watch, too.
+        while True:
+            await waiting.watch(MINUTE, told.put_nowait)
+
+    watching = asyncio.ensure_future(watch())
     await asyncio.sleep(0)
     job = await bring(store, new_job())
     async with asyncio.timeout(10):
