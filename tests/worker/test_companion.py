@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import signal
+import struct
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
 from rota.ports.faces import Report
+from rota.stores.sqlite import SqliteStore
 from rota.worker.companion import Companion, is_stopped
 from rota.worker.companion_start import ends_in_goodbye, listen
 from rota.worker.leases import (
@@ -31,8 +33,10 @@ from rota.worker.leases import (
     kin_message,
     leases_message,
     plain_message,
+    question_message,
     read_kin,
     read_leases,
+    read_question,
     setup_message,
 )
 from worker.staging import OPERATOR, Stage, eventually
@@ -108,6 +112,48 @@ async def test_the_jobs_of_a_dead_worker_are_given_up_at_once(stage: Stage, tmp_
     assert "'eve'" in job.error.message
     if how == "crashes_here":
         assert "crashes_here" in job.error.traceback
+
+
+async def leased_to_who_is_stopped(stage: Stage, process: asyncio.subprocess.Process) -> JobId:
+    """Bring a job to a worker that seems to be there and does not read its letters."""
+    store = stage.engine.store
+    assert isinstance(store, SqliteStore)
+    async with asyncio.timeout(30):
+        while True:
+            await eventually(lambda: store._open_claims is not None and bool(store._open_claims.glance()))
+            process.send_signal(signal.SIGSTOP)
+            await eventually(lambda: is_stopped(process.pid))
+            job_id = await stage.submit("quick")
+            if (await stage.look(job_id)).state is State.RUNNING:
+                return job_id
+            # Its claim had just been on the board for long enough.
+            process.send_signal(signal.SIGCONT)
+            await stage.end_of(job_id)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="claims wait on a board where there are letters")
+@pytest.mark.parametrize("is_second", [False, True], ids=["first companion", "second companion"])
+async def test_a_job_that_a_dead_worker_never_heard_of_runs_elsewhere_at_once(stage: Stage, *, is_second: bool) -> None:
+    """It is nobody's fault, so no attempt and no crash is counted. Nobody reaps here: only a companion can do it."""
+
+    async def quick() -> str:
+        return "elsewhere"
+
+    async with worker_process(stage, lease=15) as process:
+        if is_second:
+            await eventually(lambda: bool(companions_of(process.pid)))
+            (first,) = companions_of(process.pid)
+            os.kill(first, signal.SIGKILL)
+            await eventually(lambda: companions_of(process.pid) not in ([], [first]))
+        job_id = await leased_to_who_is_stopped(stage, process)
+        at = time.monotonic()
+        process.kill()
+        async with stage.worker(quick, name="ben"):
+            job = await stage.end_of(job_id)
+        took = time.monotonic() - at
+    assert (job.state, job.worker, job.result) == (State.COMPLETED, "ben", '"elsewhere"')
+    assert (job.fence, job.attempts, job.crashes) == (2, 1, 0)
+    assert took < 10
 
 
 @where_processes_tell
@@ -300,14 +346,21 @@ def test_messages_arrive_whole_in_whatever_pieces() -> None:
     leases = [(n, n * 7) for n in range(1, 40)]
     sent = (
         leases_message(Word.HOLD, leases) + plain_message(Word.PULSE) + kin_message([1, 99_999])  # type: ignore[arg-type]
-        + leases_message(Word.LET_GO, leases[:3])  # type: ignore[arg-type]
+        + leases_message(Word.LET_GO, leases[:3]) + question_message("eve-7")  # type: ignore[arg-type]
     )  # fmt: skip
     for size in (1, 2, 5, 17, 1000):
         messages = Messages()
         heard = [one for start in range(0, len(sent), size) for one in messages.feed(sent[start : start + size])]
-        assert [word for word, _ in heard] == [Word.HOLD, Word.PULSE, Word.KIN, Word.LET_GO]
+        assert [word for word, _ in heard] == [Word.HOLD, Word.PULSE, Word.KIN, Word.LET_GO, Word.ASKED]
         assert read_leases(heard[0][1]) == leases
         assert read_kin(heard[2][1]) == [1, 99_999]
+        assert read_question(heard[4][1]) == "eve-7"
+
+
+def test_a_word_of_another_release_is_passed_over() -> None:
+    unknown = struct.pack(">IB", 3, 200) + b"abc"
+    heard = list(Messages().feed(unknown + plain_message(Word.PULSE)))
+    assert heard == [(Word.PULSE, b"")]
 
 
 async def test_a_stopped_process_is_seen_as_such() -> None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import pytest
 
+from rota.core.errors import StoreUnavailable
 from rota.core.fleet import Member, Role
+from rota.core.identity import JobId
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
+from rota.core.patience import Patience
+from rota.ports.faces import Report
+from rota.worker import WorkerOptions
+from rota.worker.fetcher import Fetcher
 from worker.staging import Losing, Passing, Stage
 
 
@@ -76,6 +85,66 @@ async def test_a_claim_whose_answer_is_lost_is_repeated_and_loses_nothing(stage:
         jobs = await stage.ends_of(ids)
     assert [(job.state, job.attempts, job.fence) for job in jobs] == [(State.COMPLETED, 1, 1)] * 5
     assert len({claim.claim_id for claim in source.claims[:4]}) == 1
+
+
+class Empty:
+    """A source with nothing to give, away for every other question, and the fetcher's crew, with room for two."""
+
+    def __init__(self, questions: int) -> None:
+        self.events: list[tuple[str, str | None]] = []
+        self.fetcher = Fetcher(
+            self, self, WorkerOptions(name="ada", boot="b"),
+            clock=lambda: 0.0, patience=Patience(lambda: 0.0, longest=0.0), expect=self._expect,
+        )  # fmt: skip
+        self._left = questions
+
+    def _expect(self, name: str) -> None:
+        self.events.append(("told", name))
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        del wait
+        self.events.append(("asked", wanted.claim_id))
+        self._left -= 1
+        if not self._left:
+            self.fetcher.stop()
+        if self._left % 2:
+            raise StoreUnavailable("away")
+        return ()
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        raise AssertionError(renewals)
+
+    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+        raise AssertionError(reports)
+
+    def free(self) -> int:
+        return 2
+
+    def types(self) -> tuple[str, ...]:
+        return ("quick",)
+
+    def is_hampered(self) -> bool:
+        return False
+
+    def take_on(self, jobs: Sequence[Job], sent: float) -> None:
+        raise AssertionError(jobs, sent)
+
+    def hear_time(self, told: datetime, asked_at: float) -> None:
+        raise AssertionError(told, asked_at)
+
+    def turn_away(self, jobs: Sequence[Job]) -> None:
+        raise AssertionError(jobs)
+
+
+async def test_each_new_name_is_told_once_and_before_it_is_asked_by() -> None:
+    """Whoever dies has been able to say by which name a job may have been leased to it."""
+    empty = Empty(questions=4)
+    await empty.fetcher.run()
+    assert empty.events == [
+        ("told", "b-1"), ("asked", "b-1"), ("asked", "b-1"), ("told", "b-2"), ("asked", "b-2"), ("asked", "b-2"),
+    ]  # fmt: skip
+    await empty.fetcher.close()
+    assert len(empty.events) == 6
 
 
 async def test_a_worker_without_handlers_claims_nothing(stage: Stage) -> None:

@@ -11,9 +11,8 @@ time (`silence`: something holds its GIL) is not renewed for either, or a job co
 The worker's death is the end of its process, where the system tells of that (a pidfd), or of the pipe: which does not
 end while a child that the worker's code has forked lives on, since that has it open as well. The worker hands us what
 tells of its process: by its number we might find another one that has the same, or, in a namespace of our own, none.
-Then the process groups of its children are killed, and every lease it held is reported as lost, with what it had to say
-last: a crash in native code leaves a traceback. So its jobs run again in about a second instead of a lease. Should the
-store be away, this is tried until the leases have run out anyway.
+Then the process groups of its children are killed, and what it leaves is given back (estate.py), with what it had to
+say last: a crash in native code leaves a traceback. So its jobs run again in about a second instead of a lease.
 
 If the companion itself dies, the worker beats by itself and starts another. See companion_start.py for how it starts.
 """
@@ -26,7 +25,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -34,17 +34,16 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.core.lease import Renewal
-from rota.core.outcome import Lost
+from rota.core.lease import Renewal, WorkerId
 from rota.core.settlement import JobError
-from rota.ports.faces import Report, WorkSource
-from rota.worker.leases import Key, Messages, Word, leases_message, read_kin, read_leases
+from rota.ports.faces import WorkSource
+from rota.worker.estate import QUESTIONS, Estate, batches, give_back
+from rota.worker.leases import Key, Messages, Word, leases_message, read_kin, read_leases, read_question
 from rota.worker.pipe import LazyReader, PipeReader, PipeWriter
 from rota.worker.references import resolve
 from rota.worker.verdict import plain
 
 _log = logging.getLogger("rota.worker.companion")
-LARGEST_BATCH: Final = 500
 LONGEST_LAST_WORDS: Final = 8000
 
 
@@ -61,6 +60,8 @@ class Setup(msgspec.Struct):
     silence: float
     #: What tells of the end of its process, if the system has that. Nothing from a worker of an earlier release.
     process: int | None = None
+    #: The mark of its start, by which its questions are known. Nor this.
+    boot: str = ""
 
 
 class Companion:
@@ -70,6 +71,7 @@ class Companion:
         self._loop = asyncio.get_running_loop()
         self._began_at = began_at
         self._held: dict[Key, None] = {}
+        self._asked: deque[str] = deque(maxlen=QUESTIONS)
         self._kin: list[int] = []
         self._heard_at = time.monotonic()
         self._messages = Messages()
@@ -131,6 +133,8 @@ class Companion:
                 case Word.LET_GO:
                     for key in read_leases(body):
                         self._held.pop(key, None)
+                case Word.ASKED:
+                    self._asked.append(read_question(body))
                 case Word.KIN:
                     self._kin = read_kin(body)
                 case Word.BEAT_NOW:
@@ -166,7 +170,7 @@ class Companion:
         return not is_stopped(setup.pid)
 
     async def _renew(self, source: WorkSource, keys: Sequence[Key], lease: timedelta) -> None:
-        for batch in _batches(keys):
+        for batch in batches(keys):
             sent = time.monotonic()
             answers = await source.renew([Renewal(job_id, fence, lease) for job_id, fence in batch])
             renewed = {(one.job_id, one.fence): one.cancel for one in answers}
@@ -186,17 +190,9 @@ class Companion:
                 os.killpg(pid, signal.SIGKILL)
         told = f"worker {setup.name!r} (process {setup.pid}) died while it held this job"
         error = JobError("WorkerDied", told, self._read_last_words())
-        give_up_at = time.monotonic() + setup.lease
-        for batch in _batches(list(self._held)):
-            reports = [Report(job_id, fence, Lost(error)) for job_id, fence in batch]
-            while time.monotonic() < give_up_at:
-                try:
-                    await source.settle(reports)
-                except Exception as failure:  # noqa: BLE001 - a transport may raise anything
-                    _log.warning("a dead worker's leases could not be given up: %s", failure)
-                    await asyncio.sleep(0.2)
-                else:
-                    break
+        estate = Estate(WorkerId(setup.name, setup.boot), tuple(self._held), tuple(self._asked), error)
+        # Later than that, its leases have run out anyway.
+        await give_back(source, estate, give_up_at=time.monotonic() + setup.lease)
 
     def _read_last_words(self) -> str:
         os.set_blocking(self._last_words, False)
@@ -215,10 +211,6 @@ def is_stopped(pid: int) -> bool:
         return False
     # The name in parentheses may contain anything; the state is the letter behind it.
     return told.rpartition(b")")[2].split()[0] in {b"T", b"t"}
-
-
-def _batches(keys: Sequence[Key]) -> Iterable[Sequence[Key]]:
-    return (keys[start : start + LARGEST_BATCH] for start in range(0, len(keys), LARGEST_BATCH))
 
 
 def accompany(orders: int, bell: int, answers: int, last_words: int, heard: bytes, began_at: float) -> None:

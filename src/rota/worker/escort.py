@@ -5,7 +5,7 @@ jobs begins, since a job may take the process down at once. It renews them whate
 a handler holds the GIL for minutes; and it learns that this process died from what it is handed for that, or from the
 end of its pipe. Nobody waits for it to be up, and nobody wakes it for each message: what it was told is in its pipe,
 also if we are gone by the time it looks. It is rung for with our signs of life, when there is haste, and before the
-pipe is full.
+pipe is full. It is told the name of each question too, before that is asked: if we die, it asks what came of it.
 
 Clocks: both read the host's monotonic clock, so the companion says when it *sent* a renewal and we count from there.
 What it said while we could not listen is still in the pipe, and is read before any lease is judged (`hurry`).
@@ -22,6 +22,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from typing import Any, Final
 from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import Report
+from rota.worker.estate import QUESTIONS
 from rota.worker.heartbeat import LoopHeart, Renewing
 from rota.worker.holding import Holding
 from rota.worker.leases import (
@@ -39,6 +41,7 @@ from rota.worker.leases import (
     kin_message,
     leases_message,
     plain_message,
+    question_message,
     read_leases,
     read_renewed,
     setup_message,
@@ -193,6 +196,7 @@ class CompanionHeart:
         self._patience = Patience(dice, longest=30.0)
         self._companion: Companion | None = None
         self._let_go: list[Key] = []
+        self._asked: deque[str] = deque(maxlen=QUESTIONS)
         self._haste = asyncio.Event()
         self._ready = asyncio.Event()
 
@@ -221,6 +225,12 @@ class CompanionHeart:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._haste.wait()
+
+    def expect(self, question: str) -> None:
+        """Tell the companion at once; and the next one, if this one dies or there is none."""
+        self._asked.append(question)
+        if self._companion is not None:
+            self._companion.tell(question_message(question))
 
     def hold(self, runs: Iterable[Run]) -> None:
         """Tell the companion at once."""
@@ -260,6 +270,7 @@ class CompanionHeart:
             "factory": self._reference.factory,
             "argument": self._reference.argument,
             "name": options.name,
+            "boot": options.boot,
             "pid": os.getpid(),
             "lease": options.lease.total_seconds(),
             "beat": options.beat.total_seconds(),
@@ -273,6 +284,9 @@ class CompanionHeart:
         self._let_go = []
         self._told_kin = []
         self.hold(self._holding.runs.values())
+        # Behind what is held: of what these have brought it must know what has begun.
+        for question in self._asked:
+            self._companion.tell(question_message(question))
 
     def _lost_companion(self) -> None:
         _log.warning("the companion died; the worker beats by itself until there is another")

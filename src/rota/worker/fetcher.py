@@ -7,8 +7,9 @@ is due, the answer may bring jobs ahead of their time, which wait in their slots
 
 Each question has a name. If the answer is lost, the same question is asked again and brings the same jobs; only when
 their leases must have run out anyway does it get a new name. When the worker stops while a question is open, the
-question is withdrawn, and asked once more by name without waiting: whatever it had brought is handed back at once. If
-the worker dies with a question open, its jobs wait for their leases to run out, or for its companion to say so.
+question is withdrawn, and asked once more by name without waiting: whatever it had brought is handed back at once. The
+heart is told each new name before it is asked. If the worker dies with a question open, its companion asks by that
+name, and hands back what nobody has begun; without a companion, such jobs wait for their leases to run out.
 """
 
 from __future__ import annotations
@@ -81,9 +82,11 @@ class Fetcher:
         *,
         clock: Callable[[], float],
         patience: Patience,
+        expect: Callable[[str], None],
     ) -> None:
         self._source = source
         self._crew = crew
+        self._expect = expect
         self._options = options
         self._clock = clock
         self._patience = patience
@@ -157,13 +160,16 @@ class Fetcher:
         """Give the question whose answer is still awaited, or a new one."""
         now = self._clock()
         if self._question is None or now - self._question[1] > self._lease_seconds:
+            name = f"{self._options.boot}-{next(self._numbers)}"
+            # Before it is sent: from then on a job may be leased to us.
+            self._expect(name)
             claim = Claim(
                 worker=self._options.identity,
                 limit=free,
                 queues=self._options.queues,
                 types=types,
                 lease=self._options.lease,
-                claim_id=f"{self._options.boot}-{next(self._numbers)}",
+                claim_id=name,
                 ahead=self._ahead,
             )
             self._question = (claim, now)

@@ -45,6 +45,10 @@ class Heart(Protocol):
         """Beat until cancelled."""
         ...
 
+    def expect(self, question: str) -> None:
+        """Know that leases may come by this name. Told before it is asked."""
+        ...
+
     def hold(self, runs: Iterable[Run]) -> None:
         """Keep these leases too. Told before any of them begins."""
         ...
@@ -152,6 +156,9 @@ class LoopHeart:
             _log.warning("%d leases could not be renewed; again soon: %s", len(runs), error)
             return False
         return True
+
+    def expect(self, question: str) -> None:
+        """Expect nothing: what comes for a process that is gone is left to its lease."""
 
     def hold(self, runs: Iterable[Run]) -> None:
         """Let the next beat find them."""

@@ -1,7 +1,8 @@
 """What a worker and its companion say to each other: which leases, in few bytes.
 
 A message is its length, a letter, and then 16 bytes for each lease: the job's number and its fence. Both live on one
-host, so leases go as the machine itself writes numbers, all of them in one step.
+host, so leases go as the machine itself writes numbers, all of them in one step. A word that is not known, since the
+other is of another release, is passed over.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ class Word(Enum):
     RENEWED = 8
     CANCEL = 9
     LOST = 10
+    #: Down: the name of a question, before it is asked. Whatever answers it is the worker's, also if it never hears it.
+    ASKED = 11
+
+
+_WORDS: Final = {word.value: word for word in Word}
 
 
 def leases_message(word: Word, keys: Iterable[Key], sent: float | None = None) -> bytes:
@@ -57,6 +63,11 @@ def setup_message(setup: dict[str, Any]) -> bytes:
 def kin_message(pids: Iterable[int]) -> bytes:
     """Write which process groups belong to the worker."""
     return _message(Word.KIN, b"".join(map(_GROUP.pack, pids)))
+
+
+def question_message(name: str) -> bytes:
+    """Write by which name the worker asks for work."""
+    return _message(Word.ASKED, name.encode())
 
 
 def plain_message(word: Word) -> bytes:
@@ -85,6 +96,11 @@ def read_kin(body: bytes) -> list[int]:
     return [pid for (pid,) in _GROUP.iter_unpack(body)]
 
 
+def read_question(body: bytes) -> str:
+    """Read the name of a question."""
+    return body.decode()
+
+
 class Messages:
     """Puts messages together from what comes out of a pipe."""
 
@@ -95,10 +111,12 @@ class Messages:
         """Give the messages that are complete now."""
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:
-            length, word = _HEAD.unpack_from(self._buffer)
+            length, number = _HEAD.unpack_from(self._buffer)
             end = _HEAD.size + length
             if len(self._buffer) < end:
                 return
             body = bytes(self._buffer[_HEAD.size : end])
             del self._buffer[:end]
-            yield Word(word), body
+            word = _WORDS.get(number)
+            if word is not None:
+                yield word, body

@@ -92,7 +92,9 @@ class Shift:
             hold=self._hold,
             clock=clock,
         )
-        self._fetcher = Fetcher(source, crew, options, store_time, clock=clock, patience=Patience(dice))
+        self._fetcher = Fetcher(
+            source, crew, options, store_time, clock=clock, patience=Patience(dice), expect=self._heart.expect
+        )
         self.drain = Drain(self.holding, self._settler, stopper, options, clock=clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 

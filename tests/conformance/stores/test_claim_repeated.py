@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from building import ADA, BASE, BEN, at, claim, ids_of, new_job, new_jobs
 from conformance.stores.driving import end, snapshot
 from rota.core.lease import Renewal
@@ -66,6 +68,23 @@ async def test_a_repeated_claim_does_not_give_a_job_that_its_worker_got_by_anoth
     await end(store, held, Lost())
     await store.claim(claim(ADA, claim_id="d"), now=BASE)
     assert await store.claim(claim(ADA, claim_id="c"), now=BASE) == []
+
+
+async def test_a_claim_for_no_queue_gives_what_was_given_by_its_name(store: Store) -> None:
+    """So a companion asks for its worker, which has died."""
+    await store.insert(new_jobs(3), now=BASE)
+    first = await store.claim(claim(limit=2, types=("mail",), claim_id="c"), now=BASE)
+    assert await store.claim(claim(limit=1, queues=(), types=(), claim_id="c"), now=BASE) == first
+
+
+@pytest.mark.parametrize("types", [(), ("mail",), None], ids=str)
+async def test_a_claim_for_no_queue_leases_nothing(store: Store, types: tuple[str, ...] | None) -> None:
+    await store.insert(new_jobs(3), now=BASE)
+    # So that the store has a place in that lane to go on from.
+    await store.claim(claim(BEN, limit=1, types=("mail",), claim_id="other"), now=BASE)
+    before = await snapshot(store)
+    assert not await store.claim(claim(limit=1, queues=(), types=types, claim_id="c"), now=BASE)
+    assert await snapshot(store) == before
 
 
 async def test_another_claim_id_gives_other_jobs(store: Store) -> None:

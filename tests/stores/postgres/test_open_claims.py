@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -21,7 +22,7 @@ from rota.core.submission import Delivery, NewJob
 from rota.ports.places import BROUGHT, EVERY_QUEUE, answer_to
 from rota.ports.store import Receipt, Retention
 from rota.stores.open_claims import HEARING, LONGEST_STAY, SHORTEST_STAY, Answer, told_of
-from rota.stores.postgres import PostgresStore, hearing, open_claims
+from rota.stores.postgres import PostgresStore, hearing, leasing, open_claims
 from rota.stores.postgres.open_claims import LONGEST_ANSWER
 from stores.coming import each_job_comes_once
 from stores.postgres.ears import SHORT, all_ears, until_heard
@@ -30,6 +31,9 @@ HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 AWAITED = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 STAYS = timedelta(seconds=5)
 QUESTION = claim(limit=2, types=("mail", "bill"), claim_id="question", is_new=True, stays=STAYS)
+#: As a worker asks that stops, and as its companion asks when it has died.
+LAST_WORD = replace(QUESTION, limit=1, is_new=False, stays=timedelta(0))
+SPOKEN_FOR = claim(limit=1, queues=(), types=(), claim_id="question")
 
 
 @pytest.fixture
@@ -306,10 +310,10 @@ async def test_what_nobody_heard_comes_along_with_what_is_found(store: PostgresS
     assert [job.id for job in given] == [*(job.id for job in pending), brought.id]
 
 
-async def test_who_asks_anew_waits_for_an_answer_that_is_just_being_given(
-    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
-) -> None:
-    """A disk or a standby may stall for longer than a claim stays."""
+async def asked_while_answering(
+    store: PostgresStore, asking: PostgresStore, question: Claim, stranger: asyncpg.Connection
+) -> tuple[NewJob, Sequence[Job]]:
+    """Ask as somebody answers what stays, whose commit stalls until we wait for it."""
     await stranger.execute("CREATE TABLE held (id integer); INSERT INTO held VALUES (1)")
     await stranger.execute(
         "CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS"
@@ -324,13 +328,93 @@ async def test_who_asks_anew_waits_for_an_answer_that_is_just_being_given(
             async with asyncio.timeout(20):
                 while await stranger.fetchval(AWAITED) < 1:  # noqa: ASYNC110 - only the server knows
                     await asyncio.sleep(0.01)
-                asking = asyncio.ensure_future(waiting.claim(replace(QUESTION, claim_id="next")))
+                asked = asyncio.ensure_future(asking.claim(question))
                 while await stranger.fetchval(AWAITED) < 2:  # noqa: ASYNC110 - only the server knows
                     await asyncio.sleep(0.01)
-        job = await bringing
-        assert [given.id for given in await asking] == [job.id]
+        return await bringing, await asked
     finally:
         await stranger.execute("DROP FUNCTION stall() CASCADE; DROP TABLE held")
+
+
+async def test_who_asks_anew_waits_for_an_answer_that_is_just_being_given(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
+) -> None:
+    """A disk or a standby may stall for longer than a claim stays."""
+    job, given = await asked_while_answering(store, waiting, replace(QUESTION, claim_id="next"), stranger)
+    assert [one.id for one in given] == [job.id]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), AHEAD], ids=["not ahead", "ahead"])
+async def test_who_stops_waits_for_an_answer_that_is_just_being_given(
+    store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection, ahead: timedelta
+) -> None:
+    """Nobody would ask once more."""
+    job, given = await asked_while_answering(store, waiting, replace(LAST_WORD, ahead=ahead), stranger)
+    assert [one.id for one in given] == [job.id]
+
+
+@pytest.mark.usefixtures("waiting")
+async def test_who_speaks_for_the_dead_waits_for_an_answer_that_is_just_being_given(
+    store: PostgresStore, stranger: asyncpg.Connection, dsn: str
+) -> None:
+    companion = await PostgresStore.open(dsn)
+    try:
+        job, given = await asked_while_answering(store, companion, SPOKEN_FOR, stranger)
+    finally:
+        await companion.close()
+    assert [one.id for one in given] == [job.id]
+
+
+@pytest.mark.usefixtures("waiting")
+async def test_who_speaks_for_the_dead_takes_its_question_away(store: PostgresStore, dsn: str) -> None:
+    companion = await PostgresStore.open(dsn)
+    try:
+        await leave(companion, SPOKEN_FOR)
+    finally:
+        await companion.close()
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_who_stops_and_looks_ahead_takes_its_question_along_too(
+    store: PostgresStore, waiting: PostgresStore
+) -> None:
+    await leave(waiting, replace(LAST_WORD, ahead=AHEAD))
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_whose_claims_never_stay_takes_none_away(waiting: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker over HTTP has names for its claims, and each of them would cost a statement more."""
+    monkeypatch.setattr(leasing, "take_away", None)
+    await leave(waiting, claim(BEN, limit=2, types=("mail", "bill"), claim_id="over http"))
+
+
+async def test_what_comes_along_late_has_its_whole_lease(store: PostgresStore, waiting: PostgresStore) -> None:
+    """Its worker counts from when it asked anew."""
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    asked_at = await store.time()
+    (given,) = await waiting.claim(replace(QUESTION, claim_id="next", lease=MINUTE))
+    assert given.lease_until is not None
+    assert given.lease_until >= asked_at + MINUTE
+    assert given == await only(store, brought)
+
+
+async def test_what_has_ended_before_it_could_come_along_does_not(
+    store: PostgresStore, waiting: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deafen(waiting)
+    brought = await bring(store, new_job())
+    recall = waiting._claims._recall
+
+    async def slowly(claim_id: str) -> Sequence[Job]:
+        jobs = await recall(claim_id)
+        for job in jobs:
+            assert await store.settle([decide(job, Succeeded("null"), means())]) == [job.id]
+        return jobs
+
+    monkeypatch.setattr(waiting._claims, "_recall", slowly)
+    assert not await waiting.claim(replace(QUESTION, claim_id="next"))
+    assert (await only(store, brought)).state is State.COMPLETED
 
 
 async def test_an_answer_that_comes_after_its_claim_was_given_up_is_the_answer_to_the_next(
@@ -358,16 +442,15 @@ async def test_a_worker_that_finds_something_each_time_is_not_asked_about_its_la
 
 
 async def test_who_stops_is_given_what_came_at_the_last_moment(store: PostgresStore, waiting: PostgresStore) -> None:
-    last_word = replace(QUESTION, limit=1, is_new=False, stays=timedelta(0))
     deafen(waiting)
     brought = await bring(store, new_job())
-    assert [given.id for given in await waiting.claim(last_word)] == [brought.id]
+    assert [given.id for given in await waiting.claim(LAST_WORD)] == [brought.id]
 
 
 async def test_who_stops_takes_its_question_along(
     store: PostgresStore, waiting: PostgresStore, stranger: asyncpg.Connection
 ) -> None:
-    await leave(waiting, replace(QUESTION, limit=1, is_new=False, stays=timedelta(0)))
+    await leave(waiting, LAST_WORD)
     assert await stranger.fetchval("SELECT count(*) FROM open_claim") == 0
     assert (await only(store, await bring(store, new_job()))).state is State.PENDING
 

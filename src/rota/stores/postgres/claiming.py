@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rota.core.job import Job
-from rota.core.lease import Claim
+from rota.core.lease import Claim, Renewal
 from rota.stores.postgres import leasing
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.floors import Floors
@@ -46,6 +47,9 @@ class Claims:
             may_be_repeated = True
         if rows or late or wanted.claim_id is None or not may_be_repeated:
             return [*leasing.jobs_of(rows, wanted), *late]
+        if self._open_claims.is_last_word(wanted):
+            # Before we look, not with it: what is just being answered cannot be seen until that is committed.
+            await self._database.alone(leasing.take_away, wanted.claim_id)
         jobs = await self._recall(wanted.claim_id)
         if jobs:
             # They came by name. The notice, which may be on its way or here already, must not bring them once more.
@@ -54,6 +58,18 @@ class Claims:
 
     async def _recall(self, claim_id: str) -> Sequence[Job]:
         return await self._database.read(leasing.recall, claim_id) or []
+
+    async def _late(self, claim_id: str, wanted: Claim, now: int | None) -> Sequence[Job]:
+        """Give what was brought for the last claim of a worker, as far as its leases can be renewed.
+
+        The worker counts them from when it asked anew, and they began before that.
+        """
+        jobs = await self._recall(claim_id)
+        if not jobs:
+            return ()
+        renewals = [Renewal(job.id, job.fence, wanted.lease) for job in jobs]
+        renewed = await self._database.alone(leasing.renew, renewals, now)
+        return [replace(job, lease_until=one.until) for job, one in zip(jobs, renewed, strict=True) if one is not None]
 
     async def _rows(self, wanted: Claim, now: int | None) -> tuple[Sequence[Row], Sequence[Job]]:
         """Give what a claim leases, and what was brought for the last one of this worker when nobody heard it."""
@@ -93,7 +109,7 @@ class Claims:
         stay = GOES_AWAY if len(lanes) == 1 or wanted.ahead else self._open_claims.stay(wanted)
         rows, is_answered = await self._database.alone(leasing.claim, wanted, lanes, stay, now)
         is_late = is_answered and stay.former is not None and stay.former != wanted.claim_id
-        late = await self._recall(stay.former) if is_late and stay.former is not None else ()
+        late = await self._late(stay.former, wanted, now) if is_late and stay.former is not None else ()
         if not leasing.were_overtaken(rows):
             return rows, late
         rows = []

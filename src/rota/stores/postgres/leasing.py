@@ -163,6 +163,11 @@ async def recall(session: Session, claim_id: str) -> list[Job] | None:
     return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
 
 
+async def take_away(session: Session, claim_id: str) -> None:
+    """Take an open claim away, and wait for whoever is just answering it: then what it gave can be recalled."""
+    await session.run("take_open_claim", claim_id)
+
+
 def is_quiet(renewal: Renewal) -> bool:
     """Whether a renewal has nothing to show."""
     return renewal.progress is None and renewal.log_tail is None

@@ -11,14 +11,15 @@ What can go wrong, and what we do:
   know its name. Each process has one of its own for its answers, which stands in a table that only ours can read.
 - The worker has died. The connection by which it would hear holds a lock, which goes with it; whoever brings a job
   tries that lock first. One that dies at this very moment, hangs, or is cut off without a word is given one job at
-  most, which waits for its lease to run out as every job of such a worker does. Jobs that must not begin twice, or have
-  one attempt only, are brought to nobody.
+  most: its companion hands that back, and if there is none it waits for its lease to run out. Jobs that must not begin
+  twice, or have one attempt only, are brought to nobody.
 - The same claim is answered twice at once, by itself and by who brings a job: both write down what it gave under its
   name, and the second cannot. A claim then finds what was brought; who brings tries again, and finds it answered.
 - The answer comes late, because a commit takes long, or nobody hears it, because we are deaf and perhaps do not know.
   A claim stays a little shorter than its worker, which is enough for nearly all. The next one of the same worker takes
   it away, and waits for whoever is just answering it: if it is not there any more, what it gave is asked for by its
-  name, and comes along with what the next one gives. Who stops asks by the same name once more.
+  name, and comes along with what the next one gives, its lease renewed. Who stops asks by the same name once more; for
+  who has died its companion does, for no queue. That takes the claim away too, and waits likewise, before it looks.
 - Many lie dead in the table, because somebody keeps an old transaction open. All that counts was left there within the
   last seconds, and what is older is not looked at.
 """
@@ -114,6 +115,16 @@ class OpenClaims(Awaited[_OpenClaim]):
             return stay
         self._keep(wanted.worker.boot, _OpenClaim(wanted.claim_id, self.address))
         return stay if former is None else stay._replace(former=former.claim_id)
+
+    def is_last_word(self, wanted: Claim) -> bool:
+        """Whether a claim asks what it gave, and stays no longer: its worker stops, or has died and is spoken for.
+
+        Who speaks for it asks for no queue. All others whose claims are not kept here never stayed: workers over HTTP.
+        """
+        if wanted.is_new or wanted.stays:
+            return False
+        kept = self._by_boot.get(wanted.worker.boot)
+        return not wanted.queues or (kept is not None and kept.claim_id == wanted.claim_id)
 
     def doubts(self, wanted: Claim) -> bool:
         """Whether an answer may have come that nobody here has heard, since we have been deaf. Told once."""

@@ -113,7 +113,8 @@ class OpenClaims(Awaited[_Kept]):
             self.leave(boot)
         span = stay_of(wanted)
         if claim is None or span is None:
-            is_last = wanted.claim_id is not None and not wanted.is_new and bool(self.glance())
+            # Who asks for nothing new speaks for a worker that is dead.
+            is_last = wanted.claim_id is not None and not wanted.queues
             return Stay(formers=formers, is_last=is_last)
         kept = _Kept(claim.claim_id)
         self._keep(boot, kept)
