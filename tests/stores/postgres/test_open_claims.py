@@ -421,7 +421,11 @@ async def test_an_answer_that_comes_after_its_claim_was_given_up_is_the_answer_t
     store: PostgresStore, waiting: PostgresStore
 ) -> None:
     job = await bring_aloud(store, waiting, new_job())
-    assert [given.id for given in await waiting.claim(replace(QUESTION, claim_id="next"))] == [job.id]
+    assert not waiting.brought(replace(QUESTION, claim_id="next"))
+    later = await store.time() + timedelta(seconds=9)
+    (given,) = await waiting.claim(replace(QUESTION, claim_id="next"), now=later)
+    # Looked up, and with a lease that begins anew: the worker counts it from when it asked.
+    assert (given.id, given.lease_until) == (job.id, later + QUESTION.lease)
 
 
 async def test_who_looks_ahead_does_not_take_its_question_back(store: PostgresStore, waiting: PostgresStore) -> None:

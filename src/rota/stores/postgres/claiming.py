@@ -34,9 +34,12 @@ class Claims:
             brought = self._open_claims.take(wanted)
             if brought is not None:
                 return brought.jobs(wanted) or await self._recall(brought.claim_id)
+            former = self._open_claims.take_former(wanted)
+            if former is not None and (late := await self._late(former, wanted, now)):
+                return late
             may_be_repeated |= self._open_claims.doubts(wanted)
         rows: Sequence[Row] = ()
-        late: Sequence[Job] = ()
+        late = ()
         try:
             rows, late = await self._rows(wanted, now)
             if wanted.ahead and not rows and wanted.ids is None:

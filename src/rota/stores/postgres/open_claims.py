@@ -126,6 +126,14 @@ class OpenClaims(Awaited[_OpenClaim]):
         kept = self._by_boot.get(wanted.worker.boot)
         return not wanted.queues or (kept is not None and kept.claim_id == wanted.claim_id)
 
+    def take_former(self, wanted: Claim) -> str | None:
+        """Give the name of a former claim of the same worker for which an answer has come, once."""
+        kept = self._by_boot.get(wanted.worker.boot)
+        if kept is None or kept.answer is None or kept.claim_id == wanted.claim_id:
+            return None
+        self.leave(wanted.worker.boot)
+        return kept.claim_id
+
     def doubts(self, wanted: Claim) -> bool:
         """Whether an answer may have come that nobody here has heard, since we have been deaf. Told once."""
         kept = self._by_boot.get(wanted.worker.boot)
