@@ -62,7 +62,7 @@ class Giver(Protocol):
 class Handover:
     """Hands over again and again, each time once the last has arrived."""
 
-    def __init__(self, giver: Giver, taker: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, giver: Giver | HandedGiver, taker: subprocess.Popen[bytes], log: Path) -> None:
         self._giver = giver
         self._taker = taker
         self._log = log
@@ -77,6 +77,8 @@ class Handover:
 
     def measure(self, count: int, gap: float) -> list[float]:
         """Hand over one each `gap` seconds, and say how many milliseconds each took."""
+        if isinstance(self._giver, HandedGiver):
+            return self._giver.measure(count, gap, self.heard)
         took = []
         due = time.monotonic()
         for _ in range(count):
@@ -117,7 +119,7 @@ def _handover(kind: Kind, ground: Ground) -> Iterator[Handover]:
         match kind:
             case "sqlite" | "sqlite-once":
                 where = str(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ground.folder))) / "bare.db")
-                giver: Giver = SqliteGiver(where) if kind == "sqlite" else HandedGiver(where)
+                giver: Giver | HandedGiver = SqliteGiver(where) if kind == "sqlite" else HandedGiver(where)
             case "postgres":
                 where = ground.servers.new_postgres_database()
                 stack.callback(ground.servers.drop_postgres_database, where)
@@ -164,13 +166,23 @@ class HandedGiver:
         self._thread = threading.Thread(target=self._commit, daemon=True)
         self._thread.start()
 
-    def give(self) -> None:
-        self._runner.run(self._give())
+    def measure(self, count: int, gap: float, heard: Callable[[], str]) -> list[float]:
+        """Hand over as `Handover.measure` does, on a loop that runs all the time."""
+        return self._runner.run(self._measure(count, gap, heard))
 
-    async def _give(self) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._inbox.put(done)
-        await done
+    async def _measure(self, count: int, gap: float, heard: Callable[[], str]) -> list[float]:
+        loop = asyncio.get_running_loop()
+        took = []
+        due = time.monotonic()
+        for _ in range(count):
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            due += gap
+            begun = time.monotonic()
+            done: asyncio.Future[None] = loop.create_future()
+            self._inbox.put(done)
+            await done
+            took.append((float(await asyncio.to_thread(heard)) - begun) * 1000)
+        return took
 
     def _commit(self) -> None:
         run = self._bare.connection.execute
