@@ -670,12 +670,16 @@ def test_what_was_taken_off_or_replaced_meanwhile_is_left_alone(empty_board: Boa
 def test_an_answer_is_for_its_claim_and_once(empty_board: Board) -> None:
     put(empty_board)
     (notice,) = empty_board.waiting("default", "mail")
-    assert empty_board.answer_at(notice.place, "claim") is None
+    assert empty_board.answer_to(notice) is None
     assert empty_board.put_answer(notice, Brought("claim", 7, None))
     assert not names(empty_board)
-    assert empty_board.answer_at(notice.place, "another") is None
-    assert empty_board.answer_at(notice.place, "claim") == Brought("claim", 7, None)
-    assert empty_board.answer_at(notice.place, "claim") is None
+    another = notice._replace(claim=msgspec.structs.replace(notice.claim, claim_id="another"), mark=1)
+    assert empty_board.answer_to(another) is None
+    empty_board.clear(another)
+    assert empty_board.answer_to(notice) == Brought("claim", 7, None)
+    empty_board.clear(notice)
+    assert empty_board.answer_to(notice) is None
+    assert not empty_board.marks()
 
 
 @pytest.mark.parametrize("at", [4096, 4116, 4130])

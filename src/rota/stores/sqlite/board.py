@@ -173,37 +173,40 @@ class Board:
 
     def put_answer(self, notice: Notice, brought: Brought) -> bool:
         """Write in the place of a claim what it was answered with; say whether it could be."""
-        return self.has(notice.place, notice.mark) and (
-            self._put(notice.place, brought, notice.since, notice.until) is not None
-        )
+        return self.has(notice) and self._put(notice.place, brought, notice.since, notice.until) is not None
 
-    def answer_at(self, place: int, claim_id: str) -> Brought | None:
-        """Give the answer to a claim that stands at its place, if it does, and take it off."""
-        marks = self._bytes(_MARK.size, place * _MARK.size)
-        if len(marks) < _MARK.size or marks == _NOTHING:
-            return None
-        (mark,) = _MARK.unpack(marks)
-        whole = self._bytes(PLACE_BYTES, _BEGIN + place * PLACE_BYTES)
-        found = _read(whole[: _head_of(whole, 0)[0]], mark)
-        if not isinstance(found, Brought) or found.claim_id != claim_id:
-            return None
-        self.take_off(place, mark)
-        return found
+    def answer_to(self, notice: Notice) -> Brought | None:
+        """Give the answer that stands in the place of a claim, if it does."""
+        found = self._at(notice.place, self._mark_at(notice.place))
+        return found if isinstance(found, Brought) and found.claim_id == notice.claim.claim_id else None
 
-    def has(self, place: int, mark: int) -> bool:
-        """Whether what was seen at a place still stands there."""
-        return self._bytes(_MARK.size, place * _MARK.size) == _MARK.pack(mark)
+    def clear(self, notice: Notice) -> None:
+        """Take a claim off, or what it was answered with."""
+        mark = self._mark_at(notice.place)
+        if mark == notice.mark or (mark and self.answer_to(notice) is not None):
+            self._write_at(_NOTHING, notice.place * _MARK.size)
+
+    def has(self, notice: Notice) -> bool:
+        """Whether a claim that was seen still stands there."""
+        return self._mark_at(notice.place) == notice.mark
 
     def take_off(self, place: int, mark: int) -> None:
         """Take off what stands at a place, unless it is something else by now."""
-        if self.has(place, mark):
+        if self._mark_at(place) == mark:
             self._write_at(_NOTHING, place * _MARK.size)
+
+    def _mark_at(self, place: int) -> int:
+        return sum(_read_marks(self._bytes(_MARK.size, place * _MARK.size)))
+
+    def _at(self, place: int, mark: int) -> OpenClaim | Brought | None:
+        """Read what stands at a place under a mark."""
+        whole = self._bytes(PLACE_BYTES, _BEGIN + place * PLACE_BYTES) if mark else b""
+        return _read(whole[: _head_of(whole, 0)[0]], mark)
 
     def take_off_named(self, claim_id: str) -> None:
         """Take a claim off, wherever it stands."""
         for place, mark in enumerate(_read_marks(self.marks())):
-            whole = self._bytes(PLACE_BYTES, _BEGIN + place * PLACE_BYTES) if mark else b""
-            found = _read(whole[: _head_of(whole, 0)[0]], mark)
+            found = self._at(place, mark)
             if found is not None and found.claim_id == claim_id:
                 self.take_off(place, mark)
 

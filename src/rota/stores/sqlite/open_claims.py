@@ -180,9 +180,7 @@ class OpenClaims(Awaited[_Kept]):
     def _take_off(self, kept: _Kept) -> None:
         notice, kept.notice = kept.notice, None
         if notice is not None:
-            self._board.take_off(notice.place, notice.mark)
-            # Or its answer, which is looked up.
-            self._board.answer_at(notice.place, kept.claim_id)
+            self._board.clear(notice)
 
     @contextmanager
     def heeded(self, heed: Heed | None) -> Iterator[None]:
@@ -202,17 +200,19 @@ class OpenClaims(Awaited[_Kept]):
 
     def _look(self) -> bool:
         """Look what has come for the claims of this process; say whether anything has."""
-        places = set()
+        answered = []
         for kept in tuple(self._by_claim.values()):
             if kept.notice is not None and kept.answer is None:
-                brought = self._board.answer_at(kept.notice.place, kept.claim_id)
+                brought = self._board.answer_to(kept.notice)
                 if brought is not None:
-                    kept.notice = None
                     kept.answer = Answer(brought.claim_id, brought.at, brought.job)
-                    places.add(answer_to(kept.claim_id))
-        if places:
-            self._tell(places)
-        return bool(places)
+                    answered.append(kept)
+        if answered:
+            self._tell({answer_to(kept.claim_id) for kept in answered})
+        # Only now: somebody waits for it.
+        for kept in answered:
+            self._take_off(kept)
+        return bool(answered)
 
     def _tell(self, places: set[str]) -> None:
         if not self._heeds:
@@ -240,7 +240,7 @@ class OpenClaims(Awaited[_Kept]):
         try:
             # The time only now: a lease that began before its claim was sent would end before its worker thinks.
             at = self._now() if now is None else now
-            if not (self._board.has(notice.place, notice.mark) and _lease(connection, job, notice.claim, at)):
+            if not (self._board.has(notice) and _lease(connection, job, notice.claim, at)):
                 roll_back(connection)
                 return None
             connection.run("COMMIT")
