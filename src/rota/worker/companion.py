@@ -45,6 +45,8 @@ from rota.worker.verdict import plain
 
 _log = logging.getLogger("rota.worker.companion")
 LONGEST_LAST_WORDS: Final = 8000
+#: How long after the end of its pipe a worker's process may take to end.
+LONGEST_DYING_SECONDS: Final = 1.0
 
 
 class Setup(msgspec.Struct):
@@ -79,6 +81,7 @@ class Companion:
         self._told = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._parted = asyncio.Event()
+        self._is_dead = asyncio.Event()
         self._said_goodbye = False
         self._last_words = last_words
         self._answers = PipeWriter(self._loop, answers)
@@ -94,6 +97,8 @@ class Companion:
             return
         if setup.process is not None:
             self._watch(setup.process)
+        else:
+            self._is_dead.set()
         sys.path[:] = setup.path
         opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
         async with opened as source:
@@ -108,11 +113,13 @@ class Companion:
         try:
             self._loop.add_reader(process, self._bury, process)
         except OSError as error:
+            self._is_dead.set()
             _log.debug("only the end of its pipe will tell of the worker's: %s", error)
 
     def _bury(self, process: int) -> None:
         # It stays ended, and we would be told again and again.
         self._loop.remove_reader(process)
+        self._is_dead.set()
         # What it said last is in the pipe.
         self._orders.drain()
         self._part()
@@ -188,9 +195,14 @@ class Companion:
         for pid in self._kin:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
+        # Its pipe may have ended, and it lives: then what it has asked for it may just be given, and begin.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_DYING_SECONDS):
+                await self._is_dead.wait()
+        asked = tuple(self._asked) if self._is_dead.is_set() else ()
         told = f"worker {setup.name!r} (process {setup.pid}) died while it held this job"
         error = JobError("WorkerDied", told, self._read_last_words())
-        estate = Estate(WorkerId(setup.name, setup.boot), tuple(self._held), tuple(self._asked), error)
+        estate = Estate(WorkerId(setup.name, setup.boot), tuple(self._held), asked, error)
         # Later than that, its leases have run out anyway.
         await give_back(source, estate, give_up_at=time.monotonic() + setup.lease)
 

@@ -284,6 +284,10 @@ class CompanionHeart:
         self._let_go = []
         self._told_kin = []
         self.hold(self._holding.runs.values())
+        ended = [(report.job_id, report.fence) for report in self._own.open_reports()]
+        if ended:
+            # They have begun, and what came of them is not written yet.
+            self._companion.tell(leases_message(Word.HOLD, ended))
         # Behind what is held: of what these have brought it must know what has begun.
         for question in self._asked:
             self._companion.tell(question_message(question))

@@ -126,7 +126,8 @@ class LoopHeart:
     ) -> None:
         self._renewing = renewing
         self._holding = holding
-        self._open_reports = open_reports
+        #: What has ended and is not written yet.
+        self.open_reports = open_reports
         self._beat = options.beat.total_seconds()
         self._dice = dice
         self._haste = asyncio.Event()
@@ -147,7 +148,7 @@ class LoopHeart:
     async def beat(self) -> bool:
         """Renew all leases once; False if that failed."""
         runs = [run for run in list(self._holding.runs.values()) if run.stop is not Stop.LOST]
-        reports = self._open_reports()
+        reports = self.open_reports()
         if not runs and not reports:
             return True
         try:

@@ -428,6 +428,30 @@ async def test_an_answer_that_comes_after_its_claim_was_given_up_is_the_answer_t
     assert (given.id, given.lease_until) == (job.id, later + QUESTION.lease)
 
 
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.parametrize("step", ["_recall", "_late"])
+async def test_what_a_former_question_gave_is_not_forgotten_when_the_next_is_called_off(
+    store: PostgresStore, waiting: PostgresStore, monkeypatch: pytest.MonkeyPatch, step: str, *, heard: bool
+) -> None:
+    """The job was given to nobody, and waited for its lease."""
+    if not heard:
+        deafen(waiting)
+    job = await bring_aloud(store, waiting, new_job())
+    following = replace(QUESTION, claim_id="next")
+
+    async def never(*_: object) -> None:
+        await asyncio.sleep(60)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(waiting._claims, step, never)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await waiting.claim(following)
+    given = await waiting.claim(replace(following, stays=timedelta(0), limit=1, is_new=False))
+    assert [one.id for one in given] == [job.id]
+    assert not await waiting.claim(replace(QUESTION, claim_id="one more"))
+
+
 async def test_who_looks_ahead_does_not_take_its_question_back(store: PostgresStore, waiting: PostgresStore) -> None:
     await leave(waiting, replace(QUESTION, stays=timedelta(0), ahead=AHEAD))
     assert (await only(store, await bring(store, new_job()))).state is State.RUNNING

@@ -35,7 +35,7 @@ from rota.ports.store import Receipt
 from rota.runtime import connect
 from rota.stores.open_claims import HEARING, SHORTEST_STAY
 from rota.stores.sqlite import SqliteStore, board, letterbox, open_claims
-from rota.stores.sqlite.board import PLACE_BYTES, PLACES, Board, Brought, OpenClaim, board_of, steady_micros
+from rota.stores.sqlite.board import PLACE_BYTES, PLACES, Board, Brought, Notice, OpenClaim, board_of, steady_micros
 from rota.stores.sqlite.driver import Busy
 from rota.stores.sqlite.letterbox import Letterbox, Postman
 from rota.stores.sqlite.open_claims import OpenClaims
@@ -466,6 +466,31 @@ async def test_what_a_question_was_to_take_off_that_was_called_off_is_taken_off_
     assert sorted(on_board(store)) == ["in the way", "one more"]
 
 
+async def test_a_question_that_is_called_off_and_asked_again_as_it_is_put_up_waits_at_one_place(
+    store: SqliteStore, waiting: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first place was nobody's then, and stayed on the board when the worker had gone on."""
+    put_up, begun, may_go_on = claims_of(waiting)._board.put_up, threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any) -> Notice | None:  # noqa: ANN401 - as it is
+        begun.set()
+        may_go_on.wait(10)
+        return put_up(*arguments)
+
+    monkeypatch.setattr(claims_of(waiting)._board, "put_up", slowly)
+    first = asyncio.ensure_future(waiting.claim(NEXT))
+    await asyncio.to_thread(begun.wait, 10)
+    first.cancel()
+    await asyncio.wait([first])
+    again = asyncio.ensure_future(waiting.claim(NEXT))
+    await asyncio.sleep(0)
+    may_go_on.set()
+    assert not await again
+    assert on_board(store) == ["next question"]
+    await leave(waiting, replace(NEXT, claim_id="one more"))
+    assert on_board(store) == ["one more"]
+
+
 async def test_what_comes_along_late_is_known_by_the_new_name_too_and_its_lease_begins_anew(
     store: SqliteStore, waiting: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,6 +512,37 @@ async def test_what_came_along_for_a_question_that_was_called_off_is_given_once(
     assert [given.id for given in await waiting.claim(NEXT)] == [job.id]
     monkeypatch.undo()
     assert [given.id for given in await waiting.claim(replace(NEXT, stays=timedelta(0), limit=1))] == [job.id]
+
+
+async def test_and_not_once_more_to_the_question_after_it(
+    store: SqliteStore, waiting: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_unheard(store, monkeypatch)
+    job = await bring(store, new_job())
+    monkeypatch.setattr(claims_of(waiting), "note_done", lambda *_: None)
+    await waiting.claim(NEXT)
+    monkeypatch.undo()
+    assert [given.id for given in await waiting.claim(NEXT)] == [job.id]
+    assert not await waiting.claim(replace(NEXT, claim_id="one more"))
+
+
+async def test_a_poke_that_comes_before_it_is_known_where_the_claim_stands_is_not_for_nothing(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await SqliteStore.open(path)
+    put_up = claims_of(other)._board.put_up
+
+    def slowly(*arguments: Any) -> Notice | None:  # noqa: ANN401 - as it is
+        notice = put_up(*arguments)
+        assert store.by_hand is not None
+        at_once(store.by_hand.insert([new_job()]))
+        return notice
+
+    monkeypatch.setattr(claims_of(other)._board, "put_up", slowly)
+    with heeded(other) as told:
+        await leave(other, QUESTION)
+        assert told == {answer_to("question")}
+    await other.close()
 
 
 async def test_an_answer_to_a_former_question_is_looked_up(store: SqliteStore, waiting: SqliteStore) -> None:

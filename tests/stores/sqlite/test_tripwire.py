@@ -15,6 +15,7 @@ from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import SqliteStore, files, tripwire
 from rota.stores.sqlite.driver import LostFile
 from rota.stores.sqlite.files import COMMITS_TO_TRIPWIRE, FileWitness
+from rota.stores.sqlite.inodes import Named
 from rota.stores.sqlite.tripwire import Tripwire
 
 
@@ -33,6 +34,7 @@ def wire(path: Path) -> Iterator[Tripwire]:
     assert wire is not None
     # The first look is always needed.
     assert wire.is_touched()
+    wire.note_look()
     yield wire
     wire.close()
 
@@ -71,6 +73,9 @@ def test_what_takes_none_away_is_not(path: Path, wire: Tripwire) -> None:
 def test_what_was_noted_is_looked_at_once(path: Path, wire: Tripwire) -> None:
     path.chmod(0o600)
     assert wire.is_touched()
+    # Whoever was to look was interrupted.
+    assert wire.is_touched()
+    wire.note_look()
     assert not wire.is_touched()
 
 
@@ -79,6 +84,7 @@ def test_the_names_are_looked_at_now_and_then_all_the_same(wire: Tripwire, monke
     now = time.monotonic()
     monkeypatch.setattr(tripwire, "monotonic", lambda: now + tripwire.LONGEST_UNSEEN_SECONDS)
     assert wire.is_touched()
+    wire.note_look()
     assert not wire.is_touched()
 
 
@@ -102,6 +108,26 @@ def test_a_witness_of_many_commits_tells_what_one_of_few_does(path: Path, mishap
         witness.after_commit()
     assert witness._tripwire is not None
     MISHAPS[mishap](path)
+    with pytest.raises(LostFile):
+        witness.after_commit()
+    witness.close()
+
+
+def test_a_signal_in_the_midst_of_a_look_does_not_hide_what_was_noted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = FileWitness(str(path))
+    for _ in range(2 * COMMITS_TO_TRIPWIRE):
+        witness.after_commit()
+    path.unlink()
+
+    def interrupted(*_: object) -> bool:
+        raise TimeoutError("by a signal")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Named, "has", interrupted)
+        with pytest.raises(TimeoutError):
+            witness.after_commit()
     with pytest.raises(LostFile):
         witness.after_commit()
     witness.close()

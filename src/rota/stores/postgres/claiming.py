@@ -34,12 +34,12 @@ class Claims:
             brought = self._open_claims.take(wanted)
             if brought is not None:
                 return brought.jobs(wanted) or await self._recall(brought.claim_id)
-            former = self._open_claims.take_former(wanted)
-            if former is not None and (late := await self._late(former, wanted, now)):
-                return late
+            unheard = await self._settle_formers(wanted, now)
+            if unheard:
+                return unheard
             may_be_repeated |= self._open_claims.doubts(wanted)
         rows: Sequence[Row] = ()
-        late = ()
+        late: Sequence[Job] = ()
         try:
             rows, late = await self._rows(wanted, now)
             if wanted.ahead and not rows and wanted.ids is None:
@@ -61,6 +61,18 @@ class Claims:
 
     async def _recall(self, claim_id: str) -> Sequence[Job]:
         return await self._database.read(leasing.recall, claim_id) or []
+
+    async def _settle_formers(self, wanted: Claim, now: int | None) -> Sequence[Job]:
+        """Give what former claims of a worker gave that it has not heard: most were called off in the midst."""
+        names = self._open_claims.unsettled(wanted)
+        late: list[Job] = []
+        for name in names:
+            # Whoever is just answering it has done so then, or will not.
+            await self._database.alone(leasing.take_away, name)
+            late += await self._late(name, wanted, now)
+        # Only now: whoever is called off before that asks again.
+        self._open_claims.note_settled(wanted.worker.boot, names)
+        return late
 
     async def _late(self, claim_id: str, wanted: Claim, now: int | None) -> Sequence[Job]:
         """Give what was brought for the last claim of a worker, as far as its leases can be renewed.
@@ -111,8 +123,10 @@ class Claims:
         # In a single lane a claim costs a seventh less by itself. And who looks ahead comes back to what it has left.
         stay = GOES_AWAY if len(lanes) == 1 or wanted.ahead else self._open_claims.stay(wanted)
         rows, is_answered = await self._database.alone(leasing.claim, wanted, lanes, stay, now)
-        is_late = is_answered and stay.former is not None and stay.former != wanted.claim_id
-        late = await self._late(stay.former, wanted, now) if is_late and stay.former is not None else ()
+        late: Sequence[Job] = ()
+        if stay.former is not None and stay.former != wanted.claim_id:
+            late = await self._late(stay.former, wanted, now) if is_answered else ()
+            self._open_claims.note_settled(wanted.worker.boot, (stay.former,))
         if not leasing.were_overtaken(rows):
             return rows, late
         rows = []

@@ -27,6 +27,7 @@ What can go wrong, and what we do:
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import msgspec
@@ -101,6 +102,8 @@ class OpenClaims(Awaited[_OpenClaim]):
         super().__init__()
         #: How this process can be told; None while it cannot.
         self.address: Address | None = None
+        #: The former claims of each worker of which nobody knows yet what they gave.
+        self._unsettled: dict[str, tuple[str, ...]] = {}
 
     def stay(self, wanted: Claim) -> Stay:
         """Say what a claim's statement is told, and expect an answer: it may come before the statement is done."""
@@ -108,11 +111,12 @@ class OpenClaims(Awaited[_OpenClaim]):
         span = stay_of(wanted)
         if self.address is None or wanted.claim_id is None or span is None:
             # Who goes away takes it along.
-            self.leave(wanted.worker.boot)
+            self._give_up(wanted)
             return GOES_AWAY if former is None else GOES_AWAY._replace(former=former.claim_id)
         stay = Stay(span_to_micros(span), *self.address, None)
         if former is not None and former.claim_id == wanted.claim_id:
             return stay
+        self._give_up(wanted)
         self._keep(wanted.worker.boot, _OpenClaim(wanted.claim_id, self.address))
         return stay if former is None else stay._replace(former=former.claim_id)
 
@@ -126,13 +130,27 @@ class OpenClaims(Awaited[_OpenClaim]):
         kept = self._by_boot.get(wanted.worker.boot)
         return not wanted.queues or (kept is not None and kept.claim_id == wanted.claim_id)
 
-    def take_former(self, wanted: Claim) -> str | None:
-        """Give the name of a former claim of the same worker for which an answer has come, once."""
+    def unsettled(self, wanted: Claim) -> tuple[str, ...]:
+        """Name the former claims of a worker that have to be asked about, before or beside this one."""
         kept = self._by_boot.get(wanted.worker.boot)
-        if kept is None or kept.answer is None or kept.claim_id == wanted.claim_id:
-            return None
-        self.leave(wanted.worker.boot)
-        return kept.claim_id
+        if kept is not None and kept.answer is not None:
+            self._give_up(wanted)
+        return self._unsettled.get(wanted.worker.boot, ())
+
+    def note_settled(self, boot: str, names: Collection[str]) -> None:
+        """Note that it is known what former claims gave, and that somebody has it."""
+        left = tuple(name for name in self._unsettled.pop(boot, ()) if name not in names)
+        if left:
+            self._unsettled[boot] = left
+
+    def _give_up(self, wanted: Claim) -> None:
+        """Expect nothing more for the last claim of a worker; until it is settled, it is not forgotten."""
+        boot = wanted.worker.boot
+        kept = self._by_boot.get(boot)
+        if kept is not None:
+            self.leave(boot)
+            if kept.claim_id != wanted.claim_id:
+                self._unsettled[boot] = (*self._unsettled.get(boot, ()), kept.claim_id)
 
     def doubts(self, wanted: Claim) -> bool:
         """Whether an answer may have come that nobody here has heard, since we have been deaf. Told once."""

@@ -99,13 +99,18 @@ class Knocker:
                 connection.has_made_work = False
                 if self._descriptor == _CLOSED:
                     self._descriptor = _opened(self._door)
-                os.pread(self._descriptor, 1, 0)
+                if not os.pread(self._descriptor, 1, 0):
+                    # Somebody has emptied it, and what is not there cannot be read.
+                    self.close()
             if connection.has_set_times:
                 connection.has_set_times = False
                 os.close(os.open(self._door, os.O_WRONLY))
-        except OSError:
+        except OSError as error:
             # Not again at the next commit, which may have nothing to tell.
             connection.has_made_work = connection.has_set_times = False
+            # A signal's, as a timeout is: whoever set it waits for it.
+            if error.errno is None:
+                raise
 
 
 def _opened(door: str) -> int:

@@ -85,6 +85,7 @@ class FileWitness:
         if self._tripwire is not None:
             if self._tripwire.is_touched():
                 self()
+                self._tripwire.note_look()
             return
         self._commits += 1
         if self._commits == COMMITS_TO_TRIPWIRE:

@@ -104,20 +104,22 @@ class OpenClaims(Awaited[_Kept]):
     def stay(self, wanted: Claim) -> Stay:
         """Say what a claim does beside looking, and expect an answer: it may come before the claim is done."""
         boot, kept = wanted.worker.boot, self._by_boot.get(wanted.worker.boot)
-        claim = self._open_claim(wanted)
-        if claim is not None and kept is not None and kept.claim_id == claim.claim_id:
-            return Stay(kept)
+        claim, span = self._open_claim(wanted), stay_of(wanted)
         formers = self._formers.get(boot, ())
-        if kept is not None:
+        is_asked_again = claim is not None and kept is not None and kept.claim_id == claim.claim_id
+        if is_asked_again and kept is not None and kept.notice is not None:
+            return Stay(kept, formers=formers)
+        if kept is not None and not is_asked_again:
             formers = self._formers[boot] = (*formers, kept)
             self.leave(boot)
-        span = stay_of(wanted)
+            kept = None
         if claim is None or span is None:
             # Who asks for nothing new speaks for a worker that is dead.
-            is_last = wanted.claim_id is not None and not wanted.queues
-            return Stay(formers=formers, is_last=is_last)
-        kept = _Kept(claim.claim_id)
-        self._keep(boot, kept)
+            return Stay(formers=formers, is_last=wanted.claim_id is not None and not wanted.queues)
+        if kept is None:
+            # Otherwise the same: it may be about to be put up for one who was called off, and has to be found then.
+            kept = _Kept(claim.claim_id)
+            self._keep(boot, kept)
         since = steady_micros()
         return Stay(kept, claim, since, since + span_to_micros(span), formers)
 
@@ -176,6 +178,9 @@ class OpenClaims(Awaited[_Kept]):
             self._formers[wanted.worker.boot] = left
         if found:
             self.leave(wanted.worker.boot)
+        elif stay.claim is not None:
+            # Who was quick to answer it may have poked us before we knew where it stands.
+            self._look()
 
     def _take_off(self, kept: _Kept) -> None:
         notice, kept.notice = kept.notice, None

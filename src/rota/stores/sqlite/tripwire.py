@@ -39,7 +39,9 @@ class Tripwire:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
+        #: When the names were last looked at, and whether somebody is at it, or was interrupted.
         self._looked_at = -inf
+        self._is_touched = False
         self.turn = threading.Lock()
         mind(self)
 
@@ -67,16 +69,20 @@ class Tripwire:
         """Whether to look at the names: something was noted, or it is time."""
         if self._descriptor is None:
             return True
-        now = monotonic()
-        if fcntl.ioctl(self._descriptor, termios.FIONREAD, _NOTHING) == _NOTHING and (
-            now < self._looked_at + LONGEST_UNSEEN_SECONDS
-        ):
+        is_quiet = fcntl.ioctl(self._descriptor, termios.FIONREAD, _NOTHING) == _NOTHING
+        if is_quiet and not self._is_touched and monotonic() < self._looked_at + LONGEST_UNSEEN_SECONDS:
             return False
+        # It stays touched until somebody has looked: a signal may keep this one from it.
+        self._is_touched = True
         # Before the look: what happens after it is noted anew.
-        self._looked_at = now
+        self._looked_at = monotonic()
         with suppress(BlockingIOError):
             os.read(self._descriptor, 65_536)
         return True
+
+    def note_look(self) -> None:
+        """Note that the names were looked at, and are what they were."""
+        self._is_touched = False
 
     def close(self) -> None:
         """Let go of the kernel's end."""
