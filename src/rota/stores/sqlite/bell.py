@@ -19,7 +19,6 @@ import os
 import stat
 import struct
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import inf
@@ -27,14 +26,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.stores.sqlite.driver import Connection
-from rota.stores.sqlite.forking import mind
+from rota.stores.sqlite.forking import CLOSED, Holder
 
 _IN_ACCESS: Final = 0x1
 _IN_MODIFY: Final = 0x2
 _IN_CLOSE_WRITE: Final = 0x8
 #: Never told while the file is open: for a watch that rests.
 _IN_DELETE_SELF: Final = 0x400
-_CLOSED: Final = -1
 #: The kernel could keep no more: anything may have rung.
 _IN_Q_OVERFLOW: Final = 0x4000
 #: How long after a knock to look for writes by ourselves, and how often.
@@ -72,32 +70,20 @@ def _hang(door: str, file: os.stat_result) -> bool:
     return stat.S_ISREG(os.stat(door).st_mode)  # noqa: PTH116 - as above
 
 
-class Knocker:
+class Knocker(Holder):
     """Tells the others, after a commit, what it was about."""
 
     def __init__(self, path: str) -> None:
+        # The door is opened at the first knock for work, and stays open: to open it each time takes four times as long.
+        super().__init__()
         self._door = door_of(path)
-        #: Open from the first knock for work on: to open it each time takes four times as long.
-        self._descriptor = _CLOSED
-        self.turn = threading.Lock()
-        mind(self)
-
-    def close(self) -> None:
-        """Knock no more."""
-        descriptor, self._descriptor = self._descriptor, _CLOSED
-        if descriptor != _CLOSED:
-            os.close(descriptor)
-
-    def forsake(self) -> None:
-        """Knock no more, in a forked process."""
-        self.close()
 
     def knock(self, connection: Connection) -> None:
         """Knock if a connection has made something that others should hear of. A hint: whatever fails, fails."""
         try:
             if connection.has_made_work:
                 connection.has_made_work = False
-                if self._descriptor == _CLOSED:
+                if self._descriptor == CLOSED:
                     self._descriptor = _opened(self._door)
                 if not os.pread(self._descriptor, 1, 0):
                     # Somebody has emptied it, and what is not there cannot be read.

@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import stat
 import struct
-import threading
 import time
 import zlib
 from contextlib import suppress
@@ -34,7 +33,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rota.stores.open_claims import Told
-from rota.stores.sqlite.forking import mind
+from rota.stores.sqlite.forking import Holder
 from rota.stores.sqlite.inodes import Inode, inode_in
 
 #: How many claims can wait at once; others wait as they always did.
@@ -48,7 +47,6 @@ _NOTHING: Final = bytes(_MARK.size)
 _BEGIN: Final = 4096
 #: How long what stands at a place is, since when it counts and until when.
 _HEAD: Final = struct.Struct("<HQQ")
-_CLOSED: Final = -1
 _WRITERS: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -97,15 +95,13 @@ def board_of(path: str) -> str:
     return f"{path}-claims"
 
 
-class Board:
+class Board(Holder):
     """The claims that wait for a job in one database. The times are of this host's steady clock, in microseconds."""
 
     def __init__(self, descriptor: int, file: Inode) -> None:
-        self._descriptor = descriptor
+        super().__init__(descriptor)
         #: Which database it is for.
         self.file = file
-        self.turn = threading.Lock()
-        mind(self)
 
     @classmethod
     def open(cls, path: str) -> Board | None:
@@ -119,16 +115,6 @@ class Board:
             return cls(descriptor, inode_in(file))
         os.close(descriptor)
         return None
-
-    def close(self) -> None:
-        """Let go of the file."""
-        descriptor, self._descriptor = self._descriptor, _CLOSED
-        if descriptor != _CLOSED:
-            os.close(descriptor)
-
-    def forsake(self) -> None:
-        """Let go of the file in a forked process: whoever would look at it is gone."""
-        self.close()
 
     def marks(self) -> bytes:
         """Give the marks up to the last place that is taken; none if nobody waits. Asked for every lone submission."""

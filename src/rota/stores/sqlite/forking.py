@@ -51,6 +51,29 @@ def mind(keeper: Keeper) -> None:
         _keepers.add(keeper)
 
 
+#: In place of a descriptor where there is none.
+CLOSED: Final = -1
+
+
+class Holder:
+    """Has a descriptor beside a connection, which a forked process lets go of as well."""
+
+    def __init__(self, descriptor: int = CLOSED) -> None:
+        self._descriptor = descriptor
+        self.turn = threading.Lock()
+        mind(self)
+
+    def close(self) -> None:
+        """Let go of it."""
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        if descriptor != CLOSED:
+            os.close(descriptor)
+
+    def forsake(self) -> None:
+        """Let go of it, in a forked process."""
+        self.close()
+
+
 class Opening:
     """Has forks wait while connections are opened that nobody minds yet."""
 

@@ -17,14 +17,13 @@ import fcntl
 import os
 import sys
 import termios
-import threading
 from contextlib import suppress
 from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from rota.stores.sqlite.forking import mind
+from rota.stores.sqlite.forking import CLOSED, Holder
 
 #: The file's links or rights have changed, it was moved, or is gone.
 _CHANGES: Final = 0x4 | 0x400 | 0x800
@@ -34,16 +33,14 @@ LONGEST_UNSEEN_SECONDS: Final = 1.0
 _NOTHING: Final = bytes(4)
 
 
-class Tripwire:
+class Tripwire(Holder):
     """Notes what may happen to some files. Asked by one thread at a time."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
+        super().__init__(descriptor)
         #: When the names were last looked at, and whether somebody is at it, or was interrupted.
         self._looked_at = -inf
         self._is_touched = False
-        self.turn = threading.Lock()
-        mind(self)
 
     @classmethod
     def stretch(cls, *paths: str) -> Tripwire | None:
@@ -67,7 +64,7 @@ class Tripwire:
 
     def is_touched(self) -> bool:
         """Whether to look at the names: something was noted, or it is time."""
-        if self._descriptor is None:
+        if self._descriptor == CLOSED:
             return True
         is_quiet = fcntl.ioctl(self._descriptor, termios.FIONREAD, _NOTHING) == _NOTHING
         if is_quiet and not self._is_touched and monotonic() < self._looked_at + LONGEST_UNSEEN_SECONDS:
@@ -83,13 +80,3 @@ class Tripwire:
     def note_look(self) -> None:
         """Note that the names were looked at, and are what they were."""
         self._is_touched = False
-
-    def close(self) -> None:
-        """Let go of the kernel's end."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def forsake(self) -> None:
-        """Let go of it in a forked process."""
-        self.close()
