@@ -137,7 +137,7 @@ def _handover(kind: Kind, ground: Ground) -> Iterator[Handover]:
 
 
 class SqliteGiver:
-    """Commits to a file, and knocks as we do: by opening and closing another."""
+    """Commits to a file, and knocks by opening and closing another."""
 
     def __init__(self, path: str) -> None:
         self._bare = sqlite.Bare(Path(path))

@@ -66,7 +66,7 @@ class Stay(NamedTuple):
     since: int = 0
     until: int = 0
     formers: tuple[_Kept, ...] = ()
-    #: Whether it is asked by a name that may wait on the board for somebody else, or for a worker that is dead.
+    #: Whether it speaks for a worker that is dead, whose claim another process has put up.
     is_last: bool = False
 
     @property
@@ -88,9 +88,8 @@ class OpenClaims(Awaited[_Kept]):
         self._formers: dict[str, tuple[_Kept, ...]] = {}
         self._letterbox: Letterbox | None = None
         self._postman = Postman()
-        #: Who is told that something has come, on which loop; and what came while there was nobody.
+        #: Who is told that something has come, on which loop.
         self._heeds: list[tuple[asyncio.AbstractEventLoop, Heed]] = []
-        self._untold: set[str] = set()
 
     def close(self) -> None:
         """Let go of the board. Nobody brings anything or asks any more."""
@@ -195,8 +194,9 @@ class OpenClaims(Awaited[_Kept]):
             return
         known = (asyncio.get_running_loop(), heed)
         self._heeds.append(known)
-        if self._untold:
-            places, self._untold = self._untold, set()
+        # What came while there was nobody, and lies here yet.
+        places = {answer_to(kept.claim_id) for kept in tuple(self._by_claim.values()) if kept.answer is not None}
+        if places:
             heed(places)
         try:
             yield
@@ -220,8 +220,6 @@ class OpenClaims(Awaited[_Kept]):
         return bool(answered)
 
     def _tell(self, places: set[str]) -> None:
-        if not self._heeds:
-            self._untold |= places
         running = asyncio.get_running_loop()
         for loop, heed in tuple(self._heeds):
             if loop is running:
