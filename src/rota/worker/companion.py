@@ -81,7 +81,7 @@ class Companion:
         self._told = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._parted = asyncio.Event()
-        self._is_dead = asyncio.Event()
+        self._died = asyncio.Event()
         self._said_goodbye = False
         self._last_words = last_words
         self._answers = PipeWriter(self._loop, answers)
@@ -98,7 +98,7 @@ class Companion:
         if setup.process is not None:
             self._watch(setup.process)
         else:
-            self._is_dead.set()
+            self._died.set()
         sys.path[:] = setup.path
         opened: AbstractAsyncContextManager[WorkSource] = resolve(setup.factory)(setup.argument)
         async with opened as source:
@@ -113,13 +113,13 @@ class Companion:
         try:
             self._loop.add_reader(process, self._bury, process)
         except OSError as error:
-            self._is_dead.set()
+            self._died.set()
             _log.debug("only the end of its pipe will tell of the worker's: %s", error)
 
     def _bury(self, process: int) -> None:
         # It stays ended, and we would be told again and again.
         self._loop.remove_reader(process)
-        self._is_dead.set()
+        self._died.set()
         # What it said last is in the pipe.
         self._orders.drain()
         self._part()
@@ -198,8 +198,8 @@ class Companion:
         # Its pipe may have ended, and it lives: then what it has asked for it may just be given, and begin.
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_DYING_SECONDS):
-                await self._is_dead.wait()
-        asked = tuple(self._asked) if self._is_dead.is_set() else ()
+                await self._died.wait()
+        asked = tuple(self._asked) if self._died.is_set() else ()
         told = f"worker {setup.name!r} (process {setup.pid}) died while it held this job"
         error = JobError("WorkerDied", told, self._read_last_words())
         estate = Estate(WorkerId(setup.name, setup.boot), tuple(self._held), asked, error)

@@ -253,3 +253,31 @@ async def test_who_hears_one_knock_after_the_other_takes_a_breath_and_leaves_no_
     # Breaths grow while the next knock comes soon; on a busy machine it may not, and then reports are rare anyway.
     assert 2 <= woken <= 10 + (time.monotonic() - begun) / lookout.BUSY_SECONDS
     assert descriptors() == before
+
+
+def test_a_door_that_was_emptied_is_knocked_at_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "some.db")
+    Path(path).touch()
+    heard = bell.Bell(path)
+    door = Path(bell.door_of(path))
+    door.write_bytes(b"")
+    knocker, connection = Knocker(path), StandardConnection(":memory:")
+    connection.has_made_work = True
+    knocker.knock(connection)
+    assert door.read_bytes()
+    knocker.close()
+    heard.close()
+    connection.close()
+
+
+def test_nothing_is_written_through_a_link_in_the_place_of_a_door(tmp_path: Path) -> None:
+    path = str(tmp_path / "some.db")
+    other = tmp_path / "other"
+    other.touch()
+    Path(bell.door_of(path)).symlink_to(other)
+    knocker, connection = Knocker(path), StandardConnection(":memory:")
+    connection.has_made_work = True
+    knocker.knock(connection)
+    assert not other.read_bytes()
+    knocker.close()
+    connection.close()

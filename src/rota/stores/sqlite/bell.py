@@ -22,7 +22,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from pathlib import Path
 from typing import Any, Final
 
 from rota.stores.sqlite.driver import Connection
@@ -106,9 +105,11 @@ def _opened(door: str) -> int:
     except PermissionError:
         descriptor = os.open(door, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not os.pread(descriptor, 1, 0):
-        # Of an earlier release, or emptied by somebody.
+        # Of an earlier release, or emptied by somebody. Never through a link: it may lead to a file that is no door.
         with suppress(OSError):
-            Path(door).write_bytes(_CLAPPER)
+            empty = os.open(door, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            os.write(empty, _CLAPPER)
+            os.close(empty)
     return descriptor
 
 
