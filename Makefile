@@ -1,6 +1,6 @@
 # Rota's commands. `make` alone prints what there is.
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 SEEDS  ?= 2000
 COUNT  ?= 1000000
@@ -8,6 +8,7 @@ PORT   ?= 8080
 KILLS  ?= 500
 CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 # Names, versions and hashes only: where they are fetched from is not ours to write down.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
@@ -15,15 +16,21 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-head
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run fmt lint types arch test check sim fuzz-cron crash prove bench guard docs containers clean
+.PHONY: help setup lock run fmt lint types arch test test-pythons check sim fuzz-cron fuzz-http attack-http crash prove bench guard docs containers clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What `make run` needs: Rota and its own requirements, without the tools of development.
+$(RUNTIME): requirements.txt requirements-build.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python tools/install.py --without-uv requirements.txt requirements-build.txt
+	@touch $@
+
 $(STAMP): requirements-dev.txt requirements-install.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python tools/install.py requirements-dev.txt
-	@touch $@
+	@touch $@ $(RUNTIME)
 
 setup: $(STAMP) ## make the environment from the hash-locked requirements
 
@@ -35,7 +42,7 @@ lock: $(STAMP) ## renew the locked requirements
 	$(COMPILE) --group install -o requirements-install.txt
 	$(COMPILE) bench/peers/requirements.in -o bench/peers/requirements.txt
 
-run: $(STAMP) ## start Rota with the demo app on http://127.0.0.1:8080
+run: $(RUNTIME) ## start Rota with the demo app on http://127.0.0.1:8080
 	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi
 	@echo "Rota is starting on http://127.0.0.1:$(PORT) with the demo app. In another terminal, try:"
 	@echo "  $(BIN)/rota submit --type send_email --payload '{\"to\":\"user@example.com\"}' --wait"
@@ -54,8 +61,9 @@ lint: $(STAMP) ## check style
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: $(STAMP) ## check types
+types: $(STAMP) ## check types: all by mypy, the Python API by pyright too
 	$(BIN)/mypy
+	$(BIN)/pyright
 
 arch: $(STAMP) ## check that imports go down only
 	$(BIN)/lint-imports
@@ -63,6 +71,12 @@ arch: $(STAMP) ## check that imports go down only
 test: $(STAMP) ## run every test, the simulation and the crash tests
 	@tools/servers
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+
+test-pythons: ## run every test on each supported Python that this machine has
+	@tools/pythons | while read -r version python; do \
+		echo "== Python $$version: $$python"; \
+		$(MAKE) test PYTHON="$$python" VENV=".venv-$$version" ARGS="$(ARGS)" </dev/null || exit 1; \
+	done
 
 sim: $(STAMP) ## run the simulation: SEEDS=2000, or replay one with SEED=n (CAST=models|loops|http)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --processes 2) $(if $(CAST),--cast $(CAST))
@@ -74,6 +88,12 @@ crash: $(STAMP) ## kill a writing process KILLS times, cut the power CUTS times,
 
 prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recurring …"
 	PYTHONPATH=tests $(BIN)/python -m proofs $(NAMES)
+
+attack-http: $(STAMP) ## attack an API server with endless trailers, slow readers and slow sockets: ATTACKS="trailers …"
+	PYTHONPATH=tests $(BIN)/python -m fuzz.attack_http $(ATTACKS)
+
+fuzz-http: $(STAMP) ## send mutated requests to an API server for SECONDS=180, or replay one with SEED=n CASE=n
+	PYTHONPATH=tests $(BIN)/python -m fuzz.fuzz_http $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE),--seconds $(or $(SECONDS),180))
 
 fuzz-cron: $(STAMP) ## compare cron with the brute-force walker: COUNT=1000000
 	$(BIN)/python tests/fuzz/fuzz_cron.py --count $(COUNT) --processes 2
@@ -97,4 +117,4 @@ containers: ## build the image and try every profile of compose.yaml with docker
 check: lint types arch test ## all that a change must pass
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

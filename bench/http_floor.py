@@ -10,7 +10,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from rota.api import create_app
 from rota.api.calls import AsgiScope, Receive, Send
 from rota.api.serving import serve
 from rota.core.identity import to_text
+from rota.core.ledger import Entry
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.loops import new_loop
@@ -55,10 +56,16 @@ class Forgetful(SqliteStore):
     """A store that takes everything and keeps nothing."""
 
     async def insert(
-        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        bound: int | None = None,
+        entry: Entry | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Inserted]:
-        del bound, now
-        return [Inserted(job.id, Receipt.CREATED, State.PENDING) for job in jobs]
+        del bound, entry, now
+        moment = datetime.now(UTC)
+        return [Inserted(job.id, Receipt.CREATED, State.PENDING, moment) for job in jobs]
 
 
 async def forgetful(port: int) -> None:

@@ -42,15 +42,26 @@ def at(seconds: float) -> datetime:
 
 @dataclass(slots=True)
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that stands still until it is moved, and a steady one beside it that is never set."""
 
     moment: datetime = BASE
+    seconds: float = 0.0
 
     def __call__(self) -> datetime:
         return self.moment
 
     def move(self, span: timedelta) -> None:
+        """Let time pass."""
         self.moment += span
+        self.seconds += span.total_seconds()
+
+    def step(self, span: timedelta) -> None:
+        """Set the clock, in no time."""
+        self.moment += span
+
+    def steady(self) -> float:
+        """Give the seconds that have passed."""
+        return self.seconds
 
 
 @dataclass(slots=True)

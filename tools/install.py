@@ -70,18 +70,26 @@ def _install(*what: str) -> None:
     told = subprocess.run(asking, capture_output=True, check=True, text=True, cwd=ROOT)  # noqa: S603 - pip, as above
     settings = settings_of_pip(told.stdout)
     quickly = (*_UV, "--quiet", "--compile-bytecode", *(("--no-index",) if asks_no_index(settings) else ()), *what)
-    if Path(_UV[0]).exists() and _run(*quickly, **surroundings_for_uv(settings)):
-        return
-    sys.stderr.write("tools/install.py: uv could not; pip does it, which takes a minute or two\n")
+    if Path(_UV[0]).exists():
+        if _run(*quickly, **surroundings_for_uv(settings)):
+            return
+        sys.stderr.write("tools/install.py: uv could not; pip does it, which takes a minute or two\n")
     if not _run(*_PIP, "install", "--quiet", *what):
         raise SystemExit("tools/install.py: the packages could not be installed; what pip says of it stands above")
 
 
 def main() -> None:
-    """Install uv, then the requirements of a file, then this project as it lies here."""
-    if not _run(*_PIP, "install", "--quiet", "--require-hashes", "--no-deps", "-r", "requirements-install.txt"):
+    """Install uv, then the requirements of the files named, then this project as it lies here.
+
+    With `--without-uv` pip does all of it: for the few requirements of a run, uv itself would be most of the download.
+    """
+    files = [word for word in sys.argv[1:] if word != "--without-uv"]
+    with_uv = len(files) == len(sys.argv[1:])
+    if with_uv and not _run(
+        *_PIP, "install", "--quiet", "--require-hashes", "--no-deps", "-r", "requirements-install.txt"
+    ):
         sys.stderr.write("tools/install.py: pip could not install uv\n")
-    _install("--require-hashes", "-r", sys.argv[1])
+    _install("--require-hashes", *(word for file in files for word in ("-r", file)))
     _install("--no-deps", "--no-build-isolation", "-e", ".")
 
 

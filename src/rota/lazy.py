@@ -21,7 +21,11 @@ def names_of(package: str, rooms: Mapping[str, Sequence[str]]) -> Callable[[str]
     def find(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
         if name not in room_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(room_of[name]), name)
+        try:
+            found = getattr(import_module(room_of[name]), name)
+        except AttributeError as error:
+            # Python takes an AttributeError for a name that does not exist, and would not say what went wrong.
+            raise ImportError(f"cannot load {name!r} from {package!r}: {error}", name=package) from error
         setattr(sys.modules[package], name, found)
         return found
 

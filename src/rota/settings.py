@@ -7,7 +7,6 @@ things are refused: nobody could tell which was meant.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -15,10 +14,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from rota.core.duration import parse_duration
+from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
+from rota.core.redaction import redacted
+from rota.core.retry import Backoff, shared
 
 Parser = Callable[[Any], Any]
+MOST_SLOTS: Final = 10_000
 
 
 class InvalidSetting(InvalidRequest):
@@ -70,10 +72,39 @@ def milliseconds(value: Any) -> timedelta:  # noqa: ANN401
     return timedelta(milliseconds=float(value))
 
 
+def mode(value: Any) -> int:  # noqa: ANN401
+    """Read the mode of a file, in octal as `chmod` takes it."""
+    bits = int(str(value), 8)
+    if not 0 <= bits <= 0o777:  # noqa: PLR2004 - the bits there are
+        raise ValueError("an octal number such as 640 is needed")
+    return bits
+
+
 def words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Read a list, of a file, or parted by commas."""
     parts = value if isinstance(value, list | tuple) else str(value).split(",")
     return tuple(str(part).strip() for part in parts if str(part).strip())
+
+
+def queue_words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Read a list of queues, each with or without the slots it may take: `mail,reports:2`."""
+    parts = words(value)
+    names = [slots_of(part)[0] for part in parts]
+    if not names:
+        raise ValueError("at least one queue is needed")
+    if len(set(names)) < len(names):
+        raise ValueError("each queue may be named once")
+    return parts
+
+
+def slots_of(part: str) -> tuple[str, int | None]:
+    """Read a queue and how many of its jobs a worker runs at once, as in `reports:2`; None for as many as there are."""
+    name, _, number = part.rpartition(":")
+    if not name or not number.isdecimal():
+        return part, None
+    if not 1 <= int(number) <= MOST_SLOTS:
+        raise ValueError(f"{part!r} must leave the queue between 1 and {MOST_SLOTS} slots")
+    return name, int(number)
 
 
 def port_of(value: Any) -> int:  # noqa: ANN401
@@ -115,7 +146,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "broker": Option(text, "what carries work to workers: empty for the store itself", {"REDIS_URL": text}),
     "coordinator": Option(
         text,
-        "who settles which scheduler leads: etcd://host:2379, local, or empty for the store",
+        "what elects the leader among schedulers: etcd://host:2379, local, or empty for the store",
         {"ETCD_ENDPOINTS": text},
     ),
     "host": Option(text, "the address the API listens on", {"HTTP_ADDR": host_of}),
@@ -130,10 +161,19 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "where a worker shows its health and metrics, such as :9090; empty for nowhere",
         {"WORKER_HTTP_ADDR": address},
     ),
-    "queues": Option(words, "the queues a worker takes jobs from"),
+    "queues": Option(
+        queue_words,
+        "the queues a worker takes jobs from, as in mail,reports:2 where at most 2 jobs of reports run at once;"
+        " unset, default and the queues of the app's tasks",
+    ),
     "concurrency": Option(whole, "how many jobs a worker runs at once", {"WORKER_POOL_SIZE": whole}),
     "lease": Option(span, "how long a worker keeps a job without a heartbeat", {"LEASE_SECONDS": span}),
-    "poll_interval": Option(span, "how long a worker waits for news at most", {"POLL_INTERVAL_MS": milliseconds}),
+    "poll_interval": Option(
+        span,
+        "how long a worker waits for a notification before it looks for jobs itself",
+        {"POLL_INTERVAL_MS": milliseconds},
+    ),
+    "start_timeout": Option(span, "how long a process waits at its start for a database that is away"),
     "drain_timeout": Option(span, "how long running jobs may finish at shutdown"),
     "queue_size": Option(whole, "how many jobs may wait in a queue; 0 for no bound", {"JOB_QUEUE_SIZE": whole}),
     "fail_rate": Option(share, "the share of attempts to fail at random, for testing", {"FAIL_RATE": share}),
@@ -144,6 +184,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "keep_completed": Option(forever_or_span, "how long completed and cancelled jobs are kept, or never"),
     "keep_dead": Option(forever_or_span, "how long dead jobs are kept, or never"),
     "file_root": Option(text, "the folder that file jobs may touch; empty switches them off"),
+    "file_quota": Option(whole, "how many bytes the files of file jobs may have together"),
+    "file_mode": Option(mode, "the mode of files that file jobs make, in octal, such as 640"),
+    "builtin_timeout": Option(
+        forever_or_span, "how long a job of a built-in type may run unless it says otherwise, or never"
+    ),
     "allow_hosts": Option(words, "internal hosts and networks that http jobs may reach"),
     "redis_stream": Option(text, "what the names of our Redis streams begin with", {"REDIS_STREAM_NAME": text}),
     "redis_group": Option(text, "the name of the Redis consumer group", {"REDIS_GROUP_NAME": text}),
@@ -171,6 +216,7 @@ class Settings:
     concurrency: int = 10
     lease: timedelta = timedelta(seconds=15)
     poll_interval: timedelta = timedelta(seconds=20)
+    start_timeout: timedelta = timedelta(seconds=60)
     drain_timeout: timedelta = timedelta(seconds=30)
     queue_size: int = 0
     fail_rate: float = 0.0
@@ -181,6 +227,9 @@ class Settings:
     keep_completed: timedelta | None = timedelta(hours=24)
     keep_dead: timedelta | None = timedelta(days=30)
     file_root: str = ""
+    file_quota: int = 1_000_000_000
+    file_mode: int = 0o640
+    builtin_timeout: timedelta | None = timedelta(hours=1)
     allow_hosts: tuple[str, ...] = ()
     redis_stream: str = "jobs"
     redis_group: str = "workers"
@@ -188,6 +237,16 @@ class Settings:
     log_format: str = "text"
     #: Where each value that is not a default came from.
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long to wait after failures of jobs that do not say so themselves."""
+        return shared(Backoff(base=self.backoff_base, cap=self.backoff_max, jitter=self.backoff_jitter))
+
+    def __repr__(self) -> str:
+        # As `rota config show` writes them: a log line or a traceback must not show a token or a password.
+        rows = (f"{name}={value!r} ({origin})" for name, value, origin in shown(self))
+        return f"Settings({', '.join(rows)})"
 
     def origin(self, name: str) -> str:
         """Say where a setting's value came from."""
@@ -258,7 +317,7 @@ def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # no
     try:
         return Finding(name, parse(value), origin)
     except (ValueError, TypeError, OverflowError) as error:
-        shown = "***" if OPTIONS[name].is_secret else repr(value)
+        shown = "***" if OPTIONS[name].is_secret else redacted(repr(value))
         raise InvalidSetting(f"{origin}: {shown} is not usable for {name!r}: {error}", field=name) from None
 
 
@@ -275,15 +334,6 @@ def _agreed(findings: Iterator[Finding]) -> Iterator[Finding]:
     yield from seen.values()
 
 
-#: What stands between a user's name and the host in a URL, or in a DSN as Go programs write it.
-_PASSWORD: Final = re.compile(r"^((?:[a-z][a-z0-9+.-]*://)?[^:@/]*):(?!//).*@", re.DOTALL)
-
-
-def without_password(url: str) -> str:
-    """Give a URL or DSN as it may be shown."""
-    return _PASSWORD.sub(r"\1:***@", url)
-
-
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -297,18 +347,24 @@ def _check(settings: Settings) -> None:
         _refuse(settings, "queue_size", "it must be 0 or more")
     if settings.lease < timedelta(seconds=1):
         _refuse(settings, "lease", "it must be a second or more, or no heartbeat comes in time")
+    _check_texts(settings)
+
+
+def _check_texts(settings: Settings) -> None:
     if settings.log_level.lower() not in _LEVELS:
         _refuse(settings, "log_level", f"it must be one of {', '.join(_LEVELS)}")
     if settings.log_format.lower() not in {"text", "json"}:
         _refuse(settings, "log_format", "it must be text or json")
+    if not all("!" <= character <= "~" for character in settings.token):
+        _refuse(settings, "token", "it may have ASCII letters, digits and signs only, and no space or line break")
     for url in settings.api_url:
         if not url.startswith(("http://", "https://")):
             _refuse(settings, "api_url", "it must begin with http:// or https://")
 
 
 def _refuse(settings: Settings, name: str, why: str) -> None:
-    value = getattr(settings, name)
-    raise InvalidSetting(f"{settings.origin(name)}: {value!r} is not usable for {name!r}: {why}", field=name)
+    value = "***" if OPTIONS[name].is_secret else redacted(repr(getattr(settings, name)))
+    raise InvalidSetting(f"{settings.origin(name)}: {value} is not usable for {name!r}: {why}", field=name)
 
 
 def shown(settings: Settings) -> list[tuple[str, str, str]]:
@@ -321,14 +377,16 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
         match value:
             case _ if OPTIONS[one.name].is_secret and value:
                 words_ = "***"
-            case str() if one.name in {"store", "broker", "coordinator"}:
-                words_ = without_password(value)
+            case str():
+                words_ = redacted(value)
             case timedelta():
-                words_ = f"{value.total_seconds():g}s"
+                words_ = format_duration(value)
             case None:
                 words_ = "never"
+            case int() if one.name == "file_mode":
+                words_ = f"{value:o}"
             case tuple():
-                words_ = ",".join(value)
+                words_ = redacted(",".join(value))
             case _:
                 words_ = str(value)
         rows.append((one.name, words_, settings.origin(one.name)))

@@ -64,7 +64,9 @@ async def staged(settings: ApiSettings | None = None, location: str = ":memory:"
     clock = ManualClock()
     store = await SqliteStore.open(location, clock=clock)
     broker = InStoreBroker(store)
-    engine = Engine(store, broker, clock=clock)
+    engine = Engine(store, broker, clock=clock, steady=clock.steady)
+    # A scheduler has looked at the store's clock when anything begins.
+    await engine.upkeep.timetable()
     api = create_app(engine, settings=settings or ApiSettings(instance_id="here", version="1.2.3"))
     transport = httpx.ASGITransport(app=api)
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:

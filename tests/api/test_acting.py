@@ -30,6 +30,27 @@ async def test_a_running_job_is_asked_to_stop(stage: Stage) -> None:
     assert (await stage.get(job["id"]))["status"] == "cancelled"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "state"), [("failed", "cancelled"), ("released", "cancelled"), ("succeeded", "completed")]
+)
+async def test_a_job_that_was_asked_to_stop_is_not_attempted_again(stage: Stage, outcome: str, state: str) -> None:
+    """The worker has not heard of the cancel when it begins: that is what 202 says may be."""
+    job = await stage.submit(max_attempts=5)
+    (claimed,) = await stage.claim()
+    body_of(await stage.client.delete(f"/v1/jobs/{job['id']}"), 202)
+    error = {"error": {"kind": "OSError", "message": "no"}} if outcome == "failed" else {}
+    await stage.settle(claimed, outcome, **error)
+    assert (await stage.get(job["id"]))["status"] == state
+    assert await stage.claim() == []
+
+
+async def test_the_document_says_what_202_means(stage: Stage) -> None:
+    paths = (await stage.client.get("/openapi.json")).json()["paths"]
+    for root in ROOTS:
+        for operation in (paths[f"{root}/{{id}}/cancel"]["post"], paths[f"{root}/{{id}}"]["delete"]):
+            assert "may yet begin" in operation["responses"]["202"]["description"]
+
+
 @pytest.mark.parametrize("root", ROOTS)
 async def test_a_dead_job_is_retried_and_a_completed_one_is_not(stage: Stage, root: str) -> None:
     dead = await stage.dead()

@@ -104,6 +104,20 @@ async def test_a_wrong_value_is_named(stage: Stage, body: bytes, field: str) -> 
     assert (await stage.client.get("/jobs")).json() == []
 
 
+async def test_so_many_errors_are_listed_and_no_more(client: httpx.AsyncClient) -> None:
+    """For each of ten thousand unknown names all known ones were compared with it: 2.3 s, while nobody was served."""
+    wrong = {f"priorit{number}": 1 for number in range(1_000)}
+    problem = problem_of(await client.post("/v1/jobs", json=wrong), 422)
+    assert len(problem["errors"]) == 21
+    assert problem["errors"][20] == {"field": "body", "message": "and more; only the first 20 errors are listed"}
+    assert [one["message"].count("did you mean 'priority'?") for one in problem["errors"][:5]] == [1, 1, 1, 0, 0]
+
+
+async def test_nothing_is_suggested_for_a_long_name(client: httpx.AsyncClient) -> None:
+    problem = problem_of(await client.post("/v1/jobs", json={"priority" * 6: 1}), 422)
+    assert "did you mean" not in problem["detail"]
+
+
 async def test_all_wrong_fields_are_named_at_once(client: httpx.AsyncClient) -> None:
     wrong = {
         "prioritty": 1,
@@ -190,6 +204,11 @@ async def test_a_body_without_a_length_is_limited_too(stage: Stage) -> None:
         ("schedule_id=x", "schedule_id"),
         ("ids=x", "ids"),
         ("q=dead", "q"),
+        ("q=type:ma*", "q"),
+        ("q=type:mail,ma*", "q"),
+        ("type=ma*", "type"),
+        ("type=mail,ma*", "type"),
+        ("queue=*", "queue"),
         ("q=colour:red", "q"),
         ("q=created:2h", "q"),
         ("q=created:>never", "q"),

@@ -63,6 +63,17 @@ async def test_a_choice_must_say_one_thing(stage: Stage, choice: dict[str, objec
     problem_of(await stage.client.post("/v1/dead-letters:retry", json=choice), 422)
 
 
+@pytest.mark.parametrize("field", ["type", "queue"])
+async def test_a_pattern_is_refused_before_the_answer_begins(stage: Stage, field: str) -> None:
+    """It found nothing, as if there were no dead letters."""
+    await stage.dead()
+    for path in ("", "/export"):
+        problem = problem_of(await stage.client.get(f"/v1/dead-letters{path}?{field}=ma*"), 422)
+        assert problem["detail"].startswith(f"{field}: 'ma*': patterns cannot be searched for")
+    for choice in ({field: "ma*"}, {field: "ma*", "rate": 1}):
+        problem_of(await stage.client.post("/v1/dead-letters:retry", json=choice), 422)
+
+
 async def test_a_rate_spreads_the_retries(stage: Stage) -> None:
     for _ in range(6):
         await stage.dead()

@@ -45,6 +45,17 @@ async def test_a_queue_that_nobody_used_is_empty(stage: Stage) -> None:
     problem_of(await stage.client.get("/v1/queues/a%20b"), 422)
 
 
+async def test_a_queue_that_nobody_used_cannot_be_resumed_but_paused(stage: Stage) -> None:
+    """A typing error had created a queue and answered that it was resumed."""
+    problem = problem_of(await stage.client.post("/v1/queues/typo/resume"), 404)
+    assert problem["detail"] == "queue 'typo': unknown, it has neither settings nor unfinished jobs"
+    assert await stage.store.queues() == []
+    assert body_of(await stage.client.post("/v1/queues/new/pause"))["is_paused"] is True
+    assert body_of(await stage.client.post("/v1/queues/new/resume"))["is_paused"] is False
+    await stage.submit(queue="mail")
+    assert body_of(await stage.client.post("/v1/queues/mail/resume"))["is_paused"] is False
+
+
 async def test_workers_make_themselves_known_and_say_goodbye(stage: Stage) -> None:
     assert (await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})).status_code == 204
     (worker,) = body_of(await stage.client.get("/v1/workers"))["items"]

@@ -45,11 +45,11 @@ def test_a_kind_shows_its_jobs_as_any_job_is_shown(job_type: str, payload: str) 
         NewJob(
             JobId(1), job_type, tags=("payload",), meta={"payload": "null", "id": "0"}, timeout=timedelta(seconds=2)
         ),
-        NewJob(JobId(1), job_type, concurrency_key='"created_at":', on_success=follower, on_failure=follower),
+        NewJob(JobId(1), job_type, on_success=follower, on_failure=follower),
     ):
         kind = Kind(like)
         job = kind.job(JobId(2**62 + 5), payload)
-        form = fresh_form(job, Inserted(job.id, Receipt.CREATED, State.PENDING), NOW, [])
+        form = fresh_form(job, Inserted(job.id, Receipt.CREATED, State.PENDING, NOW), [])
         assert kind.shown(to_text(job.id), payload, NOW) == msgspec.json.encode(form)
 
 
@@ -79,7 +79,7 @@ async def twice(stage: Stage, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 
         {},
         {"type": "mail", "payload": {"to": "ada"}},
         {"queue": "letters", "priority": 9, "max_attempts": 2},
-        {"timeout": "5m", "delivery": "at_most_once", "concurrency_key": "customer-7"},
+        {"timeout": "5m", "delivery": "at_most_once"},
         {"tags": ["a"], "meta": {"a": "b"}, "retry": {"base": 3}, "on_success": {"type": "thank"}},
         {"delay": "1h"},
         {"expires": 60},

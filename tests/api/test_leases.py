@@ -65,6 +65,26 @@ async def test_leases_are_renewed_and_lost_ones_named(stage: Stage) -> None:
     assert attempt["progress"] == "half"
 
 
+async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_other_is(stage: Stage) -> None:
+    async def watch(worker: str, wait: float) -> list[dict[str, Any]]:
+        request = {"worker_id": worker, "wait": wait}
+        told: list[dict[str, Any]] = body_of(await stage.client.post("/v1/leases:watch", json=request))["cancel"]
+        return told
+
+    await stage.submit()
+    (job,) = await stage.claim("ada")
+    ours, theirs = asyncio.create_task(watch("ada", 30)), asyncio.create_task(watch("bob", 30))
+    while len(stage.api.context.cancels._waiting) < 2:  # noqa: ASYNC110 - nobody would set an event
+        await asyncio.sleep(0)
+    await stage.client.post(f"/v1/jobs/{job['id']}/cancel", json={})
+    assert await asyncio.wait_for(ours, 10) == [{"id": job["id"], "fence": 1}]
+    assert not theirs.done()
+    stage.api.close()
+    assert await asyncio.wait_for(theirs, 10) == []
+    assert await watch("ada", 0) == []
+    assert stage.api.context.cancels._waiting == {}
+
+
 @pytest.mark.parametrize(
     ("outcome", "fields", "status"),
     [

@@ -10,11 +10,12 @@ import httpx
 import msgspec
 import pytest
 
-from api.staging import Stage, body_of
+from api.staging import Stage, body_of, fields_of, problem_of
 from building import HOUR
 from rota.api.auth import NOBODY
 from rota.api.calls import Call
 from rota.api.filtering import JobListing
+from rota.stores import listing
 
 
 async def pages(client: httpx.AsyncClient, path: str) -> list[list[dict[str, Any]]]:
@@ -97,6 +98,10 @@ async def variety(stage: Stage) -> dict[str, str]:
         ("q=created:<1h status:pending", {"pending"}),
         ("since=2030-01-01T00:00:00Z", set()),
         ("until=2030-01-01T00:00:00Z&type=done", {"completed"}),
+        ("since=2199-12-31T23:59:59Z", set()),
+        ("since=8999-12-31T23:59:59Z&status=finished", set()),
+        ("until=8999-12-31T23:59:59Z&type=done", {"completed"}),
+        ("until=1970-01-01T00:00:00Z", set()),
     ],
 )
 async def test_a_filter_finds_what_it_says(
@@ -104,6 +109,14 @@ async def test_a_filter_finds_what_it_says(
 ) -> None:
     found = body_of(await stage.client.get("/v1/jobs", params=dict(part.split("=", 1) for part in query.split("&"))))
     assert {variety[job["id"]] for job in found["items"]} == expected
+
+
+@pytest.mark.parametrize("query", ['type="ma*"', 'type=other,"ma*"', 'q=type:"ma*"'])
+async def test_a_name_with_a_star_is_found_in_quotes(stage: Stage, query: str) -> None:
+    job = await stage.submit(type="ma*")
+    await stage.submit(type="mail")
+    found = body_of(await stage.client.get("/v1/jobs", params=dict([query.split("=", 1)])))
+    assert [one["id"] for one in found["items"]] == [job["id"]]
 
 
 async def test_jobs_are_found_by_their_ids_in_that_order(stage: Stage) -> None:
@@ -176,3 +189,43 @@ def test_reading_a_query_costs_little_more_than_converting_it(stage: Stage) -> N
     assert call.query(JobListing) == convert()
     bare = min(timeit.repeat(convert, number=100, repeat=20))
     assert min(timeit.repeat(lambda: call.query(JobListing), number=100, repeat=20)) < 50 * bare
+
+
+async def test_a_pattern_in_a_search_is_refused(stage: Stage) -> None:
+    """It was taken for a whole name, and an empty list was the answer."""
+    for words in ("type:charge*", "queue:*", "status:dead type:a*"):
+        problem = problem_of(await stage.client.get("/v1/jobs", params={"q": words}), 422)
+        assert "write the whole name" in problem["detail"]
+    await stage.submit(type="a*")
+    assert len(body_of(await stage.client.get("/v1/jobs", params={"q": 'type:"a*"'}))["items"]) == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-3", "501", "x", ""])
+async def test_a_limit_that_makes_no_page_is_refused(stage: Stage, limit: str) -> None:
+    for path in ("/v1/jobs", "/jobs", "/tasks", "/v1/schedules", "/v1/dead-letters", "/v1/events"):
+        assert fields_of(problem_of(await stage.client.get(path, params={"limit": limit}), 422)) == {"limit"}
+
+
+async def test_a_page_that_takes_long_ends_early_and_says_where_to_continue(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a walk over all jobs: what is rare is found over several answers, some of them empty."""
+    monkeypatch.setattr(listing, "MOST_CANDIDATES", 3)
+    monkeypatch.setattr(listing.find_some, "__kwdefaults__", {"seconds": -1.0})
+    rare = await stage.submit(type="rare", tags=["x"])
+    for _ in range(10):
+        await stage.submit(tags=["x"])
+    found = await pages(stage.client, "/v1/jobs?tag=x&type=rare&limit=3")
+    assert [job["id"] for page in found for job in page] == [rare["id"]]
+    assert found[0] == []
+    assert len(found) > 2
+
+
+async def test_a_cursor_of_another_order_is_refused(stage: Stage) -> None:
+    """Lists of finished jobs are in another order; a cursor of one says nothing about a place in the other."""
+    for _ in range(3):
+        await stage.submit()
+    cursor = body_of(await stage.client.get("/v1/jobs?limit=1"))["next_cursor"]
+    refused = await stage.client.get(f"/v1/jobs?limit=1&status=completed&cursor={cursor}")
+    assert refused.status_code == 422
+    assert "next_cursor" in refused.text

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from datetime import datetime
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
-from api.staging import Stage, body_of
+from api.staging import Stage, body_of, problem_of, until
 from building import MINUTE
 from rota.api import counting
+from rota.api.serving import bind_checked
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Census
+from rota.roles.serving import serve_api
+from rota.settings import Settings
 from rota.telemetry.catalogue import CATALOGUE, Source
 
 SCRAPER = {"Accept": "text/plain;version=0.0.4"}
@@ -53,6 +57,21 @@ async def test_a_scrape_tells_of_the_whole_and_of_this_process(stage: Stage) -> 
     assert found["rota_store_seconds_count operation=claim"] == 2
     assert found["rota_build_info version=1.2.3"] == 1
     assert found["rota_store_up"] == 1
+
+
+async def test_a_queue_says_how_long_its_next_job_has_been_due(stage: Stage) -> None:
+    await stage.submit(type="mail", queue="a")
+    stage.clock.move(MINUTE)
+    await stage.submit(type="report", queue="a")
+    await stage.submit(type="report", queue="b", delay=60)
+    stage.clock.move(MINUTE)
+    assert (await scraped(stage.client))["rota_queue_oldest_due_seconds queue=a"] == 120
+    assert (await scraped(stage.client))["rota_queue_oldest_due_seconds queue=b"] == 0, "it is not due yet"
+    shown = {one["name"]: one["due_since"] for one in body_of(await stage.client.get("/v1/queues"))["items"]}
+    assert datetime.fromisoformat(shown["a"]) == stage.clock() - 2 * MINUTE
+    assert shown["b"] is None
+    await stage.claim(queues=["a"])
+    assert body_of(await stage.client.get("/v1/queues/a"))["due_since"] is None
 
 
 async def test_every_metric_that_is_shown_is_in_the_catalogue(stage: Stage) -> None:
@@ -101,6 +120,126 @@ async def test_of_many_jobs_an_older_count_must_do(
     assert body_of(await stage.client.get("/v1/stats")) == first
     assert body_of(await stage.client.get("/v1/queues/a"))["depth"] == 1
     assert len(taken) == 1
+
+
+async def test_nobody_waits_for_a_count_of_many_jobs_but_the_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With seven million jobs a count takes seconds: it goes on in the background, one at a time."""
+    monkeypatch.setattr(counting, "_FEW", 0)
+    monkeypatch.setattr(counting, "_SHARE", 1e9)
+    census, may_end = stage.engine.jobs.census, asyncio.Event()
+    await stage.submit(queue="a")
+    assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
+
+    async def slowly() -> Census:
+        await may_end.wait()
+        return await census()
+
+    monkeypatch.setattr(stage.engine.jobs, "census", slowly)
+    await stage.submit(queue="a")
+    for _ in range(3):
+        assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
+    assert len(stage.api.context.errands) == 1
+    may_end.set()
+    await asyncio.gather(*stage.api.context.errands)
+    assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 2
+
+
+async def test_where_a_count_fails_in_the_background_the_last_one_is_shown_for_longer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "_FEW", 0)
+    monkeypatch.setattr(counting, "_SHARE", 1e9)
+    await stage.submit(queue="a")
+    body_of(await stage.client.get("/v1/stats"))
+
+    async def away() -> Census:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(stage.engine.jobs, "census", away)
+    body_of(await stage.client.get("/v1/stats"))
+    await asyncio.gather(*stage.api.context.errands)
+    assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
+
+
+async def test_a_count_that_takes_too_long_is_no_store_that_is_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> Census:
+        raise StoreUnavailable("the count took too long")
+
+    monkeypatch.setattr(stage.engine.jobs, "census", away)
+    health = body_of(await stage.client.get("/health"))
+    assert (health["status"] == "unhealthy", health["store_health"]) == (False, True)
+
+
+@pytest.fixture
+def may_count(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Counting takes until this is set, and callers are not patient."""
+    census, may_end = stage.engine.jobs.census, asyncio.Event()
+
+    async def slowly() -> Census:
+        await may_end.wait()
+        return await census()
+
+    monkeypatch.setattr(stage.engine.jobs, "census", slowly)
+    monkeypatch.setattr(counting, "PATIENCE_SECONDS", 0.01)
+    return may_end
+
+
+async def test_before_the_first_count_is_done_counts_are_refused_and_nothing_else_waits(
+    stage: Stage, may_count: asyncio.Event
+) -> None:
+    """With millions of jobs the first caller waited for seconds."""
+    await stage.submit(queue="a")
+    refused = await stage.client.get("/v1/stats")
+    assert problem_of(refused, 503)["code"] == "not_counted"
+    assert refused.headers["retry-after"] == "1"
+    assert problem_of(await stage.client.get("/v1/queues"), 503)["code"] == "not_counted"
+    found = await scraped(stage.client)
+    assert found["rota_store_up"] == 1
+    assert found["rota_jobs_submitted_total type=default"] == 1
+    assert "rota_dead_letters" not in found
+    assert body_of(await stage.client.get("/health"))["store_health"] is True
+    assert len(stage.api.context.errands) == 1, "one count for all of them"
+    may_count.set()
+    await asyncio.gather(*stage.api.context.errands)
+    assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
+
+
+async def test_the_first_count_is_begun_with_the_api(
+    stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "_FEW", 0)
+    monkeypatch.setattr(counting, "_SHARE", 1e-9)
+    await stage.submit(queue="a")
+    ready = asyncio.get_running_loop().create_future()
+    sockets = bind_checked("127.0.0.1", 0, has_token=False, insecure=False)
+    serving = asyncio.create_task(serve_api(stage.api, Settings(), sockets, ready))
+    async with asyncio.timeout(10):
+        await ready
+        await until(lambda: taken)
+    assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
+    assert len(taken) == 1
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    for one in sockets:
+        one.close()
+
+
+async def test_a_queue_that_is_paused_before_the_first_count_is_shown_when_it_is_counted(
+    stage: Stage, may_count: asyncio.Event
+) -> None:
+    """What was done must not be answered with a refusal."""
+    await stage.submit(queue="a")
+    pausing = asyncio.create_task(stage.client.post("/v1/queues/a/pause", json={"reason": "r"}))
+    async with asyncio.timeout(10):
+        await until(lambda: stage.api.context.errands)
+    assert problem_of(await stage.client.get("/v1/queues/a"), 503)["code"] == "not_counted"
+    may_count.set()
+    shown = body_of(await pausing)
+    assert (shown["is_paused"], shown["depth"]) == (True, 1)
 
 
 async def test_many_scrapers_cost_one_census(stage: Stage, taken: list[Census]) -> None:

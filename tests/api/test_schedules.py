@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from api.staging import Stage, body_of, fields_of, problem_of
-from building import HOUR, schedule
+from building import HOUR, SECOND, schedule
 from rota.core.schedule import Blackout, CatchUp, Overlap
 from rota.core.submission import Template
 from rota.wire.schedules import ScheduleForm, schedule_form, schedule_of
@@ -78,6 +78,20 @@ async def test_a_schedule_is_paused_and_resumed(stage: Stage) -> None:
     assert (paused["status"], paused["pause_reason"]) == ("paused", "holiday")
     assert body_of(await stage.client.post("/v1/schedules/nightly/pause"))["version"] == paused["version"]
     assert body_of(await stage.client.post("/v1/schedules/nightly/resume"))["status"] == "active"
+
+
+async def test_the_same_key_runs_a_schedule_once(stage: Stage) -> None:
+    """The header was ignored: a reply that was lost and asked for again made a second job."""
+    await create(stage, cron="0 * * * *")
+    first = await stage.client.post("/v1/schedules/nightly/run-now", headers={"Idempotency-Key": "a"})
+    again = await stage.client.post("/v1/schedules/nightly/run-now", headers={"Idempotency-Key": '"a"'})
+    assert body_of(first, 201)["id"] == body_of(again)["id"]
+    assert again.headers["idempotent-replayed"] == "true"
+    entries = body_of(await stage.client.get("/v1/events"))["items"]
+    assert [one["action"] for one in entries] == ["schedules.run_now", "schedules.create"]
+    body_of(await stage.client.post("/v1/schedules", json={"name": "other", "cron": "@daily", "job": {}}), 201)
+    reused = await stage.client.post("/v1/schedules/other/run-now", headers={"Idempotency-Key": "a"})
+    assert problem_of(reused, 422)["code"] == "key_reused"
 
 
 async def test_a_schedule_is_run_now_and_its_fire_times_are_remembered(stage: Stage) -> None:
@@ -154,3 +168,42 @@ def test_a_schedule_survives_the_wire() -> None:
     )
     text = msgspec.json.encode(schedule_form(full))
     assert schedule_of(msgspec.json.decode(text, type=ScheduleForm)) == full
+
+
+async def test_what_was_missed_is_shown(stage: Stage) -> None:
+    await create(stage, name="often", cron="@every 2s")
+    stage.clock.move(20 * SECOND)
+    await stage.engine.schedules.fire(10)
+    items = body_of(await stage.client.get("/v1/schedules/often/occurrences"))["items"]
+    assert [one["fate"] for one in items] == ["fired", *["missed"] * 9]
+
+
+async def test_the_next_run_is_not_one_in_a_blackout(stage: Stage) -> None:
+    """Now is 12:00 on the first of March."""
+    shown = await create(stage, name="dark", cron="0 * * * *", blackouts=[{"cron": "0 13 * * *", "lasting": "2h"}])
+    assert shown["next_run_at"] == "2026-03-01T15:00:00Z"
+    assert body_of(await stage.client.get("/v1/schedules/dark"))["next_run_at"] == "2026-03-01T15:00:00Z"
+
+
+async def test_a_backfill_from_too_long_ago_names_its_field(stage: Stage) -> None:
+    await create(stage)
+    span = {"from": "2020-02-01T00:00:00Z", "to": "2020-02-03T12:00:00Z"}
+    problem = problem_of(await stage.client.post("/v1/schedules/nightly/backfill", json=span), 422)
+    assert [one["field"] for one in problem["errors"]] == ["from"]
+
+
+async def test_a_job_that_its_schedule_replaced_is_not_said_to_be_cancelled_by_somebody(stage: Stage) -> None:
+    await create(stage, name="often", cron="@every 2s", overlap="cancel_previous")
+    stage.clock.move(2 * SECOND)
+    await stage.engine.schedules.fire(10)
+    (held,) = await stage.claim()
+    stage.clock.move(2 * SECOND)
+    await stage.engine.schedules.fire(10)
+    await stage.settle(held, "stopped")
+    explained = body_of(await stage.client.get(f"/v1/jobs/{held['id']}/explain"))
+    assert "its schedule's next job replaced it" in explained["reasons"][0]["text"]
+    (second,) = await stage.claim()
+    await stage.client.post(f"/v1/jobs/{second['id']}/cancel")
+    await stage.settle(second, "stopped")
+    explained = body_of(await stage.client.get(f"/v1/jobs/{second['id']}/explain"))
+    assert "someone cancelled it" in explained["reasons"][0]["text"]

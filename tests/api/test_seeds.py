@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from api.staging import Stage, body_of, problem_of
+from api.staging import Stage, body_of, fields_of, problem_of
 from building import SECOND
 
 JSON = {"Content-Type": "application/json"}
@@ -89,7 +89,7 @@ async def test_seed_4_creates_shows_and_lists_jobs(stage: Stage) -> None:
 async def test_seed_4_tells_health_metrics_and_the_leader(stage: Stage) -> None:
     await stage.submit()
     health = body_of(await stage.client.get("/health"))
-    expected = {"status": "healthy", "instance_id": "here", "is_leader": False, "coordinator_health": True}
+    expected = {"status": "degraded", "instance_id": "here", "is_leader": False, "coordinator_health": True}
     assert {name: health[name] for name in expected} == expected
     assert isinstance(health["timestamp"], int)
     metrics = body_of(await stage.client.get("/metrics"))
@@ -122,3 +122,25 @@ async def test_a_scraper_gets_text(stage: Stage, accept: str) -> None:
 @pytest.mark.parametrize("path", ["/jobs/123", "/tasks/7dab128f237ee00ce17961b4963b31b7", "/v1/jobs/0000000000000"])
 async def test_an_id_that_names_no_job_is_not_found(client: httpx.AsyncClient, path: str) -> None:
     assert problem_of(await client.get(path), 404)["code"] == "not_found"
+
+
+async def test_the_fields_of_a_lease_may_be_sent_back(stage: Stage) -> None:
+    """Whoever sends back what it was given was refused for unknown fields."""
+    await stage.submit()
+    given = body_of(await stage.client.get("/next-job?worker_id=w1&boot_id=b1"))
+    lease = {name: given[name] for name in ("id", "worker_id", "boot_id", "fence", "lease_until", "attempts")}
+    path = f"/jobs/{given['id']}/complete"
+    other = {**lease, "boot_id": "b2", "success": True}
+    assert problem_of(await stage.client.post(path, json=other), 409)["code"] == "stale_lease"
+    wrong = {**lease, "id": "0000000000001", "success": True}
+    assert fields_of(problem_of(await stage.client.post(path, json=wrong), 422)) == {"id"}
+    assert body_of(await stage.client.post(path, json={**lease, "success": True}))["status"] == "completed"
+    assert body_of(await stage.client.post(path, json={**lease, "success": True}))["status"] == "completed"
+
+
+async def test_a_recurring_task_is_cancelled_when_it_was_cancelled(stage: Stage) -> None:
+    """The answer said that it was active, though it was gone."""
+    made = body_of(await stage.client.post("/tasks", json={"cron": "@hourly"}), 201)
+    answer = body_of(await stage.client.post(f"/tasks/{made['id']}/cancel"))
+    assert (answer["status"], answer["next_run_at"]) == ("cancelled", None)
+    problem_of(await stage.client.get(f"/tasks/{made['id']}"), 404)

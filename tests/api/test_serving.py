@@ -152,18 +152,6 @@ async def test_whoever_is_answered_early_may_not_send_for_ever(stage: Stage) -> 
         assert answer.startswith(b"HTTP/1.1 404 ")
 
 
-async def test_connections_are_capped(stage: Stage) -> None:
-    async with served(stage.api, Timeouts(connections_from_one=3)) as address:
-        host, port = address.removeprefix("http://").split(":")
-        held = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
-        assert (await spoken(address)).startswith(b"HTTP/1.1 429 ")
-        for _, writer in held:
-            writer.close()
-            await writer.wait_closed()
-        async with httpx.AsyncClient(base_url=address) as client:
-            assert (await client.get("/livez")).status_code == 200
-
-
 async def test_too_much_at_once_is_told_to_wait() -> None:
     async with staged(ApiSettings(limits=Limits(in_flight=1))) as stage:
         waiting = asyncio.create_task(stage.claim(wait=30))

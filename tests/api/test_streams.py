@@ -12,7 +12,8 @@ import pytest
 
 from api.staging import Stage, problem_of, served, staged, until
 from building import new_job
-from rota.api import ApiSettings, Limits
+from rota.api import ApiKey, ApiSettings, Limits, counting
+from rota.ports.store import Census
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ async def test_the_live_stream_is_a_snapshot_and_then_what_changes(stage: Stage,
             again = events(second)
             _, kind, update = await anext(again)
             assert kind == "update"
-    async with remote.stream("GET", "/v1/events/stream", headers={"Last-Event-ID": "unknown-7"}) as response:
+    async with remote.stream("GET", "/v1/events/stream", headers={"Last-Event-ID": "00000000-7"}) as response:
         assert (await anext(events(response)))[1] == "snapshot"
 
 
@@ -123,9 +124,85 @@ async def test_streams_are_limited_and_end_when_the_server_stops() -> None:
     assert not stage.api.context.live._listeners
 
 
+async def test_the_streams_of_one_caller_are_limited() -> None:
+    """Otherwise one caller could hold all that the server has, and nobody else could look."""
+    keys = (ApiKey.of("ada", "one"), ApiKey.of("bob", "two"))
+    limits = Limits(streams=3, streams_per_caller=2)
+    async with (
+        staged(ApiSettings(keys=keys, limits=limits)) as stage,
+        served(stage.api) as address,
+        httpx.AsyncClient(base_url=address, timeout=20, headers={"Authorization": "Bearer one"}) as client,
+        client.stream("GET", "/v1/events/stream") as first,
+        client.stream("GET", "/v1/events/stream") as second,
+    ):
+        await anext(first.aiter_lines())
+        lines = second.aiter_lines()
+        await anext(lines)
+        assert "of yours" in problem_of(await client.get("/v1/events/stream"), 429)["detail"]
+        async with client.stream("GET", "/v1/events/stream", headers={"Authorization": "Bearer two"}) as other:
+            assert other.status_code == 200
+        await second.aclose()
+        await until(lambda: stage.api.context.streams._open.total() == 1)
+        async with client.stream("GET", "/v1/events/stream") as third:
+            assert third.status_code == 200
+
+
+async def test_a_stream_that_fails_at_once_is_answered_as_every_error(
+    stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams began outside of what answers every error: the server below answered in its own words."""
+
+    async def fail(*_: object) -> None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr("rota.api.live.overview_now", fail)
+    assert problem_of(await remote.get("/v1/events/stream"), 500)["code"] == "internal"
+    assert not stage.api.context.streams._open
+
+
+async def test_a_stream_that_fails_later_ends(
+    stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await stage.submit()
+
+    async def fail(*_: object) -> None:
+        raise ValueError("unforeseen")
+
+    async with remote.stream("GET", f"/v1/jobs/{job['id']}/events") as response:
+        story = events(response)
+        await anext(story)
+        monkeypatch.setattr("rota.api.routes.looking._progress", fail)
+        await stage.claim()
+        assert [event async for event in story] == []
+    assert not stage.api.context.streams._open
+
+
 async def test_whoever_hangs_up_is_forgotten(stage: Stage, remote: httpx.AsyncClient) -> None:
     live = stage.api.context.live
     async with remote.stream("GET", "/v1/events/stream") as response:
         await anext(events(response))
         assert len(live._listeners) == 1
     await until(lambda: not live._listeners)
+
+
+async def test_streams_share_the_count_of_many_jobs(
+    stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each new stream counted by itself: after a restart, thirty of them kept a store of many jobs busy for seconds."""
+    monkeypatch.setattr(counting, "_FEW", 0)
+    monkeypatch.setattr(counting, "_SHARE", 0.000_001)
+    await stage.submit()
+    await stage.client.get("/v1/stats")
+    counts = 0
+    census = stage.engine.jobs.census
+
+    async def counted() -> Census:
+        nonlocal counts
+        counts += 1
+        return await census()
+
+    monkeypatch.setattr(stage.engine.jobs, "census", counted)
+    for _ in range(3):
+        async with remote.stream("GET", "/v1/events/stream") as response:
+            assert (await anext(events(response)))[1] == "snapshot"
+    assert counts == 0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
+from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
-from api.staging import HERE, Stage, body_of, fields_of, problem_of, staged
+from api.staging import HERE, Stage, body_of, fields_of, problem_of, served, staged
 from building import HOUR, at, new_job
 from engine.staging import bench_in_memory
 from rota.api import ApiSettings, create_app
+from rota.cli.exits import Exit
+from rota.cli.main import main
 from rota.client import Client
 from rota.client.transport import Transport
 from rota.core.errors import InvalidRequest
@@ -32,7 +36,6 @@ FULL = {
     "timeout": "5m",
     "expires": 3600,
     "delay": "90s",
-    "concurrency_key": "customer-7",
     "tags": ["a", "b", "a"],
     "meta": {"trace": "1"},
     "on_success": {"type": "thank", "payload": [1], "on_failure": {"type": "weep"}},
@@ -49,11 +52,30 @@ async def test_every_field_arrives(stage: Stage) -> None:
     assert (shown["payload"], shown["queue"], shown["priority"]) == (FULL["payload"], "letters", 9)
     assert (shown["max_attempts"], shown["delivery"], shown["timeout"]) == (7, "at_most_once", 300)
     assert shown["retry"] == {"growth": "linear", "base": 2, "factor": 2, "cap": 30, "jitter": 0, "max_elapsed": 3600}
-    assert (shown["tags"], shown["meta"], shown["concurrency_key"]) == (["a", "b"], {"trace": "1"}, "customer-7")
+    assert (shown["tags"], shown["meta"]) == (["a", "b"], {"trace": "1"})
     assert (shown["run_at"], shown["status"]) == ("2026-03-01T12:01:30.123457Z", "scheduled")
     assert shown["expires_at"] == "2026-03-01T13:01:30.123457Z"
     assert shown["on_success"]["on_failure"]["type"] == "weep"
     assert shown["on_failure"]["type"] == "alarm"
+
+
+async def test_a_limit_that_nobody_enforces_is_refused_and_not_shown(stage: Stage) -> None:
+    """`concurrency_key` was stored and had no effect; `max_running` and `rate_limit` were always null."""
+    for path, body, field in (
+        ("/v1/jobs", {"concurrency_key": "c"}, "concurrency_key"),
+        ("/tasks", {"concurrency_key": "c"}, "concurrency_key"),
+        ("/v1/jobs", {"on_success": {"concurrency_key": "c"}}, "on_success.concurrency_key"),
+    ):
+        refused = problem_of(await stage.client.post(path, json=body), 422)
+        assert fields_of(refused) == {field}
+        assert "not available in this release" in refused["detail"]
+    reply = body_of(await stage.client.post("/v1/jobs:batch", json={"jobs": [{"concurrency_key": "c"}]}))
+    assert "not available in this release" in reply["items"][0]["error"]["detail"]
+    await stage.submit()
+    (queue,) = body_of(await stage.client.get("/v1/queues"))["items"]
+    assert not {"max_running", "rate_limit"} & queue.keys()
+    described = (await stage.client.get("/openapi.json")).text
+    assert not [name for name in ("concurrency_key", "max_running", "rate_limit") if name in described]
 
 
 def json_type() -> dict[str, str]:
@@ -234,3 +256,81 @@ async def test_a_client_sends_any_number_of_jobs_in_as_many_requests_as_it_takes
     await client.close()
     assert len({answer.job_id for answer in answers}) == len(jobs)
     assert {answer.receipt for answer in answers} == {Receipt.CREATED}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"idempotency_key": ""}, "idempotency_key"),
+        ({"dedupe_key": ""}, "dedupe_key"),
+        ({"tags": "abc"}, "tags"),
+        ({"retry": True}, "retry"),
+        ({"max_attempts": True}, "max_attempts"),
+        ({"delivery": "exactly_once"}, "delivery"),
+        ({"meta": {"k": 1}}, "meta"),
+        ({"run_at": "2030-01-01T00:00:00"}, "run_at"),
+        ({"on_success": "x"}, "on_success"),
+        ({"queue": ""}, "queue"),
+    ],
+)
+async def test_what_python_refuses_is_refused_by_http(stage: Stage, body: dict[str, object], field: str) -> None:
+    refused = problem_of(await stage.client.post("/v1/jobs", json=body), 422)
+    assert fields_of(refused) == {field}
+
+
+@pytest.mark.parametrize("key", ["", " ", '""', "k" * 201])
+async def test_an_empty_or_endless_key_in_the_header_is_refused(stage: Stage, key: str) -> None:
+    refused = problem_of(await stage.client.post("/v1/jobs", json={}, headers={"Idempotency-Key": key}), 422)
+    assert fields_of(refused) == {"Idempotency-Key"}
+
+
+@pytest.mark.parametrize(
+    "flag", ["--key", "--cron", "--every", "--at", "--in", "--queue", "--timeout", "--tag", "--type"]
+)
+async def test_an_empty_value_is_refused_by_the_command_line(stage: Stage, flag: str) -> None:
+    """Some were taken for an option that is not given."""
+    async with served(stage.api) as url:
+        code = await asyncio.to_thread(main, ["submit", flag, "", "--api-url", url])
+        assert code not in {Exit.OK, Exit.UNREACHABLE}
+        for option in ("--on-success", "--on-failure"):
+            assert await asyncio.to_thread(main, ["submit", option, "", "--api-url", url]) == code
+    assert body_of(await stage.client.get("/v1/jobs"))["items"] == []
+
+
+async def test_a_job_cannot_wait_for_one_that_is_not_there(stage: Stage) -> None:
+    """It was taken with 201, and was cancelled when it was born."""
+    problem = problem_of(await stage.client.post("/v1/jobs", json={"after": ["0000000000001"]}), 422)
+    assert problem["errors"][0]["field"] == "after"
+    assert "job 0000000000001 is unknown" in problem["detail"]
+    parent = await stage.submit()
+    batch = {"jobs": [{"after": ["0000000000001"]}, {"after": [parent["id"]]}, {}]}
+    items = body_of(await stage.client.post("/v1/jobs:batch", json=batch))["items"]
+    assert [item["status"] for item in items] == [422, 201, 201]
+    assert items[0]["error"]["errors"][0]["field"] == "after"
+    assert len(body_of(await stage.client.get("/v1/jobs"))["items"]) == 3
+
+
+async def test_a_refused_item_of_a_batch_has_no_id_and_no_state(stage: Stage) -> None:
+    await stage.submit(idempotency_key="a")
+    await stage.client.patch("/v1/queues/full", json={"max_depth": 0})
+    batch = {"jobs": [{"idempotency_key": "a", "type": "other"}, {"queue": "full"}]}
+    items = body_of(await stage.client.post("/v1/jobs:batch", json=batch))["items"]
+    assert [(item["status"], item["receipt"]) for item in items] == [(422, "key_reused"), (429, "queue_full")]
+    assert not any("id" in item or "state" in item for item in items)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"delay": "soon"}, "delay"),
+        ({"retry": {"base": "soon"}}, "retry.base"),
+        ({"after": ["zzzzzzzzzzzzz"]}, "after"),
+    ],
+)
+async def test_the_name_of_a_field_stands_once_in_an_error(stage: Stage, wrong: dict[str, Any], field: str) -> None:
+    """The command line shows field and message, which began with the field again: "delay: delay: ..."."""
+    problem = problem_of(await stage.client.post("/v1/jobs", json=wrong), 422)
+    (error,) = problem["errors"]
+    assert error["field"] == field
+    assert not error["message"].startswith(f"{field}:")
+    assert problem["detail"].count(f"{field}:") == 1

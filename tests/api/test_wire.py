@@ -15,7 +15,7 @@ from rota.core.settlement import JobError, Reason
 from rota.core.submission import Delivery, Dependency, IdempotencyKey, Template
 from rota.ports.store import Inserted, Receipt
 from rota.wire.jobs import JobForm, form_of, fresh_form, job_of
-from rota.wire.submission import Defaults, Submission, fingerprint, folded, new_job_of, submission_of
+from rota.wire.submission import Defaults, Submission, folded, new_job_of, request_of, submission_of
 
 BIG = '{"n":123456789012345678901234567890}'
 FULL = Job(
@@ -44,7 +44,6 @@ FULL = Job(
     error=JobError("E", "m", "t"),
     reason=Reason.POISON,
     idempotency_key="k",
-    concurrency_key="c",
     tags=("a", "b"),
     meta={"x": "y"},
     blockers=2,
@@ -84,7 +83,6 @@ def test_a_submission_survives_the_wire() -> None:
         meta={"x": "y"},
         after=(Dependency(fresh_id()),),
         on_success=Template(type="s"),
-        concurrency_key="c",
     )
     text = msgspec.json.encode(submission_of(job, BASE))
     read = folded(msgspec.json.decode(text, type=Submission))
@@ -95,13 +93,13 @@ def test_a_key_survives_the_wire() -> None:
     job = new_job(idempotency=IdempotencyKey("k", b"what was asked"))
     read = folded(msgspec.json.decode(msgspec.json.encode(submission_of(job, BASE)), type=Submission))
     made = new_job_of(read, job.id, BASE, key_scope="s")
-    assert made.idempotency == IdempotencyKey("k", fingerprint(read), "s")
+    assert made.idempotency == IdempotencyKey("k", request_of(read, Defaults()), "s")
     assert read.idempotency_fingerprint == b"what was asked".hex()
 
 
 def test_a_job_just_made_is_shown_as_the_store_has_it() -> None:
     job = new_job(payload=BIG, tags=("a",), on_failure=Template(type="f"))
-    shown = fresh_form(job, Inserted(job.id, Receipt.CREATED, State.PENDING), BASE, [])
+    shown = fresh_form(job, Inserted(job.id, Receipt.CREATED, State.PENDING, BASE), [])
     plain = Job(job.id, "mail", BIG, "default", 5, State.PENDING, BASE, BASE, BASE, tags=("a",))
     assert shown == form_of(replace(plain, on_failure=Template(type="f")))
 
@@ -119,6 +117,6 @@ def test_a_job_just_made_is_shown_as_the_store_has_it() -> None:
         ('{"dedupe_key":"a"}', '{"idempotency_key":"b"}', True),
     ],
 )
-def test_a_fingerprint_tells_requests_apart_by_what_they_say(one: str, other: str, is_same: bool) -> None:  # noqa: FBT001
-    prints = [fingerprint(folded(msgspec.json.decode(text, type=Submission))) for text in (one, other)]
+def test_the_hash_of_a_request_tells_requests_apart_by_what_they_say(one: str, other: str, is_same: bool) -> None:  # noqa: FBT001
+    prints = [request_of(folded(msgspec.json.decode(text, type=Submission)), Defaults()) for text in (one, other)]
     assert (prints[0] == prints[1]) == is_same

@@ -13,6 +13,7 @@ from rota.brokers.redis_streams import line as lining
 from rota.brokers.redis_streams import reader as reading
 from rota.brokers.redis_streams.line import WINDOW
 from rota.core.errors import StoreUnavailable
+from rota.core.job import Job
 from rota.core.lane import Lane
 from rota.core.lifecycle import State
 from rota.engine import Engine
@@ -253,6 +254,44 @@ async def test_where_a_line_is_too_long_to_go_through_what_was_queued_for_long_i
 
     assert await until(recalled, bool) == 1
     assert [one.state for one in await stage.store.get([job.id])] == [State.PENDING]
+
+
+@pytest.mark.parametrize("loss", ["entry", "stream", "everything", "never written"])
+async def test_a_dispatched_job_that_redis_has_lost_is_dispatched_again_and_runs_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """A failover loses the last writes, and a dispatcher may die before the first: the store knows what is queued."""
+    monkeypatch.setattr(auditing, "GRACE", timedelta(0))
+    dispatching, worker = await stage.engine(), await stage.engine()
+    await attended(stage)
+    jobs = await stage.submit(3)
+    if loss == "never written":
+        monkeypatch.setattr(lining.StreamLine, "_hand_over", _lost)
+    assert await stage.dispatch(dispatching) == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(auditing, "GRACE", timedelta(0))
+    match loss:
+        case "entry":
+            ((entry, _), *_) = stage.server.ask("XRANGE", stage.key(), "-", "+")
+            stage.server.ask("XDEL", stage.key(), entry)
+        case "stream":
+            stage.server.ask("DEL", stage.key())
+        case "everything":
+            stage.server.ask("DEL", *stage.server.ask("KEYS", f"{stage.stream}:*"))
+    assert await dispatching.dispatching.audit(stage.line(dispatching)) == (1 if loss == "entry" else 3)
+    if loss == "everything":
+        # Who reads the lane is forgotten too, until somebody takes from it again.
+        await attended(stage)
+    held: list[Job] = []
+    await stage.dispatch(dispatching)
+    while len(held) < len(jobs):
+        held += await take(worker, 3)
+        await stage.dispatch(dispatching)
+    assert sorted((job.id, job.fence) for job in held) == sorted((job.id, 1) for job in jobs)
+
+
+async def _lost(*_: object) -> None:
+    """Write nothing, and say nothing of it."""
 
 
 async def test_what_is_handed_over_twice_runs_once(stage: Stage) -> None:

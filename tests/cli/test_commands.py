@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from rota.cli.exits import Exit
 from rota.cli.main import main, modernised
 from rota.cli.output import Printer, clean, column
+from rota.cli.server import Server
 from rota.cli.tree import build
 
 OLDER = [
@@ -100,6 +103,62 @@ def test_records_are_printed_in_the_form_asked_for(form: str) -> None:
 
 def test_what_could_drive_a_terminal_is_replaced() -> None:
     assert clean("a\x1b]0;title\x07b\u202ec\nd") == "a\ufffd]0;title\ufffdb\ufffdc\ufffdd"
+
+
+HOSTILE = "\x9b31m\u202ered"
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_is_exact_and_cannot_drive_a_terminal(form: str) -> None:
+    stream = io.StringIO()
+    Printer(form, stream=stream).record({"id": "a1", "name": HOSTILE, "emoji": "é"})
+    text = stream.getvalue()
+    assert json.loads(text)["name"] == HOSTILE
+    assert not {"\x9b", "\u202e"} & set(text)
+    assert "é" in text
+
+
+def test_a_cell_of_csv_is_no_formula() -> None:
+    stream = io.StringIO()
+    cells = {"a": "=1+1", "b": "+1", "c": "-1", "d": "@x", "e": -1, "f": "a=b"}
+    Printer("csv", stream=stream).record(cells)
+    assert list(csv.reader(io.StringIO(stream.getvalue())))[1] == ["'=1+1", "'+1", "'-1", "'@x", "-1", "a=b"]
+
+
+def test_an_interrupted_wait_says_which_job_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "post", lambda *_, **__: {"id": "0ajkv4fhvx7a2"})
+    monkeypatch.setattr(Server, "get", interrupted)
+    assert main(["submit", "--wait"]) == Exit.INTERRUPTED
+    assert "rota jobs result 0ajkv4fhvx7a2 --wait" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("role", "flag"),
+    [
+        *((role, flag) for role in ("scheduler", "api") for flag in ("--queues", "--concurrency", "--lease")),
+        *((role, flag) for role in ("scheduler", "api", "standalone") for flag in ("--api-url", "-o")),
+        ("worker", "--port"),
+        ("worker", "--host"),
+    ],
+)
+def test_a_role_refuses_flags_that_have_no_effect_on_it(
+    role: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([role, flag, "json"])
+    assert end.value.code == Exit.USAGE
+    assert f"there is no flag {flag}" in capsys.readouterr().err
+
+
+def test_a_flag_of_another_command_is_not_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["status", "--max-attempt", "3"])
+    assert "did you mean" not in capsys.readouterr().err
 
 
 def test_help_loads_nothing_heavy() -> None:

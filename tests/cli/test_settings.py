@@ -61,6 +61,9 @@ def test_two_names_that_disagree_are_refused_by_both_names_and_two_that_agree_ar
 
 
 REFUSED = [
+    ({"ROTA_QUEUES": "mail:0"}, "between 1 and"),
+    ({"ROTA_QUEUES": "mail,mail:2"}, "named once"),
+    ({"ROTA_QUEUES": " , "}, "at least one queue"),
     ({"ROTA_PORT": "many"}, "ROTA_PORT"),
     ({"ROTA_PORT": "70000"}, "65535"),
     ({"ROTA_CONCURRENCY": "0"}, "1 or more"),
@@ -119,3 +122,29 @@ def test_the_password_of_a_store_is_never_shown(url: str, seen: str) -> None:
 def test_the_password_of_a_coordinator_is_never_shown() -> None:
     settings = read(environment={"ETCD_ENDPOINTS": "etcd://root:s3cret@a:2379,b:2379/rota"})
     assert ("coordinator", "etcd://root:***@a:2379,b:2379/rota", "ETCD_ENDPOINTS") in shown(settings)
+
+
+def test_the_password_of_an_api_is_never_shown() -> None:
+    settings = read(environment={"ROTA_API_URL": "http://user:s3cret@a:8080,http://b:8080"})
+    assert ("api_url", "http://user:***@a:8080,http://b:8080", "ROTA_API_URL") in shown(settings)
+
+
+def test_the_repr_of_the_settings_shows_no_secret() -> None:
+    settings = read(
+        environment={
+            "ROTA_TOKEN": "s3cret-token",
+            "ROTA_STORE": "postgresql://rota:s3cret@db/rota",
+            "REDIS_URL": "redis://:s3cret@cache:6379",
+        }
+    )
+    for text in (repr(settings), str(settings), f"{settings!r:.5000}"):
+        assert "s3cret" not in text
+        assert "store='postgresql://rota:***@db/rota' (ROTA_STORE)" in text
+        assert "token='***' (ROTA_TOKEN)" in text
+
+
+@pytest.mark.parametrize("token", ["s3cret\nX: y", "s3cret ", "s3crét"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(InvalidSetting, match="no space or line break") as refusal:
+        read(environment={"ROTA_TOKEN": token})
+    assert "s3cr" not in str(refusal.value)

@@ -16,7 +16,9 @@ import pytest
 from rota.client import line
 from rota.client import wire as wire_module
 from rota.client.wire import Wire
+from rota.sockets import SILENT_SECONDS
 from servers.certificates import sign_itself
+from servers.proxies import Proxy
 
 Part = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -154,11 +156,64 @@ async def test_an_answer_of_unknown_length_ends_with_its_connection() -> None:
         assert server.connections == 2
 
 
-async def test_what_is_packed_is_unpacked() -> None:
+async def test_what_is_packed_is_refused() -> None:
+    """Nobody asked for it, and unpacked it may be a thousand times as large."""
     packed = gzip.compress(b"a" * 1000)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     async with serving(saying(head + packed)) as server, client() as http:
-        assert (await http.get(server.url)).content == b"a" * 1000
+        with pytest.raises(httpx.RemoteProtocolError, match="compressed"):
+            await http.get(server.url)
+
+
+def endlessly(start: bytes, piece: bytes) -> Part:
+    """Begin an answer and go on as long as anybody listens."""
+
+    async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(start)
+        while True:
+            writer.write(piece)
+            await writer.drain()
+
+    return part
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n" * 1_000),
+        (b"HTTP/1.1 200 OK\r\nA: ", b"b" * 10_000),
+        (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"b" * 100_000),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", b"b" * 100_000),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nb\r\n" * 10_000),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"A: b\r\n" * 10_000),
+    ],
+    ids=["headers", "one header", "early answers", "body", "body of a length", "chunks", "trailers"],
+)
+async def test_an_answer_without_an_end_is_given_up(start: bytes, piece: bytes) -> None:
+    """It was kept until memory ran out."""
+    async with serving(endlessly(start, piece)) as server, client() as http:
+        with pytest.raises(httpx.RemoteProtocolError, match="too large"):
+            await http.get(server.url)
+        await server.closed.wait()
+
+
+async def test_an_answer_that_comes_in_drops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece came in time, so the whole never had to."""
+    monkeypatch.setattr(line, "LONGEST_SECONDS", 0.2)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await heard(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"b")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(drip) as server, client(read=0.3) as http:
+        with pytest.raises(httpx.ReadTimeout, match="too long"):
+            await http.get(server.url)
 
 
 async def test_news_before_the_answer_is_passed_over() -> None:
@@ -373,3 +428,52 @@ async def test_over_tls_only_a_server_that_shows_who_it_is_is_spoken_to(certific
             with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
                 await careful.get(url)
         assert server.connections == 1
+
+
+async def test_an_answer_that_does_not_come_in_time_drops_the_connections_that_rest() -> None:
+    """They may be half-open as well, and each would be waited for in turn."""
+    async with serving(saying(OK)) as server, client(read=0.2) as http:
+        port = int(server.url.split(":")[2].split("/")[0])
+        with Proxy(port) as proxy:
+            url = proxy.through(server.url)
+            await asyncio.gather(*(http.get(url) for _ in range(3)))
+            assert proxy.accepted == 3
+            proxy.lose_all()
+            with pytest.raises(httpx.ReadTimeout):
+                await http.get(url)
+            assert (await http.get(url)).text == "ok"
+            assert proxy.accepted == 4
+
+
+@pytest.mark.parametrize("fail", [Proxy.reset, Proxy.swallow, Proxy.one_way], ids=["reset", "swallow", "one way"])
+async def test_a_server_that_cannot_be_reached_is_reported_and_used_again(fail: Callable[[Proxy], None]) -> None:
+    async with serving(saying(OK)) as server, client(read=0.3) as http:
+        with Proxy(int(server.url.split(":")[2].split("/")[0])) as proxy:
+            url = proxy.through(server.url)
+            assert (await http.get(url)).text == "ok"
+            fail(proxy)
+            with pytest.raises(httpx.TransportError):
+                await http.get(url)
+            proxy.forward()
+            assert (await http.get(url)).text == "ok"
+
+
+async def test_a_slow_server_is_waited_for_and_a_connection_that_is_cut_is_replaced() -> None:
+    async with serving(saying(OK)) as server, client(read=5.0) as http:
+        with Proxy(int(server.url.split(":")[2].split("/")[0])) as proxy:
+            url = proxy.through(server.url)
+            proxy.delay(0.05)
+            assert (await http.get(url)).text == "ok"
+            proxy.cut()
+            assert (await http.get(url)).text == "ok"
+
+
+async def test_the_kernel_is_told_to_notice_a_silent_server() -> None:
+    async with serving(saying(OK)) as server, client(Wire()) as http:
+        await http.get(server.url)
+        wire = http._transport
+        assert isinstance(wire, Wire)
+        (kept,) = next(iter(wire._idle.values()))
+        assert kept._transport is not None
+        raw = kept._transport.get_extra_info("socket")
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENT_SECONDS * 1000

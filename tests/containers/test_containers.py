@@ -193,3 +193,10 @@ def test_running_jobs_have_time_to_finish_before_a_container_is_killed() -> None
     (worker,) = (one for one in DEPLOYMENTS if one["metadata"]["name"] == "rota-worker")
     (drain,) = (one["value"] for one in container(worker)["env"] if one["name"] == "ROTA_DRAIN_TIMEOUT")
     assert worker["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > int(drain.removesuffix("s"))
+
+
+def test_the_trial_of_the_containers_asks_what_the_api_understands() -> None:
+    """It asked with `wait=60s`, which the API refuses: a wait is a number of seconds."""
+    waits = re.findall(r"wait=([^\"&\s]*)", (ROOT / "tools" / "containers").read_text(encoding="utf-8"))
+    assert waits
+    assert all(0 <= float(wait) <= 3_600 for wait in waits)

@@ -24,7 +24,7 @@ CORE = [path for path in MODULES if path.is_relative_to(SOURCE / "core")]
 #: list of what is allowed, because a list of what is forbidden forgets.
 COMPUTING = {
     "__future__", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "enum", "functools", "hashlib",
-    "heapq", "itertools", "json", "math", "operator", "re", "string", "types", "typing", "zoneinfo",
+    "heapq", "itertools", "json", "math", "operator", "re", "shlex", "string", "types", "typing", "zoneinfo",
 }  # fmt: skip
 #: Ways to ask what time it is.
 CLOCKS = {"now", "utcnow", "today"}

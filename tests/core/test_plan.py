@@ -14,7 +14,18 @@ from core.making import numbered, schedule, unhurried, utc
 from rota.core import schedule as room
 from rota.core.cron import CronExpression
 from rota.core.identity import JobId
-from rota.core.schedule import LARGEST_CATCH_UP, Blackout, CatchUp, Fate, Firing, Overlap, Schedule, plan
+from rota.core.schedule import (
+    LARGEST_CATCH_UP,
+    LARGEST_RECORD,
+    Blackout,
+    CatchUp,
+    Fate,
+    Firing,
+    Overlap,
+    Schedule,
+    is_left_to_others,
+    plan,
+)
 from rota.core.submission import Dependency, Need, Template
 
 HOUR = timedelta(hours=1)
@@ -57,13 +68,15 @@ OWED = [
     ("0 * * * *", "08:00", "all", 3, MINUTE, "12:30", "10:00 11:00 12:00", "13:00"),
     ("0 * * * *", "08:00", "all", 1, MINUTE, "12:30", "12:00", "13:00"),
     ("0 * * * *", "08:00", "all", 0, MINUTE, "12:30", "", "13:00"),
-    # What is within the grace fires whatever the policy and its limit.
-    ("* * * * *", "08:00", "skip", 100, 2 * MINUTE, "12:30:30", "12:29 12:30", "12:31"),
-    ("* * * * *", "08:00", "latest", 100, 2 * MINUTE, "12:30:30", "12:29 12:30", "12:31"),
-    ("* * * * *", "08:00", "all", 1, 2 * MINUTE, "12:30:30", "12:29 12:30", "12:31"),
+    # From the first second on: the grace makes no policy fire more than it says.
+    ("* * * * *", "08:00", "skip", 100, 2 * MINUTE, "12:30:30", "12:30", "12:31"),
+    ("* * * * *", "08:00", "latest", 100, 2 * MINUTE, "12:30:30", "12:30", "12:31"),
+    ("* * * * *", "08:00", "all", 1, 2 * MINUTE, "12:30:30", "12:30", "12:31"),
     ("* * * * *", "08:00", "all", 4, 2 * MINUTE, "12:30:30", "12:27 12:28 12:29 12:30", "12:31"),
-    # The grace does not reach behind what was already dealt with.
-    ("* * * * *", "12:30", "latest", 100, HOUR, "12:31:30", "12:30 12:31", "12:32"),
+    ("* * * * *", "12:30", "latest", 100, HOUR, "12:31:30", "12:31", "12:32"),
+    # Without a grace there is still the second that a scheduler may take.
+    ("0 * * * *", "12:00", "skip", 100, timedelta(0), "12:00:01", "12:00", "13:00"),
+    ("0 * * * *", "12:00", "skip", 100, timedelta(0), "12:00:01.000001", "", "13:00"),
 ]
 
 
@@ -82,6 +95,49 @@ def test_what_is_owed(
     assert clock(fired(firing)) == owed
     assert firing.next_fire_at == utc(f"2026-03-01 {following}")
     assert [job.fire_time for job in firing.jobs] == fired(firing)
+    known = {each.fire_time for each in firing.occurrences}
+    newest = [utc(f"2026-03-01 {since}") + each * timedelta(minutes=1) for each in range(400)]
+    due = [each for each in newest if each <= utc(f"2026-03-01 {now}") and (rule[0] == "*" or each.minute == 0)]
+    assert known == set(due[-len(known) :])
+    assert len(due) == len(known) or len(known) == len(fired(firing)) + LARGEST_RECORD
+    assert {each.fate for each in firing.occurrences if each.job_id is None} <= {Fate.MISSED}
+
+
+@pytest.mark.parametrize(
+    ("up_since", "is_fired"), [("11:59:59", True), ("12:00:00", False), ("12:00:20", False)], ids=str
+)
+def test_what_came_before_the_scheduler_was_up_is_missed_under_skip(up_since: str, is_fired: bool) -> None:  # noqa: FBT001
+    recurring = schedule("0 * * * *", catch_up=CatchUp.SKIP, next_fire_at=NOON)
+    now = NOON + timedelta(seconds=20)
+    firing = plan(recurring, now, previous_is_active=False, fresh_id=numbered(), up_since=utc(f"2026-03-01 {up_since}"))
+    assert [each.fate for each in firing.occurrences] == [Fate.FIRED if is_fired else Fate.MISSED]
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "up_since", "now", "is_left"),
+    [
+        (CatchUp.SKIP, 0.4, 0.5, True),
+        (CatchUp.SKIP, 0.4, 1.0, True),
+        (CatchUp.SKIP, 0.4, 1.1, False),
+        (CatchUp.SKIP, -0.1, 0.5, False),
+        (CatchUp.LATEST, 0.4, 0.5, False),
+        (CatchUp.ALL, 0.4, 0.5, False),
+    ],
+)
+def test_a_fresh_scheduler_leaves_to_others_what_they_may_be_about_to_fire(
+    catch_up: CatchUp,
+    up_since: float,
+    now: float,
+    is_left: bool,  # noqa: FBT001 - a column
+) -> None:
+    recurring = schedule("0 * * * *", catch_up=catch_up, next_fire_at=NOON)
+    assert is_left_to_others(recurring, NOON + now * SECOND, NOON + up_since * SECOND) is is_left
+
+
+def test_a_blackout_does_not_stand_for_the_latest_missed_one() -> None:
+    recurring = schedule("0 * * * *", next_fire_at=NOON, blackouts=(Blackout(lasting=2 * HOUR, start=NOON + HOUR),))
+    firing = planned(recurring, NOON + 2 * HOUR)
+    assert [each.fate for each in firing.occurrences] == [Fate.FIRED, Fate.BLACKED_OUT, Fate.BLACKED_OUT]
 
 
 def test_a_firing_holds_for_the_schedule_as_it_was_seen() -> None:
@@ -201,8 +257,8 @@ class CountedRule:
 
 COSTS = [
     # rule, catch-up, limit, asked per fire time that is taken
-    ("* * * * * *", CatchUp.SKIP, 100, 5),
-    ("* * * * * *", CatchUp.LATEST, 100, 5),
+    ("* * * * * *", CatchUp.SKIP, 1, 5),
+    ("* * * * * *", CatchUp.LATEST, 1, 5),
     ("* * * * * *", CatchUp.ALL, 100, 5),
     ("* * * * * *", CatchUp.ALL, LARGEST_CATCH_UP, 5),
     ("@every 1s", CatchUp.ALL, LARGEST_CATCH_UP, 5),
@@ -224,8 +280,9 @@ def test_a_year_of_sleep_costs_no_more_than_what_is_taken(
         rule, zone="Europe/Berlin", next_fire_at=NOON, catch_up=catch_up, catch_up_limit=limit, grace=MINUTE
     )
     firing = planned(recurring, NOON + timedelta(days=365))
-    assert len(firing.jobs) <= max(limit, 61)
-    assert counted.asked <= 200 + each * len(firing.jobs)
+    assert len(firing.jobs) <= limit
+    assert len(firing.occurrences) <= limit + LARGEST_RECORD
+    assert counted.asked <= 200 + each * len(firing.occurrences)
 
 
 def test_no_catch_up_makes_more_than_so_many_jobs_at_one_go() -> None:

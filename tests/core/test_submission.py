@@ -57,7 +57,7 @@ def test_a_job_takes_over_all_that_its_template_says(template: Template, now: da
     assert (job.parent_id, job.schedule_id, job.fire_time, job.after, job.idempotency) == (None, None, None, (), None)
     assert job.run_at == (now + template.delay if template.delay else None)
     starts = job.run_at if job.run_at is not None else now
-    assert job.expires_at == (starts + template.expires if template.expires else None)
+    assert job.expires_at == (None if template.expires is None else starts + template.expires)
 
 
 def test_only_delay_and_expiry_are_reckoned_anew() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -52,3 +53,16 @@ def test_uv_is_locked_as_it_is_among_the_other_requirements() -> None:
     among = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
     assert re.findall(r"^\S+==", alone, re.MULTILINE) == [alone.partition("==")[0] + "=="]
     assert alone in among
+
+
+def test_make_run_installs_no_tools_of_development() -> None:
+    steps = subprocess.run(["make", "-n", "-B", "run"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    assert "requirements.txt" in steps
+    assert "requirements-dev.txt" not in steps
+
+
+def test_every_python_that_is_found_is_one_that_rota_supports() -> None:
+    listing = subprocess.run(["tools/pythons"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    versions = [tuple(map(int, line.split()[0].split("."))) for line in listing.splitlines()]
+    assert versions == sorted(set(versions))
+    assert all(version >= (3, 11) for version in versions)

@@ -36,12 +36,17 @@ class Line:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cuts: dict[str, bool] = {}
+        self._failures: dict[str, Exception] = {}
         self._meddlers: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {}
         self.calls: list[str] = []
 
     def cut(self, verb: str, *, arrives: bool = False) -> None:
         """Lose the next call of a verb, or only its answer."""
         self._cuts[verb] = arrives
+
+    def fail(self, verb: str, error: Exception) -> None:
+        """Have the next call of a verb raise something that no store should."""
+        self._failures[verb] = error
 
     def before(self, verb: str, meddle: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Let somebody else be quicker than the next call of a verb."""
@@ -55,6 +60,8 @@ class Line:
             meddle = self._meddlers.pop(verb, None)
             if meddle is not None:
                 await meddle()
+            if verb in self._failures:
+                raise self._failures.pop(verb)
             arrives = self._cuts.pop(verb, None)
             if arrives is None:
                 return await ask(*arguments, **options)
@@ -136,9 +143,12 @@ async def bench_in_memory() -> AsyncIterator[Bench]:
     line = Line(store)
     seen = cast("Store", line)
     broker = InStoreBroker(seen)
-    engine = Engine(seen, broker, clock=host_clock, dice=lambda: 0.5)
+    engine = Engine(seen, broker, clock=host_clock, dice=lambda: 0.5, steady=clock.steady)
     bench = Bench(engine, store, line, clock, host_clock)
     engine.telemetry.listen(bench.events.append)
+    # A scheduler has looked at the store's clock when anything begins.
+    await engine.upkeep.timetable()
+    line.calls.clear()
     try:
         yield bench
     finally:

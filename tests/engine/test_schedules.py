@@ -10,7 +10,14 @@ import pytest
 
 from building import BASE, HOUR, MINUTE, SECOND, at
 from engine.staging import OLGA, Bench
-from rota.core.errors import IllegalTransition, InvalidCron, InvalidRequest, ScheduleNotFound, StoreUnavailable
+from rota.core.errors import (
+    IllegalTransition,
+    InvalidCron,
+    InvalidRequest,
+    QueueFull,
+    ScheduleNotFound,
+    StoreUnavailable,
+)
 from rota.core.identity import ScheduleId
 from rota.core.lifecycle import State
 from rota.core.schedule import CatchUp, Draft, Fate, Overlap, Schedule
@@ -215,10 +222,18 @@ async def test_a_schedule_that_cannot_be_planned_is_set_aside_and_hinders_nobody
 
 async def test_run_now_makes_a_job_beside_the_fire_times(bench: Bench) -> None:
     made = await put_up(bench)
-    job_id = await bench.engine.schedules.run_now(made.id, OLGA)
-    job = await bench.look(job_id)
+    job = await bench.look((await bench.engine.schedules.run_now(made.id, OLGA)).job_id)
     assert (job.schedule_id, job.fire_time, job.state) == (made.id, None, State.PENDING)
     assert await bench.engine.schedules.occurrences(made.id) == []
+
+
+async def test_run_now_is_refused_while_its_queue_is_full(bench: Bench) -> None:
+    """It gave the id of a job that was not there."""
+    made = await put_up(bench)
+    await bench.engine.queues.limit("default", 0, OLGA)
+    with pytest.raises(QueueFull):
+        await bench.engine.schedules.run_now(made.id, OLGA)
+    assert [one.action for one in await bench.store.ledger()] == ["queues.limit", "schedules.create"]
 
 
 async def test_a_backfill_does_not_reach_beyond_the_record_of_fire_times(bench: Bench) -> None:

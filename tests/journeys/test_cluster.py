@@ -69,7 +69,7 @@ def test_without_a_quorum_of_etcd_jobs_run_health_says_degraded_and_all_heals_wi
         stage.until(stage.logs, lambda seen: seen.count("log level is debug") >= 2)
         cast.nodes.kill(cast.nodes.nodes[1])
         stage.until(cast.health, lambda seen: seen == {"degraded"})
-        assert "degraded: the coordinator does not answer" in api.rota("status")
+        assert "degraded" in api.rota("status")
         job = api.ask("POST", "/v1/jobs", {"type": "echo", "payload": 1})
         stage.until(lambda: api.job(job["id"])["status"], lambda status: status == "completed")
         for node in cast.nodes.nodes[:2]:
@@ -93,5 +93,5 @@ def test_without_etcd_the_store_coordinates_and_the_command_line_shows_and_sets(
     stage.until(stage.logs, lambda seen: "log level is debug" in seen)
     stage.rota("cluster", "unset", "log_level")
     stage.until(stage.logs, lambda seen: "log level is info" in seen)
-    stage.rota("cluster", "set", "colour", "red", code=1)
+    stage.rota("cluster", "set", "colour", "red", code=2)
     assert "configuration" not in stage.rota("queues", "list"), "where the store keeps it is nobody's business"

@@ -43,6 +43,28 @@ def test_the_commands_of_the_second_document_work_literally(stage: Stage) -> Non
     assert stage.ask("GET", "/health")["status"] == "healthy"
 
 
+def _workers(stage: Stage) -> list[str]:
+    return [one["worker_id"] for one in stage.ask("GET", "/v1/workers")["items"]]
+
+
+@pytest.mark.parametrize("by", ["api", "store", "standalone"])
+def test_a_worker_that_ends_in_order_is_no_longer_listed(stage: Stage, by: str) -> None:
+    """It was listed as alive and draining, and counted by `rota status`, for 15 s more."""
+    scheduler(stage)
+    port = str(free_port())
+    arguments = {
+        "api": ("worker", "--worker-id", "first", "--api-url", stage.url),
+        "store": ("worker", "--worker-id", "first", "--store", stage.store),
+        "standalone": ("standalone", "--worker-id", "first", "--store", stage.store, "--port", port),
+    }
+    process = stage.start(*arguments[by])
+    stage.until(lambda: _workers(stage), lambda names: "first" in names)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert _workers(stage) == []
+    assert "first" not in stage.rota("status")
+
+
 @on_every_store
 def test_the_job_of_a_killed_worker_runs_again_elsewhere_within_twenty_seconds(stage: Stage) -> None:
     scheduler(stage)
@@ -137,3 +159,19 @@ def test_a_worker_shows_its_health_until_its_last_job_is_done(stage: Stage) -> N
     stage.until(shown.is_up, lambda is_up: not is_up)
     assert shown.ask("GET", "/health")["status"] == "stopping"
     stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "completed")
+
+
+def test_a_cancel_reaches_a_worker_over_http_before_its_next_heartbeat(stage: Stage) -> None:
+    """It came with the next heartbeat, up to five seconds later: on average, of three cancels, more than two."""
+    stage.start("api", "--port", str(stage.port), "--db", stage.store)
+    stage.until_up()
+    stage.start("worker", "--worker-id", "ada")
+    taken = []
+    for _ in range(3):
+        job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 60}})["id"]
+        stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "running")  # noqa: B023 - at once
+        asked = time.monotonic()
+        stage.ask("POST", f"/v1/jobs/{job_id}/cancel", {})
+        stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "cancelled")  # noqa: B023 - at once
+        taken.append(time.monotonic() - asked)
+    assert sorted(taken)[1] < 1.5, taken

@@ -28,3 +28,31 @@ def test_a_handlers_lines_carry_its_job(stage: Stage) -> None:
             said[told["message"]] = {name: told.get(name) for name in ("job_id", "job_type", "attempt", "worker")}
     for name, message in TASKS.items():
         assert said[message] == {"job_id": ids[name], "job_type": name, "attempt": 1, "worker": "ada"}
+
+
+def test_every_line_is_json_when_json_is_asked_for_also_those_of_the_lease_keeper(stage: Stage) -> None:
+    """The lease-keeper process wrote text. It logs when nobody answers its renewals."""
+    api = stage.start("api", "--port", str(stage.port), "--db", stage.store)
+    stage.until_up()
+    worker = stage.start("worker", "--log-format", "json", "--lease", "3s", "--drain-timeout", "1s")
+    job_id = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 60}})["id"]
+    stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "running")
+    api.kill()
+    api.wait()
+
+    def lines() -> list[str]:
+        return (stage.folder / "log-1.txt").read_text().splitlines()
+
+    stage.until(lines, lambda seen: any("rota.worker.companion" in line for line in seen))
+    again = stage.start("api", "--port", str(stage.port), "--db", stage.store)
+    stage.until(lines, lambda seen: any("claiming jobs works again" in line for line in seen))
+    worker.terminate()
+    assert worker.wait(30) == 0
+    said = [json.loads(line) for line in lines()]
+    # Repeated lines are suppressed.
+    assert sum("claiming jobs failed" in one["message"] for one in said) <= 3
+    again.terminate()
+    assert again.wait(30) == 0
+    stage.start("api", "--port", str(stage.port), "--host", "203.0.113.1", "--log-format", "json").wait(30)
+    refused = [json.loads(line) for line in (stage.folder / "log-3.txt").read_text().splitlines()]
+    assert "token" in refused[-1]["message"]

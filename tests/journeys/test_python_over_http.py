@@ -6,11 +6,12 @@ import asyncio
 
 from journeys.stage import Stage
 from rota import Rota, RotaError
+from sdk.noting import with_a_bad_queue
 
 
 async def _crowd(app: Rota, number: int) -> tuple[int, int]:
     note = app.tasks["note"]
-    bad = note.using(queue="q" * 1000)
+    bad = with_a_bad_queue(note)
     calls = [bad.asubmit(count) if count % 10 == 3 else note.asubmit(count) for count in range(number)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     refused = [answer for answer in answers if isinstance(answer, RotaError)]
@@ -32,3 +33,21 @@ def test_callers_who_share_a_request_with_a_bad_one_get_one_job_each(stage: Stag
     finally:
         app.close()
     assert stage.ask("GET", "/v1/stats")["states"]["pending"] == 54
+
+
+def test_a_submission_by_name_over_http_takes_the_defaults_of_a_task_of_the_app(stage: Stage) -> None:
+    stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store)
+    stage.until_up()
+    app = Rota(stage.url)
+
+    @app.task(queue="mail", priority=8, retry=7)
+    def send(to: str) -> str:
+        return to
+
+    try:
+        job = app.submit_by_name("send", {"to": "ann"}).job
+        other = app.submit_by_name("send", {"to": "ann"}, priority=2).job
+    finally:
+        app.close()
+    assert (job.queue, job.priority, job.max_attempts) == ("mail", 8, 7)
+    assert (other.queue, other.priority, other.max_attempts) == ("mail", 2, 7)

@@ -81,4 +81,4 @@ def test_the_store_says_which_migrations_it_has_seen_and_whether_it_is_sound(sta
     assert "0001" in told
     assert "no" not in told.split()
     # The tests' own servers do not wait for the disk, and the check says so.
-    stage.rota("db", "check", "--store", stage.store, code=0 if stage.store.startswith("mysql") else 1)
+    stage.rota("db", "check", "--store", stage.store, code=0 if stage.store.startswith("mysql") else 9)

@@ -50,7 +50,10 @@ class Night:
 
 @asynccontextmanager
 async def night(
-    *, host_is_off_by: timedelta = timedelta(0), stands_by: Callable[[], bool] = lambda: False
+    *,
+    host_is_off_by: timedelta = timedelta(0),
+    stands_by: Callable[[], bool] = lambda: False,
+    failing: str | None = None,
 ) -> AsyncIterator[Night]:
     loop = asyncio.get_running_loop()
 
@@ -59,6 +62,8 @@ async def night(
 
     store = await SqliteStore.open(":memory:", clock=clock)
     line = Line(store)
+    if failing is not None:
+        line.fail(failing, RuntimeError("the transport is closed"))
     seen = cast("Store", line)
     broker = InStoreBroker(seen)
     engine = Engine(seen, broker, clock=lambda: clock() + host_is_off_by, dice=lambda: 0.5)
@@ -170,6 +175,24 @@ def test_a_pass_that_fails_is_repeated() -> None:
     seconds, passes = run(story())
     assert seconds == pytest.approx(1.05, abs=0.1)
     assert passes >= 2
+
+
+@pytest.mark.parametrize("verb", ["promote", "timetable", "due_schedules", "lost", "expired", "prune", "watch"])
+def test_a_pass_that_fails_unexpectedly_ends_no_scheduler(verb: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A driver that raised a plain RuntimeError while the server was away ended every scheduler for good."""
+
+    async def story() -> tuple[float, int]:
+        async with night(failing=verb) as one:
+            job = new_job(run_at=one.now() + timedelta(seconds=40))
+            await one.engine.submit([job])
+            pending = await one.became_pending_after(job)
+            return pending, one.line.calls.count(verb)
+
+    seconds, calls = run(story())
+    assert seconds == pytest.approx(40, abs=0.02)
+    assert calls >= 2
+    assert "the transport is closed" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 def test_two_schedulers_make_one_job_of_each_fire_time() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from rota import Rota
 
 
@@ -14,3 +17,10 @@ def app_on(url: str) -> Rota:
         return number
 
     return app
+
+
+def with_a_bad_queue(task: Any) -> Any:  # noqa: ANN401 - any task
+    """Give a task whose jobs are refused where they are stored: `using` would refuse such a queue at once."""
+    other = task.using()
+    other.template = replace(task.template, queue="q" * 1000)
+    return other

@@ -205,6 +205,25 @@ def test_a_job_can_be_cancelled_and_taken_hold_of_again(app: Rota) -> None:
         handle.cancel()
 
 
+def test_whatever_python_says_of_a_job_names_it_by_its_id_and_no_number(app: Rota) -> None:
+    @app.task(retry=1)
+    def fail(secret: str) -> None:
+        raise ValueError(len(secret))
+
+    handle = fail.using(delay="1h").submit("hush")
+    said = [repr(handle), repr(handle.job), repr(handle.cancel())]
+    with pytest.raises(InvalidRequest) as refusal:
+        handle.cancel()
+    handle.retry()
+    with app.run(), pytest.raises(JobFailed) as failure:
+        handle.result(timeout="20s")
+    with pytest.raises(InvalidRequest, match="no id") as confusion:
+        app.get(failure.value.job.id)  # type: ignore[arg-type]
+    said += [str(refusal.value), str(failure.value), repr(failure.value.job)]
+    assert [one for one in said if handle.id not in one or str(failure.value.job.id) in one or "hush" in one] == []
+    assert handle.id in str(confusion.value)
+
+
 def test_waiting_ends_in_time_and_the_job_goes_on(app: Rota) -> None:
     @app.task
     def never() -> None: ...
@@ -219,6 +238,10 @@ MISTAKES: dict[str, Callable[[Any], object]] = {
     "no option": lambda app: app.task(colour="red")(lambda: None),
     "either cron or every": lambda app: app.task(cron="* * * * *", every="5m")(lambda: None),
     "duration": lambda app: app.task(timeout="soon")(lambda: None),
+    "cron: 5 is no text; write": lambda app: app.task(cron=5)(lambda: None),
+    "tz: 5 is no text; write": lambda app: app.task(cron="* * * * *", tz=5)(lambda: None),
+    "url: 5 is no text; give": lambda _: Rota(5),  # type: ignore[arg-type]
+    "name: 5 cannot be the name of an app; give": lambda _: Rota(name=5),  # type: ignore[arg-type]
 }
 
 
@@ -237,6 +260,65 @@ def test_arguments_that_do_not_fit_or_cannot_be_json_are_refused_at_submission(a
         add.submit()  # type: ignore[call-arg]
     with pytest.raises(InvalidRequest, match="cannot be JSON"):
         add.submit(object())  # type: ignore[arg-type]
+
+
+def test_arguments_are_checked_against_the_annotations_at_submission(app: Rota) -> None:
+    """They were taken as they came, and the job failed when it ran."""
+
+    @app.task
+    def ship(order: Order, to: str, count: int = 1, *, marks: dict[int, str] | None = None) -> None:
+        del order, to, count, marks
+
+    @app.task
+    def charge(amount: int) -> None:
+        del amount
+
+    order = Order(1, ["some"])
+    wrong: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+        "'charge': argument 'amount': Expected `int`, got `str`": (charge, ("10",), {}),
+        "argument 'amount': Expected `int`, got `null`": (charge, (None,), {}),
+        "unexpected argument 'amont'; did you mean 'amount'": (charge, (), {"amont": 10}),
+        "missing a required argument: 'amount'": (charge, (), {}),
+        "too many positional": (charge, (1, 2), {}),
+        "argument 'to': Expected `str`, got `int`": (ship, (order, 5), {}),
+        "argument 'count': Expected `int`, got `str`": (ship, (order, "a"), {"count": "two"}),
+        "argument 'order': Expected `object`, got `int`": (ship, (7, "a"), {}),
+        "argument 'order': .*missing required field `number`": (ship, ({"lines": []}, "a"), {}),
+        "argument 'marks': Expected `str`, got `int`": (ship, (order, "a"), {"marks": {1: 1}}),
+    }
+    for words, (task, args, kwargs) in wrong.items():
+        for call in (task.submit, task.call, lambda *a, **k: task.using(priority=7).submit(*a, **k)):  # noqa: B023
+            with pytest.raises(InvalidRequest, match=words):
+                call(*args, **kwargs)
+    for args, kwargs in (
+        ((order, "a"), {}),
+        ((order, "a", 2), {"marks": {1: "x"}}),
+        (({"number": 1, "lines": []}, "a"), {}),
+    ):
+        ship.call(*args, **kwargs)  # type: ignore[arg-type]
+
+
+def test_arguments_without_an_annotation_are_taken_as_they_are(app: Rota) -> None:
+    def loose(a, b: Nowhere = 1, *rest, **named):  # type: ignore[no-untyped-def, name-defined] # noqa: ANN001, ANN002, ANN003, ANN202, F821
+        return [a, b, *rest, *named.items()]
+
+    task = app.task(loose)
+    with app.run():
+        assert task.submit(1, "b", None, c=2).result(timeout="20s") == [1, "b", None, ["c", 2]]
+
+
+def test_a_submission_by_name_takes_the_defaults_of_a_task_of_the_app(app: Rota) -> None:
+    @app.task(queue="mail", priority=8, timeout="30s", retry=7, tags=["slow"], delay="1h")
+    def send(to: str = "") -> str:
+        return to
+
+    job = app.submit_by_name("send", {"to": "ann"}).job
+    assert (job.queue, job.priority, job.max_attempts, tuple(job.tags)) == ("mail", 8, 7, ("slow",))
+    assert (job.timeout, job.state) == (send.submit("ann").job.timeout, State.SCHEDULED)
+    other = app.submit_by_name("send", priority=2, retry=None).job  # type: ignore[arg-type]
+    assert (other.queue, other.priority, other.max_attempts) == ("mail", 2, app.settings.max_attempts)
+    unknown = app.submit_by_name("elsewhere").job
+    assert (unknown.queue, unknown.priority) == ("default", 5)
 
 
 def test_a_recurring_task_is_put_up_when_it_runs_and_stays_as_it_is_the_next_time(app: Rota) -> None:

@@ -16,7 +16,7 @@ from rota import Rota
 from rota.core.errors import StoreUnavailable
 from rota.sdk import homes
 from rota.sdk.homes import WORTH
-from sdk.noting import app_on
+from sdk.noting import app_on, with_a_bad_queue
 from servers.postgres import migrated_database, shared_server
 
 
@@ -155,7 +155,7 @@ async def test_its_submissions_are_refused_in_the_same_words(dsn: str) -> None:
     app = app_on(dsn)
     await move_in(app)
     with pytest.raises(ValueError, match="queue"):
-        await app.tasks["note"].using(queue="q" * 1000).asubmit(1)
+        await with_a_bad_queue(app.tasks["note"]).asubmit(1)
     await submit(app, 1)
     app.close()
 

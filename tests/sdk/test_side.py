@@ -21,7 +21,7 @@ from rota.core.errors import InvalidRequest
 from rota.ports.guest import at_once
 from rota.stores.sqlite import SqliteStore
 from rota.telemetry.events import Event, JobsSubmitted
-from sdk.noting import app_on
+from sdk.noting import app_on, with_a_bad_queue
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_threads_and_loops_submit_at_once(app: Rota) -> None:
 async def test_one_that_is_refused_does_not_fail_its_neighbours(app: Rota) -> None:
     note = app.tasks["note"]
     await note.asubmit(0)
-    calls = [note.asubmit(1), note.using(queue="q" * 1000).asubmit(2), note.asubmit(3)]
+    calls = [note.asubmit(1), with_a_bad_queue(note).asubmit(2), note.asubmit(3)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(answer, InvalidRequest) for answer in answers] == [False, True, False]
     assert stored(app) == 3

@@ -170,14 +170,18 @@ def _demotion() -> dict[str, Any]:
 
 
 def _reachable(binaries: Path, folder: Path) -> Path:
-    """Copy the binaries if whoever shall run them cannot come to where they are."""
+    """Copy the binaries if the user that runs the server cannot read them where they are."""
     done = subprocess.run(
         ["test", "-x", binaries / "postgres", "-a", "-r", binaries.parent / "lib"], check=False, **_demotion()
     )
     if done.returncode == 0 or binaries.parent.name != "pginstall":
         return binaries
-    shutil.copytree(binaries.parent, folder / "pginstall")
-    return folder / "pginstall" / "bin"
+    package = binaries.parent.parent
+    # The wheel keeps the libraries that its programs load beside the package, and they look for them there.
+    for part in (package.with_name(f"{package.name}.libs"), binaries.parent):
+        if part.exists():
+            shutil.copytree(part, folder / part.relative_to(package.parent))
+    return folder / package.name / "pginstall" / "bin"
 
 
 def _children(pid: int) -> list[int]:

@@ -145,6 +145,8 @@ def firing(one: Firing) -> dict[str, Plain]:
     return {
         "schedule_id": one.schedule_id,
         "version": one.version,
+        "planned_for": micros(one.planned_for),
+        "is_backfill": one.is_backfill,
         "occurrences": [occurrence(each) for each in one.occurrences],
         "jobs": [new_job(job) for job in one.jobs],
         "next_fire_at": micros(one.next_fire_at),

@@ -304,18 +304,105 @@ def test_a_job_of_a_fire_time_that_was_made_apart_breaks_i8(story: Story) -> Non
 
 
 def test_a_fire_time_of_which_nothing_became_breaks_i8(story: Story) -> None:
-    schedule = {
+    schedule = every_seven_seconds()
+    story.apply("put_schedules", [schedule], [1])
+    left = schedule | {"next_fire_at": 21 * SECOND, "occurrences": [[7 * SECOND, "overlapped", None]]}
+    assert story.judge(schedules=[left]) == ["I8"]
+
+
+def every_seven_seconds(**more: Any) -> dict[str, Any]:  # noqa: ANN401 - parts of a schedule
+    return {
         "id": 1,
         "rule": "@every 7s",
+        "version": 0,
         "catch_up": "all",
         "catch_up_limit": 5,
         "grace": SECOND,
         "end_at": None,
+        "paused": False,
         "next_fire_at": 7 * SECOND,
-    }
+    } | more
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "fates", "violated"),
+    [
+        ("skip", ["overlapped", "overlapped"], ["I8"]),
+        ("skip", ["missed", "missed"], []),
+        ("latest", ["missed", "overlapped"], []),
+        ("latest", ["overlapped", "overlapped"], ["I8"]),
+        ("latest", ["missed", "missed"], ["I8"]),
+        ("latest", ["overlapped", "missed"], ["I8"]),
+        ("all", ["overlapped", "overlapped"], []),
+        ("all", ["missed", "overlapped"], ["I8"]),
+    ],
+)
+def test_a_catch_up_that_does_not_follow_its_policy_breaks_i8(
+    story: Story, catch_up: str, fates: list[str], violated: list[str]
+) -> None:
+    schedule = every_seven_seconds(catch_up=catch_up)
     story.apply("put_schedules", [schedule], [1])
-    left = schedule | {"next_fire_at": 21 * SECOND, "occurrences": [[7 * SECOND, "overlapped", None]]}
-    assert story.judge(schedules=[left]) == ["I8"]
+    story.seconds = 15
+    occurrences = [[7 * (number + 1) * SECOND, fate, None] for number, fate in enumerate(fates)]
+    firing = {"schedule_id": 1, "version": 1, "planned_for": 7 * SECOND, "is_backfill": False, "jobs": []}
+    firing |= {"occurrences": occurrences, "next_fire_at": 21 * SECOND, "cancels": []}
+    story.apply("fire", [firing], [])
+    left = schedule | {"next_fire_at": 21 * SECOND, "occurrences": occurrences}
+    assert story.judge(schedules=[left]) == violated
+
+
+@pytest.mark.parametrize("step", [3600, 0], ids=["set ahead", "right"])
+def test_a_lease_that_is_taken_because_the_clock_was_set_ahead_breaks_g5(story: Story, step: int) -> None:
+    story.insert()
+    story.claim()
+    story.tell("fault", fault="store_clock", phase="begin", target="store", detail="ahead")
+    story.seconds += 0 if step else 15
+    job = story.jobs[1]
+    told = {"id": 1, "fence": 1, "source": "running", "target": "pending", "event": "expire"}
+    told |= {"crash": True, "if_lapsed": True}
+    ask = {"settlements": [told], "entry": None}
+    clock = (story.seconds + step) * SECOND
+    story.tell("apply", call=9, copy=1, host="s", verb="settle", clock=clock, ask=ask, got=[1])
+    job["state"] = "pending"
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == (["G5"] if step else [])
+
+
+def test_a_lease_that_was_given_before_its_reaper_started_may_be_taken(story: Story) -> None:
+    story.insert()
+    story.claim()
+    story.tell("fault", fault="store_clock", phase="begin", target="store", detail="ahead")
+    story.tell("boot", host="s", boot="s.2")
+    told = {"id": 1, "fence": 1, "source": "running", "target": "pending", "event": "expire"}
+    told |= {"crash": True, "if_lapsed": True}
+    ask = {"settlements": [told], "entry": None}
+    story.tell("apply", call=9, copy=1, host="s", verb="settle", clock=3600 * SECOND, ask=ask, got=[1])
+    story.jobs[1]["state"] = "pending"
+    story.claim()
+    story.settle("succeed", "completed")
+    assert story.judge() == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_armed_again", "violated"), [(40, False, ["G6"]), (8, False, []), (40, True, [])], ids=str
+)
+def test_a_schedule_that_stays_armed_for_a_time_that_has_moved_away_breaks_g6(
+    story: Story,
+    seconds: int,
+    is_armed_again: bool,  # noqa: FBT001 - a parameter of the test
+    violated: list[str],
+) -> None:
+    hour = 3600 * SECOND
+    story.seconds = 1
+    schedule = every_seven_seconds(next_fire_at=7 * SECOND + 514 * 7 * SECOND, end_at=2 * hour)
+    story.apply("put_schedules", [schedule], [1])
+    if is_armed_again:
+        story.apply("put_schedules", [schedule | {"next_fire_at": 7 * SECOND, "version": 1}], [1])
+    for second in range(seconds):
+        clock = (second % 4) * SECOND
+        story.tell("apply", call=9, copy=1, host="s", verb="promote", clock=clock, ask=1, got={})
+    assert story.judge(schedules=[schedule | {"occurrences": []}]) == violated
 
 
 def test_a_job_before_its_time_breaks_i9(story: Story) -> None:
@@ -457,7 +544,7 @@ def test_a_lease_lost_without_a_fault_breaks_g4(story: Story) -> None:
 
 
 def test_every_invariant_has_a_sentence() -> None:
-    assert list(INVARIANTS) == [*(f"I{number}" for number in range(1, 13)), "G4"]
+    assert list(INVARIANTS) == [*(f"I{number}" for number in range(1, 13)), "G4", "G5", "G6"]
 
 
 @pytest.mark.parametrize(

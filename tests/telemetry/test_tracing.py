@@ -22,6 +22,7 @@ from rota.core.identity import JobId
 from rota.core.outcome import Succeeded
 from rota.core.submission import Template
 from rota.core.trace import is_traceparent, trace_of, traced
+from rota.settings import Settings
 from rota.telemetry.tracing import current_traceparent, spans_in_use, spans_to_send
 from telemetry import traced_tasks
 
@@ -41,7 +42,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Rota]:
-    traced_tasks.app.url = str(tmp_path / "rota.db")
+    traced_tasks.app.configure(Settings(), str(tmp_path / "rota.db"))
     yield traced_tasks.app
     traced_tasks.app.close()
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rota.core.errors import InvalidRequest
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.worker import GiveUp
-from rota.worker.builtin import CHECKS, builtin_handlers
+from rota.worker.builtin import CHECKS, FileSettings, builtin_handlers
 from rota.worker.builtin.file import Files
 from worker.staging import OPERATOR, Stage
 
@@ -127,6 +128,14 @@ async def test_echo_demo_and_default_take_anything(stage: Stage) -> None:
     assert attempt.log_tail == "step 1 of 3\nstep 2 of 3\nstep 3 of 3"
 
 
+async def test_a_built_in_job_without_a_timeout_of_its_own_gets_the_worker_s(stage: Stage) -> None:
+    async with stage.worker(*builtin_handlers(timeout=timedelta(milliseconds=50))):
+        short = await stage.submit("sleep", '{"duration": 3600}', max_attempts=1)
+        own = await stage.submit("sleep", '{"duration": 0.2}', timeout=timedelta(seconds=30))
+        assert (await stage.end_of(short)).state is State.DEAD
+        assert (await stage.end_of(own)).state is State.COMPLETED
+
+
 async def test_a_sleep_is_ended_by_a_cancel(stage: Stage) -> None:
     async with stage.worker(*builtin_handlers()) as worker:
         job_id = await stage.submit("sleep", '{"duration": 3600}')
@@ -153,10 +162,30 @@ class TestFiles:
         return root
 
     async def run(self, stage: Stage, root: Path, *payloads: dict[str, Any]) -> list[Any]:
-        async with stage.worker(*builtin_handlers(file_root=root), concurrency=1):
+        async with stage.worker(*builtin_handlers(files=FileSettings(root)), concurrency=1):
             ids = [await stage.submit("file", json.dumps(one), max_attempts=1) for one in payloads]
             jobs = await stage.ends_of(ids)
         return [json.loads(job.result) if job.result is not None else job.reason for job in jobs]
+
+    def test_nothing_is_written_beyond_the_quota(self, root: Path) -> None:
+        (root / "there").write_bytes(b"x" * 60)
+        files = Files(FileSettings(root, quota=100))
+        assert files({"operation": "write", "path": "new", "content": "x" * 40})["bytes"] == 40
+        for operation in ("write", "append"):
+            with pytest.raises(GiveUp, match="quota of 100 bytes; 100 are in use"):
+                files({"operation": operation, "path": "more", "content": "x"})
+        with pytest.raises(GiveUp, match="quota"):
+            files({"operation": "copy", "path": "there", "to": "again"})
+        assert sorted(path.name for path in root.iterdir()) == ["new", "there"]
+        files({"operation": "delete", "path": "there"})
+        assert files({"operation": "append", "path": "new", "content": "x"})["bytes"] == 1
+
+    def test_a_new_file_has_the_mode_that_is_set(self, root: Path) -> None:
+        files = Files(FileSettings(root, mode=0o600))
+        files({"operation": "write", "path": "a/one", "content": "x"})
+        files({"operation": "copy", "path": "a/one", "to": "two"})
+        files({"operation": "append", "path": "three", "content": "x"})
+        assert {f"{(root / name).stat().st_mode & 0o777:o}" for name in ("a/one", "two", "three")} == {"600"}
 
     async def test_files_are_written_read_copied_moved_and_deleted(self, stage: Stage, root: Path) -> None:
         results = await self.run(
@@ -229,7 +258,7 @@ class TestFiles:
         (root / "folder" / "outside").write_text("inside", encoding="utf-8")
         (root / "link").symlink_to(tmp_path)
         swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, str(root)])
-        files = Files(root)
+        files = Files(FileSettings(root))
         seen = Counter[str]()
         try:
             while min(seen["inside"], seen["refused"]) < 2000:

@@ -12,7 +12,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
 from rota.ports.faces import Report
 from rota.stores.sqlite import SqliteStore
+from rota.worker import companion
 from rota.worker.companion import Companion, is_stopped
 from rota.worker.companion_start import ends_in_goodbye, listen
 from rota.worker.leases import (
+    Key,
     Messages,
     Word,
     kin_message,
@@ -234,24 +236,103 @@ def test_a_companion_that_rests_knows_a_goodbye_from_what_only_looks_like_one() 
         assert not ends_in_goodbye(heard)
 
 
-@asynccontextmanager
-async def companion_here(stage: Stage, job_id: JobId, fence: int, **setup: object) -> AsyncIterator[None]:
-    """Have a companion in this process for somebody who holds a job: it began an hour ago, and beats once an hour."""
-    full = {
-        "path": sys.path, "factory": "worker.staging:open_source", "argument": {"path": str(stage.path)},
-        "name": "eve", "pid": os.getpid(), "lease": 7200.0, "beat": 3600.0, "silence": 7200.0, **setup,
-    }  # fmt: skip
-    (orders, tell), (answers, answer), (last_words, dying), (bell, ring) = (os.pipe() for _ in range(4))
-    heard = setup_message(full) + leases_message(Word.HOLD, [(job_id, fence)])
-    running = asyncio.create_task(Companion(orders, bell, answer, last_words, heard, time.monotonic() - 3600).run())
-    try:
-        yield
-    finally:
-        os.write(tell, plain_message(Word.GOODBYE))
-        os.close(tell)
-        await running
-        for descriptor in (answers, last_words, dying, ring):
+class Here:
+    """A lease keeper in this process, and the worker's ends of its pipes."""
+
+    def __init__(self, stage: Stage, held: Iterable[Key], asked: Iterable[str], **setup: object) -> None:
+        full = {
+            "path": sys.path, "factory": "worker.staging:open_source", "argument": {"path": str(stage.path)},
+            "name": "eve", "pid": os.getpid(), "lease": 7200.0, "beat": 3600.0, "silence": 7200.0, **setup,
+        }  # fmt: skip
+        (orders, self._tell), (answers, answer), (last_words, dying), (bell, self._ring) = (os.pipe() for _ in range(4))
+        self._open = [answers, last_words, dying, self._ring]
+        heard = setup_message(full) + leases_message(Word.HOLD, held)
+        heard += b"".join(question_message(name) for name in asked)
+        keeper = Companion(orders, bell, answer, last_words, heard, time.monotonic() - 3600)
+        self._running = asyncio.create_task(keeper.run())
+
+    def beat_now(self) -> None:
+        os.write(self._tell, plain_message(Word.BEAT_NOW))
+        os.write(self._ring, b"!")
+
+    async def end(self, *, says_goodbye: bool = True) -> None:
+        """End the worker's pipe, and wait for what the lease keeper makes of it."""
+        if says_goodbye:
+            os.write(self._tell, plain_message(Word.GOODBYE))
+        os.close(self._tell)
+        await self._running
+        for descriptor in self._open:
             os.close(descriptor)
+
+
+@asynccontextmanager
+async def companion_here(stage: Stage, job_id: JobId, fence: int, **setup: object) -> AsyncIterator[Here]:
+    """Have a companion in this process for somebody who holds a job: it began an hour ago, and beats once an hour."""
+    here = Here(stage, [(job_id, fence)], (), **setup)
+    try:
+        yield here
+    finally:
+        await here.end()
+
+
+async def test_no_lease_is_renewed_for_a_worker_that_was_stopped_until_it_goes_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await stage.submit("quick")
+    (job,) = await stage.engine.claim(Claim(WorkerId("eve", "e"), 1, types=("quick",)))
+    worker = await asyncio.create_subprocess_exec("sleep", "600")
+    worker.send_signal(signal.SIGSTOP)
+    await eventually(lambda: is_stopped(worker.pid))
+    looks: list[int] = []
+
+    def look(pid: int) -> bool:
+        looks.append(pid)
+        return is_stopped(pid)
+
+    monkeypatch.setattr(companion, "is_stopped", look)
+    try:
+        async with companion_here(stage, job_id, job.fence, pid=worker.pid) as here:
+            for beats in range(1, 4):
+                await eventually(lambda beats=beats: len(looks) >= beats)  # type: ignore[misc]
+                here.beat_now()
+            assert (await stage.look(job_id)).lease_until == job.lease_until
+            worker.send_signal(signal.SIGCONT)
+            await eventually(lambda: not is_stopped(worker.pid))
+            here.beat_now()
+            await stage.until(job_id, lambda now: now.lease_until not in {job.lease_until, None})
+    finally:
+        worker.kill()
+        await worker.wait()
+    assert set(looks) == {worker.pid}
+
+
+@where_processes_tell
+@pytest.mark.parametrize("is_alive", [True, False], ids=["lives", "is dead"])
+async def test_the_last_claim_is_handed_back_only_if_the_worker_is_dead(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, is_alive: bool
+) -> None:
+    """A worker whose pipe has ended may live, and begin what its last claim brings at this moment."""
+    monkeypatch.setattr(companion, "LONGEST_DYING_SECONDS", 0.05)
+    held_id, asked_id = await stage.submit("quick", max_attempts=5), await stage.submit("quick", max_attempts=5)
+    eve = WorkerId("eve", "e")
+    (held,) = await stage.engine.claim(Claim(eve, 1, types=("quick",)))
+    (given,) = await stage.engine.claim(Claim(eve, 1, types=("quick",), claim_id="eve-7"))
+    assert (held.id, given.id) == (held_id, asked_id)
+    worker = await asyncio.create_subprocess_exec("sleep", "600")
+    watched = os.pidfd_open(worker.pid)
+    if not is_alive:
+        worker.kill()
+        await worker.wait()
+    try:
+        here = Here(stage, [(held_id, held.fence)], ["eve-7"], process=watched, boot="e")
+        await here.end(says_goodbye=False)
+        states = [(await stage.look(job_id)).state for job_id in (held_id, asked_id)]
+    finally:
+        os.close(watched)
+        if is_alive:
+            worker.kill()
+            await worker.wait()
+    assert states == [State.PENDING, State.RUNNING if is_alive else State.PENDING]
 
 
 async def test_a_companion_that_has_rested_beats_when_it_would_have_otherwise(stage: Stage) -> None:

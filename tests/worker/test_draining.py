@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable
 from datetime import timedelta
 from random import Random
+from typing import Any
+
+import pytest
 
 from rota.core.lifecycle import State
 from rota.worker import Handlers, Worker, WorkerOptions, current, handler_of
@@ -155,3 +159,41 @@ async def test_fifty_stops_under_load_lose_nothing_and_burn_nothing(stage: Stage
     async with stage.worker(work, swork, concurrency=50):
         jobs = await stage.ends_of(ids)
     assert {(job.state, job.attempts, job.crashes) for job in jobs} == {(State.COMPLETED, 1, 0)}
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0])
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_a_worker_whose_source_does_not_answer_ends_within_its_time(
+    stage: Stage, seconds: float, *, is_busy: bool
+) -> None:
+    """It took two seconds more: the open question, the reports and the word that it leaves each had their own time."""
+    silent, begun = asyncio.Event(), threading.Event()
+
+    async def swallow(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - any answer
+        if silent.is_set():
+            answer.close()  # type: ignore[attr-defined]
+            await asyncio.Event().wait()
+        return await answer
+
+    async def announce(_: object) -> None:
+        await swallow(asyncio.sleep(0))
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def quick() -> None:
+        begun.set()
+
+    source = Passing(stage.engine, on_claim=swallow, on_settle=swallow, on_renew=swallow)
+    options = WorkerOptions(name="ada", drain_timeout=timedelta(seconds=seconds))
+    handlers = Handlers(handler_of(one) for one in (endless, quick))
+    worker = Worker(source, handlers, options, announce_member=announce)
+    running = asyncio.create_task(worker.run())
+    await stage.submit("endless" if is_busy else "quick")
+    await asyncio.to_thread(begun.wait, 20)
+    silent.set()
+    told = time.monotonic()
+    worker.stop()
+    await running
+    assert time.monotonic() - told < seconds + 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -123,6 +124,9 @@ class Empty:
     def types(self) -> tuple[str, ...]:
         return ("quick",)
 
+    def queues(self) -> tuple[str, ...]:
+        return ("default",)
+
     def is_hampered(self) -> bool:
         return False
 
@@ -143,7 +147,7 @@ async def test_each_new_name_is_told_once_and_before_it_is_asked_by() -> None:
     assert empty.events == [
         ("told", "b-1"), ("asked", "b-1"), ("asked", "b-1"), ("told", "b-2"), ("asked", "b-2"), ("asked", "b-2"),
     ]  # fmt: skip
-    await empty.fetcher.close()
+    await empty.fetcher.close(2.0)
     assert len(empty.events) == 6
 
 
@@ -173,3 +177,28 @@ async def test_a_worker_makes_itself_known_and_says_when_it_drains(stage: Stage)
         Role.WORKER, "ada", ("a", "b"), ("quick",), 3,
     )  # fmt: skip
     assert (first.is_draining, last.is_draining) == (False, True)
+
+
+async def test_a_queue_with_slots_of_its_own_never_takes_more_and_holds_up_no_other(stage: Stage) -> None:
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    free = asyncio.Event()
+
+    async def work(queue: str) -> None:
+        running[queue] += 1
+        most[queue] = max(most[queue], running[queue])
+        if queue == "other":
+            await asyncio.sleep(0)
+        else:
+            await free.wait()
+        running[queue] -= 1
+
+    slow = await stage.submit_many(5, "work", payload='"slow"', queue="slow")
+    other = await stage.submit_many(20, "work", payload='"other"', queue="other")
+    slots = {"slow": 2, "other": 3}
+    async with stage.worker(work, queues=("slow", "other"), queue_slots=slots, concurrency=5):
+        await stage.ends_of(other)
+        free.set()
+        await stage.ends_of(slow)
+    assert most["slow"] == 2
+    assert 1 <= most["other"] <= 3

@@ -184,6 +184,27 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_abandoned(
     assert [record.name for record in caplog.records if record.name == "asyncio"] == []
 
 
+async def test_a_thread_that_ends_late_within_its_grace_counts_and_later_it_does_not(
+    stage: Stage, stuck: threading.Event
+) -> None:
+    def late() -> str:
+        while not current().cancelled():
+            time.sleep(0.005)
+        return "done, if late"
+
+    def too_late() -> str:
+        stuck.wait(60)
+        return "nobody waits for this"
+
+    async with stage.worker(late, too_late, stop_grace=SHORT):
+        within, after = [await stage.submit(name, timeout=SHORT, max_attempts=1) for name in ("late", "too_late")]
+        done, dead = await stage.ends_of([within, after])
+        stuck.set()
+    assert (done.state, done.result) == (State.COMPLETED, '"done, if late"')
+    assert dead.state is State.DEAD
+    assert (await stage.look(after)).result is None
+
+
 async def test_work_that_is_done_in_spite_of_a_timeout_counts(stage: Stage) -> None:
     async def finishes() -> str:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rota.api.errors import invalid
@@ -55,6 +56,17 @@ def states_of(text: str, field: str = "status") -> tuple[State, ...]:
             return ()
         states.update(dict.fromkeys(found))
     return tuple(states)
+
+
+def words_of(text: str, known: Sequence[str], field: str) -> list[str]:
+    """Read words with commas between; refuse those that are unknown."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise invalid(
+                [(field, f"{word[:40]!r} is unknown{meant(word, list(known))}; there are {', '.join(known)}")]
+            )
+    return words
 
 
 def bare_key(header: str | None) -> str | None:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
 from rota.api.auth import NOBODY, authorize, identify, refuse_strangers
 from rota.api.calls import Answer, AsgiScope, Call, Context, Receive, Send, Stream, refused
+from rota.api.declared import CHECKED, check_declared
 from rota.api.endpoint import deliver, respond
 from rota.api.errors import Refusal, refusal_of, too_busy
 from rota.api.openapi import document
 from rota.api.paths import Paths
+from rota.api.rejections import Rejections
 from rota.api.routes import ROUTES
 from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.api.table import Route
 from rota.engine import Engine
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+#: A name, an IPv4 address or an IPv6 address in brackets, and perhaps a port; may be empty.
+_HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")
+#: Headers that have one value and are read before a route is known; routes declare the others that they read.
+_SINGLE: Final = frozenset({b"authorization", b"content-encoding", b"content-type", b"host", b"origin"})
 
 
 def create_app(engine: Engine, *, settings: ApiSettings | None = None) -> Api:
@@ -34,6 +42,7 @@ class Api:
         self.context = context
         context.describe = self._describe
         self.routes = routes
+        self.rejections = context.rejections
         self._paths = Paths(_by_path(routes))
         self._in_flight = 0
 
@@ -46,6 +55,10 @@ class Api:
         """What it was told."""
         return self.context.settings
 
+    def begin(self) -> None:
+        """Begin what is to be known before the first request asks for it; within a running loop."""
+        self.context.counting.begin()
+
     def close(self) -> None:
         """Answer whoever waits, and end the streams; requests are still served."""
         self.context.closing.set()
@@ -54,6 +67,7 @@ class Api:
         """Close, and end what goes on behind answered requests."""
         self.close()
         self.context.stop_metrics()
+        self.context.stop_cancels()
         errands = tuple(self.context.errands)
         for errand in errands:
             errand.cancel()
@@ -70,9 +84,12 @@ class Api:
             call = Call(scope, receive, self.context, headers, NOBODY, _NOTHING)
             answer: Answer | Stream
             try:
-                call.key = key = admit(scope, headers, self.context.settings, self._in_flight)
+                call.key = key = admit(scope, headers, self.context.settings, self.rejections, self._in_flight)
                 route = self._route(scope, call)
                 authorize(key, route.scope)
+                # Looked at here, since hardly any request needs more, and a call would cost more than the look.
+                if route.takes is None or scope["query_string"] or not CHECKED.isdisjoint(headers):
+                    await check_declared(route, call)
                 answer = await route.handler(call)
             except Exception as error:  # noqa: BLE001 - every error has an answer
                 answer = refused(refusal_of(error))
@@ -95,11 +112,19 @@ class Api:
         return route
 
 
-def admit(scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSettings, in_flight: int) -> ApiKey:
+def admit(
+    scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSettings, rejections: Rejections, in_flight: int
+) -> ApiKey:
     """Say with which key a request comes, or refuse it at the door."""
     _refuse_excess(scope, headers, settings.limits, in_flight)
+    if len(headers) < len(scope["headers"]) or not _is_host(headers.get(b"host")):
+        _refuse_ambiguity(scope, headers)
     refuse_strangers(headers, settings)
-    return identify(scope, headers, settings)
+    try:
+        return identify(scope, headers, settings)
+    except Refusal as refusal:
+        rejections.add(refusal.code, (scope.get("client") or ("unknown",))[0])
+        raise
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:
@@ -146,6 +171,26 @@ def _refuse_excess(scope: AsgiScope, headers: Mapping[bytes, bytes], limits: Lim
         raise Refusal(413, "too_large", detail, fix="send less at once")
     if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
         raise Refusal(415, "unsupported_media_type", "compressed bodies are not taken", fix="send it plain")
+
+
+def _refuse_ambiguity(scope: AsgiScope, headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a request without a host, with a wrong one (RFC 9112, 3.2), or with two values where one is read."""
+    host = headers.get(b"host")
+    if host is None:
+        if scope.get("http_version") == "1.1":
+            raise Refusal(400, "invalid_http", "the header 'Host' is missing")
+    elif not _is_host(host):
+        raise Refusal(400, "invalid_http", "the header 'Host' is no name or address of a server")
+    if len(headers) < len(scope["headers"]):
+        names = [name for name, _ in scope["headers"] if name in _SINGLE]
+        for name in names:
+            if names.count(name) > 1:
+                raise Refusal(400, "invalid_http", f"the header '{name.decode().title()}' stands twice; send it once")
+
+
+@lru_cache(maxsize=64)
+def _is_host(host: bytes | None) -> bool:
+    return host is not None and _HOST.fullmatch(host) is not None
 
 
 async def _serve_other(scope: AsgiScope, receive: Receive, send: Send) -> None:

@@ -20,6 +20,8 @@ from rota.api.settings import ALL_SCOPES, ApiKey, ApiSettings, Scope
 #: Exact paths; what merely ends or begins like one of these is not meant.
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
 METRICS: Final = "/metrics"
+#: In the scope of a request that came with a valid token.
+AUTHENTICATED: Final = "rota.authenticated"
 
 ANYONE: Final = ApiKey("anonymous", b"", ALL_SCOPES)
 NOBODY: Final = ApiKey("anonymous", b"", frozenset())
@@ -34,6 +36,7 @@ def identify(scope: AsgiScope, headers: Mapping[bytes, bytes], settings: ApiSett
     if presented is not None:
         found = _found(presented, settings.keys)
         if found is not None:
+            scope[AUTHENTICATED] = True
             return found
     path = scope["path"]
     if path in OPEN_PATHS:

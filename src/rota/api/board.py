@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from rota.api.app import admit
 from rota.api.auth import OPEN_PATHS, authorize
 from rota.api.calls import Answer, AsgiScope, Receive, Send, refused
+from rota.api.declared import refuse_query
 from rota.api.endpoint import respond
 from rota.api.errors import Refusal, refusal_of
+from rota.api.rejections import Rejections
 from rota.api.settings import ApiSettings, Scope
 
 #: Makes a page, given what the caller accepts.
@@ -21,6 +23,7 @@ class Board:
     def __init__(self, settings: ApiSettings, pages: Mapping[str, Page]) -> None:
         self.settings = settings
         self._pages = pages
+        self.rejections = Rejections()
 
     def close(self) -> None:
         """Nobody waits here."""
@@ -37,7 +40,7 @@ class Board:
         await respond(answer, scope, send)
 
     def _answer(self, scope: AsgiScope, headers: Mapping[bytes, bytes]) -> Answer:
-        key = admit(scope, headers, self.settings, in_flight=1)
+        key = admit(scope, headers, self.settings, self.rejections, in_flight=1)
         page = self._pages.get(scope["path"])
         if page is None:
             fix = f"there are {', '.join(sorted(self._pages))}"
@@ -46,4 +49,6 @@ class Board:
         if scope["method"] not in {"GET", "HEAD"}:
             detail = f"{scope['method']} is not possible here; GET, HEAD are"
             raise Refusal(405, "method_not_allowed", detail, headers={"Allow": "GET, HEAD"})
+        if scope["query_string"]:
+            refuse_query(scope["query_string"])
         return page(headers.get(b"accept", b"").decode("latin-1"))

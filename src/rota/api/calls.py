@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,11 +12,14 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from rota.api.cancels import Cancels
 from rota.api.counting import Counting
 from rota.api.errors import Refusal, invalid, malformed, too_busy
+from rota.api.large_bodies import read_large
 from rota.api.live import Live
-from rota.api.reading import meant, read
+from rota.api.reading import meant
 from rota.api.receiving import whole_body
+from rota.api.rejections import Rejections
 from rota.api.settings import ApiKey, ApiSettings, Limits
 from rota.engine import Engine
 from rota.ports.faces import Actor
@@ -35,19 +39,26 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Streams:
-    """Counts the open streams, which hold a connection each for as long as they like."""
+    """Counts the open streams, all of them and by caller: each holds a connection for as long as it likes."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._open = 0
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._open: Counter[str] = Counter()
 
-    def __enter__(self) -> None:
-        if self._open >= self._limit:
-            raise too_busy(f"{self._limit} streams are open already")
-        self._open += 1
+    def enter(self, caller: str) -> None:
+        """Count a stream of a caller, or refuse it."""
+        limits = self._limits
+        if self._open.total() >= limits.streams:
+            raise too_busy(f"{limits.streams} streams are open already")
+        if self._open[caller] >= limits.streams_per_caller:
+            raise too_busy(f"{limits.streams_per_caller} streams of yours are open already; close one")
+        self._open[caller] += 1
 
-    def __exit__(self, *_: object) -> None:
-        self._open -= 1
+    def leave(self, caller: str) -> None:
+        """Count a stream no longer."""
+        self._open[caller] -= 1
+        if not self._open[caller]:
+            del self._open[caller]
 
 
 @dataclass
@@ -63,13 +74,16 @@ class Context:
 
     def __post_init__(self) -> None:
         self.started_at = self.engine.clock()
-        self.streams = Streams(self.limits.streams)
-        self.live = Live(self.engine)
-        self.counting = Counting(self.engine)
+        self.streams = Streams(self.limits)
+        self.counting = Counting(self.engine, self.errands)
+        self.live = Live(self.engine, self.counting)
         self.kinds = Kinds()
+        self.rejections = Rejections()
         self.metrics = Metrics(clock=self.engine.clock)
         #: Ends the counting of what happens.
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.heard)
+        self.cancels = Cancels()
+        self.stop_cancels = self.engine.telemetry.listen(self.cancels.heard)
         self.describe: Callable[[], dict[str, Any]] = dict
 
     @cached_property
@@ -105,7 +119,7 @@ class Stream:
 class Call:
     """One request."""
 
-    __slots__ = ("_receive", "context", "headers", "key", "path_names", "scope")
+    __slots__ = ("_is_received", "_query", "_receive", "context", "headers", "key", "path_names", "scope")
 
     def __init__(
         self,
@@ -118,6 +132,8 @@ class Call:
     ) -> None:
         self.scope = scope
         self._receive = receive
+        self._is_received = False
+        self._query: msgspec.Struct | None = None
         self.context = context
         self.headers = headers
         self.key = key
@@ -133,6 +149,11 @@ class Call:
         """Who asks, for the ledger."""
         client = self.scope.get("client")
         return Actor(self.key.name, client[0] if client else "")
+
+    @property
+    def caller(self) -> str:
+        """Whose streams are counted together: those of one token from one address."""
+        return f"{self.key.name} {self.actor.origin}"
 
     @property
     def path(self) -> str:
@@ -160,6 +181,8 @@ class Call:
         return body
 
     async def _received(self, limits: Limits) -> bytes:
+        if self._is_received:
+            return b""
         parts = bytearray()
         while True:
             message = await self._receive()
@@ -169,26 +192,28 @@ class Call:
             if len(parts) > limits.body_bytes:
                 raise too_large(limits)
             if not message.get("more_body"):
+                self._is_received = True
                 return bytes(parts)
 
     async def read(self, form: type[T]) -> T:
-        """Read the body as a form."""
-        return read(await self.json(), form, self.context.limits)
+        """Read the body as a form; a large one off the loop."""
+        return await read_large(await self.json(), form, self.context.limits)
 
     async def read_or(self, form: type[T], default: T) -> T:
         """Read the body as a form; an empty one stands for the default."""
         body = await self.body()
         if not body:
             return default
-        self._must_be_json()
-        return read(body, form, self.context.limits)
+        self.must_be_json()
+        return await read_large(body, form, self.context.limits)
 
     def json(self) -> Awaitable[bytes]:
         """Read a body that must be JSON."""
-        self._must_be_json()
+        self.must_be_json()
         return self.body()
 
-    def _must_be_json(self) -> None:
+    def must_be_json(self) -> None:
+        """Refuse a body of another type."""
         # Also what keeps web pages of others from submitting: they may not send this type without asking first.
         said = self.headers.get(b"content-type", b"")
         if said == b"application/json":
@@ -200,7 +225,9 @@ class Call:
             )
 
     def query(self, form: type[Q]) -> Q:
-        """Read the query as a form; lists take a name that comes several times."""
+        """Read the query as a form."""
+        if type(self._query) is form:
+            return self._query
         values: dict[str, Any] = {}
         try:
             pairs = parse_qsl(self.scope["query_string"].decode(), keep_blank_values=True, errors="strict")
@@ -215,10 +242,11 @@ class Call:
                 raise invalid([(name, "this query parameter stands twice")])
             values[name] = value
         try:
-            return msgspec.convert(values, form, strict=False)
+            self._query = found = msgspec.convert(values, form, strict=False)
         except msgspec.ValidationError as error:
             text, _, place = str(error).partition(" - at `$.")
             raise invalid([(place.rstrip("`") or "query", text)]) from None
+        return found
 
     async def gone(self) -> None:
         """Wait until the caller has gone or the server is to stop. Only after the body was read."""

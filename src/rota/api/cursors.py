@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rota.api.errors import invalid
+from rota.core.errors import JobNotFound
+from rota.core.identity import JobId, to_number, to_text
+from rota.core.instant import from_micros, to_micros
+from rota.ports.store import JobQuery, Position
 
 T = TypeVar("T")
 
@@ -35,3 +39,25 @@ def page(kind: str, found: Sequence[T], limit: int, place: Callable[[T], str]) -
     if len(found) <= limit:
         return found, None
     return found[:limit], sealed(kind, place(found[limit - 1]))
+
+
+def continued(kind: str, cursor: str | None, query: JobQuery) -> JobQuery:
+    """Have a list of jobs continue where a cursor says."""
+    place = opened(kind, cursor)
+    if place is None:
+        return query
+    job_id, _, finished_at = place.partition("-")
+    try:
+        end = from_micros(int(finished_at)) if finished_at else None
+        position = Position(JobId(to_number(job_id)), end)
+    except (ValueError, OverflowError, JobNotFound):
+        position = None
+    if position is None or query.is_by_finish != (position.finished_at is not None):
+        raise invalid([("cursor", "this is no cursor of this list with these filters; take it from 'next_cursor'")])
+    return query.behind(position)
+
+
+def cursor_at(kind: str, position: Position) -> str:
+    """Make the cursor of a list of jobs that continues behind a position."""
+    end = "" if position.finished_at is None else f"-{to_micros(position.finished_at)}"
+    return sealed(kind, to_text(position.job_id) + end)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from rota.api.calls import Answer, AsgiScope, Call, Send, Stream, refused
-from rota.api.errors import refusal_of
+from rota.api.errors import Refusal, refusal_of
 from rota.api.receiving import CYCLE
 from rota.api.replying import ALWAYS, reply
-from rota.core.errors import RotaError
 
 
 async def deliver(answer: Answer | Stream, call: Call, send: Send) -> None:
@@ -35,18 +34,26 @@ async def respond(answer: Answer, scope: AsgiScope, send: Send) -> None:
 async def _stream(answer: Stream, call: Call, send: Send) -> None:
     """Send a stream. Its first chunk is made before anything is sent, so that a refusal can still be one."""
     call.scope.pop(CYCLE, None)
-    is_asked_for = call.scope["method"] != "HEAD"
     try:
-        with call.context.streams:
+        call.context.streams.enter(call.caller)
+    except Refusal as refusal:
+        await respond(refused(refusal), call.scope, send)
+        return
+    try:
+        is_asked_for = call.scope["method"] != "HEAD"
+        try:
             first = await anext(answer.chunks, None) if is_asked_for else None
-            headers = [*ALWAYS, (b"content-type", answer.media.encode()), *answer.headers]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            if first is not None:
-                await send({"type": "http.response.body", "body": first, "more_body": True})
-                await _pump(answer, call, send)
-            await send({"type": "http.response.body", "body": b""})
-    except RotaError as error:
-        await deliver(refused(refusal_of(error)), call, send)
+        except Exception as error:  # noqa: BLE001 - every error has an answer
+            await respond(refused(refusal_of(error)), call.scope, send)
+            return
+        headers = [*ALWAYS, (b"content-type", answer.media.encode()), *answer.headers]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if first is not None:
+            await send({"type": "http.response.body", "body": first, "more_body": True})
+            await _pump(answer, call, send)
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        call.context.streams.leave(call.caller)
 
 
 async def _pump(answer: Stream, call: Call, send: Send) -> None:
@@ -64,7 +71,7 @@ async def _pump(answer: Stream, call: Call, send: Send) -> None:
             if data is None:
                 return
             await send({"type": "http.response.body", "body": data, "more_body": True})
-    except RotaError as error:
+    except Exception as error:  # noqa: BLE001 - an error of any kind ends the stream and is logged
         # Too late for a refusal: the stream ends, and whoever follows it comes back.
         refusal_of(error)
     finally:

@@ -70,14 +70,31 @@ def malformed(detail: str) -> Refusal:
 
 def invalid(errors: Iterable[tuple[str, str]]) -> Refusal:
     """Refuse wrong values, naming each."""
-    listed = tuple(errors)
+    listed = tuple((field, _bare(field, message)) for field, message in errors)
     detail = "; ".join(message if message.startswith(field) else f"{field}: {message}" for field, message in listed)
     return Refusal(422, "invalid_request", detail[:2_000], errors=listed)
+
+
+def _bare(field: str, message: str) -> str:
+    """Leave out a field's name before the message about it: it stands beside it already."""
+    name, colon, rest = message.partition(": ")
+    return rest if colon and (name == field or field.endswith(f".{name}")) else message
 
 
 def too_busy(detail: str) -> Refusal:
     """Refuse what is too much just now."""
     return Refusal(429, "too_many_requests", detail, fix="wait a little", headers={"Retry-After": RETRY_SECONDS})
+
+
+def not_counted() -> Refusal:
+    """Refuse to give counts before there are any."""
+    return Refusal(
+        503,
+        "not_counted",
+        "the jobs are still being counted for the first time, which takes some seconds with millions of them",
+        fix="ask again in a moment",
+        headers={"Retry-After": RETRY_SECONDS},
+    )
 
 
 def refusal_of(error: Exception) -> Refusal:

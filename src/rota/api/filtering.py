@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from rota.api.aliases import states_of
-from rota.api.cursors import opened
+from rota.api.cursors import continued
 from rota.api.errors import invalid
 from rota.api.reading import meant
 from rota.core.duration import parse_duration
@@ -28,8 +28,12 @@ class Listing(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class JobListing(Listing, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs are asked for. Several values stand with commas between them."""
+    """Which jobs are asked for. Several values stand with commas between them.
 
+    `fields=payload,result` shows these too; lists leave them out.
+    """
+
+    fields: Words | None = None
     status: Words | None = None
     state: Words | None = None
     type: Words | None = None
@@ -54,7 +58,7 @@ def query_of(listing: JobListing, now: datetime) -> JobQuery:
         wanted["states"] = states_of(word)
     for name, plural in (("type", "types"), ("queue", "queues")):
         if value := getattr(listing, name):
-            wanted[plural] = _listed(value)
+            wanted[plural] = _listed(value, name)
     plain = {"tag": listing.tag, "worker": listing.worker_id, "fingerprint": listing.fingerprint}
     wanted |= {name: value for name, value in plain.items() if value is not None}
     if listing.schedule_id is not None:
@@ -62,10 +66,7 @@ def query_of(listing: JobListing, now: datetime) -> JobQuery:
         wanted["schedule_id"] = schedule_id_of(listing.schedule_id)
     times = {"created_from": ("since", listing.since), "created_until": ("until", listing.until)}
     wanted |= {name: moment_of(value, field) for name, (field, value) in times.items() if value is not None}
-    place = opened(KIND, listing.cursor)
-    if place is not None:
-        wanted["before"] = id_within(place, "cursor")
-    return JobQuery(**wanted, limit=listing.limit + 1)
+    return continued(KIND, listing.cursor, JobQuery(**wanted, limit=listing.limit + 1))
 
 
 def _words(text: str, now: datetime) -> dict[str, Any]:
@@ -73,22 +74,21 @@ def _words(text: str, now: datetime) -> dict[str, Any]:
     wanted: dict[str, Any] = {}
     for word in text.split():
         name, colon, value = word.partition(":")
-        value = value.strip('"')
-        if not colon or not value:
+        if not colon or not value.strip('"'):
             raise invalid([("q", f"{word[:40]!r}: write name:value, as in status:dead or type:mail")])
         match name.lower():
             case "status" | "state":
-                wanted["states"] = states_of(value, "q")
+                wanted["states"] = states_of(whole_name(value, "q"), "q")
             case "type":
-                wanted["types"] = _listed(value)
+                wanted["types"] = _listed(value, "q")
             case "queue":
-                wanted["queues"] = _listed(value)
+                wanted["queues"] = _listed(value, "q")
             case "tag" | "worker" | "fingerprint" as plain:
-                wanted[plain] = value
+                wanted[plain] = whole_name(value, "q")
             case "schedule":
-                wanted["schedule_id"] = schedule_id_of(str_id(value))
+                wanted["schedule_id"] = schedule_id_of(str_id(whole_name(value, "q")))
             case "created":
-                wanted |= _created(value, now)
+                wanted |= _created(value.strip('"'), now)
             case unknown:
                 known = ["status", "type", "queue", "tag", "worker", "fingerprint", "schedule", "created"]
                 raise invalid([("q", f"{unknown[:40]!r} cannot be searched for{meant(unknown, known)}")])
@@ -112,5 +112,13 @@ def _created(value: str, now: datetime) -> dict[str, datetime]:
     return {"created_until" if value[0] == ">" else "created_from": now - age}
 
 
-def _listed(value: str) -> tuple[str, ...]:
-    return tuple(part for part in value.split(",") if part)
+def whole_name(value: str, field: str) -> str:
+    """Read a name that is searched for; refuse a pattern, which would only be compared as it stands."""
+    if "*" in value and not value.startswith('"'):
+        fix = "patterns cannot be searched for; write the whole name, in quotes if it has a star"
+        raise invalid([(field, f"{value[:40]!r}: {fix}")])
+    return value.strip('"')
+
+
+def _listed(value: str, field: str) -> tuple[str, ...]:
+    return tuple(whole_name(part, field) for part in value.split(",") if part)

@@ -20,12 +20,13 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api.counting import overview_now
+from rota.api.counting import Counting, overview_now
 from rota.core.errors import RotaError
 from rota.core.identity import JobId, to_text
 from rota.core.lifecycle import State
 from rota.engine import Engine
 from rota.ports.places import ANYWHERE
+from rota.supervision import supervised
 from rota.telemetry.events import CancelAsked, Event, JobsClaimed, JobsSettled, JobsSubmitted
 from rota.wire.system import Overview
 
@@ -50,8 +51,9 @@ def event_text(kind: str, data: bytes, number: str | None = None) -> bytes:
 class Live:
     """Tells everyone who listens what changes."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, counting: Counting) -> None:
         self._engine = engine
+        self._counting = counting
         self._boot = secrets.token_hex(4)
         self._number = 0
         self._past: deque[tuple[int, bytes]] = deque(maxlen=_REMEMBERED)
@@ -68,13 +70,13 @@ class Live:
         self._listeners.add(inbox)
         try:
             if missed is None:
-                overview = await overview_now(self._engine)
+                overview = await overview_now(self._engine, self._counting)
                 yield event_text("snapshot", msgspec.json.encode(overview), self._id(self._number))
             else:
                 for update in missed:
                     yield update
             if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._run())
+                self._task = asyncio.create_task(supervised("the live stream", self._run))
             while True:
                 try:
                     # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with an update.
@@ -107,7 +109,7 @@ class Live:
                 while self._listeners:
                     begun = loop.time()
                     try:
-                        last = self._tell(await overview_now(self._engine), last)
+                        last = self._tell(await overview_now(self._engine, self._counting), last)
                     except RotaError as error:
                         _log.warning("the live stream could not count: %s", error)
                     spent = loop.time() - begun

@@ -43,7 +43,10 @@ def document(routes: Sequence[Route], version: str, *, asks_for_key: bool = Fals
                 "A distributed task scheduler. Times are RFC 3339 in UTC, durations seconds; on the way in also text "
                 "such as '5m'. Every refusal is application/problem+json. A name that stands twice in one JSON object "
                 "is refused (422), as are numbers beyond a double's range; NaN, Infinity and lone surrogates are not "
-                "JSON (400)."
+                "JSON (400). Unknown fields and query parameters are refused (422), and so are an Idempotency-Key "
+                "or an If-Match where nothing is done with it. Of every request Host, Origin and Sec-Fetch-Site "
+                "are read, to refuse what pages of other sites make a browser send; X-Forwarded-For, Forwarded and Via "
+                "only tell that a request for /metrics came through a proxy."
             ),
         },
         "paths": paths,
@@ -132,9 +135,14 @@ def _present(schema: Plain) -> Plain:
 
 
 def _header_parameters(route: Route) -> Iterable[Plain]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
-    for name in route.headers:
-        yield {"name": name, "in": "header", "required": False, "schema": schema}
+    for header in route.headers:
+        yield {
+            "name": header.name,
+            "in": "header",
+            "required": False,
+            "description": header.about,
+            "schema": header.schema(),
+        }
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[str, Plain]:
@@ -144,6 +152,8 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Plain]:
         known["content"] = {**known["content"], **_PROBLEM["content"]}
         if status in _RETRY_LATER:
             known["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
+    for status, meaning in route.meanings.items():
+        responses[str(status)]["description"] = meaning
     return responses
 
 
@@ -152,12 +162,12 @@ def _refusals(route: Route) -> set[int]:
     statuses = {403, 429, 503, *route.refuses}
     if route.scope is not Scope.PUBLIC:
         statuses.add(401)
-    if route.takes is not None:
-        statuses |= {400, 408, 413, 415, 422}
-    if route.query is not None or route.headers:
-        statuses.add(422)
+    # Also where no body is read, since one may come.
+    statuses |= {400, 408, 413, 415}
+    # What a route does not read is refused.
+    statuses.add(422)
     if "{" in route.path:
-        statuses |= {404, 422}
+        statuses.add(404)
     return statuses
 
 

@@ -7,13 +7,14 @@ answer, and the other side wakes up twice. Sent together, they let one process a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 
 class PackingTransport:
     """A transport that keeps what is written until more is, or until this turn of the loop is over."""
 
-    __slots__ = ("_kept", "_loop", "_transport", "is_closing")
+    __slots__ = ("_kept", "_loop", "_transport", "is_closing", "on_close")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -21,6 +22,8 @@ class PackingTransport:
         self._kept: bytes | None = None
         #: Asked at every answer: found here at once.
         self.is_closing = transport.is_closing
+        #: Called instead of closing, once all that was written is handed over.
+        self.on_close: Callable[[], None] | None = None
 
     def write(self, data: bytes) -> None:
         """Send this soon, with what comes next if it comes now. No more than one piece is ever kept."""
@@ -45,7 +48,10 @@ class PackingTransport:
     def close(self) -> None:
         """Close, once all that was written is sent."""
         self.flush()
-        self._transport.close()
+        if self.on_close is None:
+            self._transport.close()
+        else:
+            self.on_close()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
         """Be the transport otherwise."""

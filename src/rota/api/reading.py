@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import count, islice
 from typing import Any, Final, TypeVar, get_args
 
 import msgspec
@@ -18,9 +19,16 @@ from msgspec import DecodeError, Raw, Struct, ValidationError
 
 from rota.api.errors import Refusal, invalid, malformed
 from rota.api.settings import Limits
+from rota.core.submission import UNAVAILABLE
 
 T = TypeVar("T")
 
+
+#: How many errors are listed; for how many unknown names, and how long ones, a suggestion is looked for.
+MOST_ERRORS: Final = 20
+_MOST_HINTS: Final = 3
+_LONGEST_HINTED: Final = 40
+_BLOCK: Final = 1_000
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -47,7 +55,7 @@ def take(body: bytes | Raw, form: type[T]) -> T:
     try:
         form_read: T = known.decode(body)
     except ValidationError as error:
-        raise invalid(list(_wrong(bytes(body), form, "")) or [("body", str(error))]) from None
+        raise invalid(_listed(bytes(body), form) or [("body", str(error))]) from None
     return form_read
 
 
@@ -62,14 +70,27 @@ def check(body: bytes, limits: Limits) -> None:
     except (DecodeError, UnicodeDecodeError) as error:
         raise malformed(f"the body is not JSON: {error}") from None
     # Cheap bounds first: hardly any request comes near them.
-    if body.count(b"{") + body.count(b"[") > limits.depth and _depth(tree) > limits.depth:
-        raise too_deep(limits)
-    if len(body) > limits.keys and body.count(b":") > limits.keys and (count := _names(tree)) > limits.keys:
-        raise Refusal(422, "too_many_keys", f"the body has {count} names; {limits.keys} are allowed")
+    may_be_deep = body.count(b"{") + body.count(b"[") > limits.depth
+    if may_be_deep or (len(body) > limits.keys and body.count(b":") > limits.keys):
+        depth, names = _measure(tree, limits.depth)
+        if depth > limits.depth:
+            raise too_deep(limits)
+        if names > limits.keys:
+            raise Refusal(422, "too_many_keys", f"the body has {names} names; {limits.keys} are allowed")
     # A name that stood twice is gone from the tree, and with it two quotes. Only an escaped quote could make up for
     # them; where there may be one the slow way decides.
-    if b"\\u" in body or _encode(tree).count(b'"') != body.count(b'"'):
+    # To write long numbers again takes longer than that.
+    if (
+        b"\\u" in body
+        or (len(body) > 2 * _BLOCK and _has_long_number(body))
+        or _encode(tree).count(b'"') != body.count(b'"')
+    ):
         _refuse_twins(body)
+
+
+def _has_long_number(body: bytes) -> bool:
+    """Say whether a number may be longer than two blocks of digits: it fills at least one."""
+    return any(body[start : start + _BLOCK].isdigit() for start in range(_BLOCK, len(body) - _BLOCK, _BLOCK))
 
 
 def too_deep(limits: Limits) -> Refusal:
@@ -77,31 +98,21 @@ def too_deep(limits: Limits) -> Refusal:
     return Refusal(422, "too_deep", f"the body is nested deeper than {limits.depth} levels")
 
 
-def _names(tree: Any) -> int:  # noqa: ANN401 - whatever JSON holds
-    count = 0
-    rest = [tree]
-    while rest:
-        one = rest.pop()
-        values = one
-        if type(one) is dict:
-            count += len(one)
-            values = one.values()
-        elif type(one) is not list:
-            continue
-        rest.extend([value for value in values if type(value) is dict or type(value) is list])
-    return count
-
-
-def _depth(tree: Any) -> int:  # noqa: ANN401 - whatever JSON holds
-    deepest = 0
-    rest = [(tree, 1)]
-    while rest:
-        one, level = rest.pop()
-        values = one.values() if type(one) is dict else one if type(one) is list else None
-        if values is not None:
-            deepest = max(deepest, level)
-            rest.extend((value, level + 1) for value in values)
-    return deepest
+def _measure(tree: Any, deepest: int) -> tuple[int, int]:  # noqa: ANN401 - whatever JSON holds
+    """Count the levels of a tree and its names, level by level, each value once; stop beyond the deepest allowed."""
+    names = depth = 0
+    level = [tree] if type(tree) is dict or type(tree) is list else []
+    while level and depth <= deepest:
+        depth += 1
+        below: list[Any] = []
+        for one in level:
+            if type(one) is dict:
+                names += len(one)
+                below += [value for value in one.values() if type(value) is dict or type(value) is list]
+            elif one:
+                below += [value for value in one if type(value) is dict or type(value) is list]
+        level = below
+    return depth, names
 
 
 def _refuse_twins(body: bytes) -> None:
@@ -116,7 +127,15 @@ def _refuse_twins(body: bytes) -> None:
     json.loads(body, object_pairs_hook=unique)
 
 
-def _wrong(body: bytes, form: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any type
+def _listed(body: bytes, form: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any type
+    """List what is wrong, up to so many errors: whoever sends ten thousand unknown names needs no more to see why."""
+    found = list(islice(_wrong(body, form, "", count(1)), MOST_ERRORS + 1))
+    if len(found) > MOST_ERRORS:
+        found[MOST_ERRORS:] = [("body", f"and more; only the first {MOST_ERRORS} errors are listed")]
+    return found
+
+
+def _wrong(body: bytes, form: Any, path: str, unknown: Iterator[int]) -> Iterator[tuple[str, str]]:  # noqa: ANN401
     """Name what is wrong with each field of a form."""
     struct = _struct_in(form)
     try:
@@ -133,16 +152,19 @@ def _wrong(body: bytes, form: Any, path: str) -> Iterator[tuple[str, str]]:  # n
     tag_field = struct.__struct_config__.tag_field
     for name in given:
         if name not in fields and name != tag_field:
-            yield _joined(path, name), f"unknown field{meant(name, list(fields))}"
+            hint = meant(name, list(fields)) if next(unknown) <= _MOST_HINTS else ""
+            yield _joined(path, name), UNAVAILABLE.get(name) or f"unknown field{hint}"
     for name, field in fields.items():
         if name in given:
-            yield from _wrong(bytes(given[name]), field.type, _joined(path, name))
+            yield from _wrong(bytes(given[name]), field.type, _joined(path, name), unknown)
         elif field.required:
             yield _joined(path, name), "this field is required"
 
 
 def meant(word: str, known: list[str]) -> str:
-    """Suggest what may have been meant."""
+    """Suggest what may have been meant by a short word: to compare words takes time that grows with their length."""
+    if len(word) > _LONGEST_HINTED:
+        return ""
     close = get_close_matches(word, known, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 

@@ -20,9 +20,12 @@ from uvicorn import Config, Server
 
 from rota.api.auth import is_loopback
 from rota.api.calls import AsgiScope, Receive, Send
-from rota.api.guarding import Timeouts, guarded
+from rota.api.deadlines import Timeouts
+from rota.api.guarding import guarded
+from rota.api.rejections import Rejections
 from rota.api.settings import ApiSettings
 from rota.core.errors import InvalidRequest
+from rota.sockets import keep_alive
 
 _BACKLOG: Final = 2_048
 _REMIND_EVERY: Final = timedelta(minutes=1)
@@ -30,7 +33,7 @@ _log = logging.getLogger("rota.api")
 
 Ready = Callable[[str, int], None]
 
-__all__ = ["Ready", "Served", "Timeouts", "check_bind", "serve"]
+__all__ = ["Ready", "Served", "Timeouts", "bind_checked", "check_bind", "serve"]
 
 
 class Served(Protocol):
@@ -39,6 +42,11 @@ class Served(Protocol):
     @property
     def settings(self) -> ApiSettings:
         """Its keys and limits."""
+        ...
+
+    @property
+    def rejections(self) -> Rejections:
+        """Where requests are counted that no route has seen."""
         ...
 
     def close(self) -> None:
@@ -83,12 +91,16 @@ async def serve(
     insecure: bool = False,
     on_ready: Ready | None = None,
     timeouts: Timeouts | None = None,
+    sockets: list[socket.socket] | None = None,
 ) -> None:
-    """Serve until cancelled. `on_ready` is told the address once requests are taken; port 0 chooses a free one."""
+    """Serve until cancelled. `on_ready` is told the address once requests are taken; port 0 chooses a free one.
+
+    `sockets` are bound already, by `bind_checked`; without them the port is bound here.
+    """
     has_token = bool(app.settings.keys)
-    check_bind(host, has_token, insecure)
     times = timeouts or Timeouts()
-    sockets = bind(host, port)
+    if sockets is None:
+        sockets = bind_checked(host, port, has_token, insecure)
     server = _Server(_config(app, times), sockets, on_ready)
     serving = asyncio.create_task(server.serve(sockets), name="rota-api")
     reminder = None
@@ -111,6 +123,12 @@ async def serve(
         await app.aclose()
 
 
+def bind_checked(host: str, port: int, has_token: bool, insecure: bool, *, field: str = "host") -> list[socket.socket]:  # noqa: FBT001 - as above
+    """Listen on every address of a host, unless anyone could reach it without a token."""
+    check_bind(host, has_token, insecure, field=field)
+    return bind(host, port)
+
+
 def bind(host: str, port: int) -> list[socket.socket]:
     """Listen on every address of a host; refuse with a sentence what cannot be had."""
     sockets: list[socket.socket] = []
@@ -119,7 +137,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
         for family, address in dict.fromkeys((one[0], one[4][:2]) for one in found):
             # With port 0 all addresses get the port that the first one got.
             taken = sockets[0].getsockname()[1] if sockets else port
-            sockets.append(socket.create_server((str(address[0]), taken), family=family, backlog=_BACKLOG))
+            listener = socket.create_server((str(address[0]), taken), family=family, backlog=_BACKLOG)
+            sockets.append(listener)
+            # What is accepted inherits this. A caller that reads slowly has the write deadline, not the kernel's.
+            keep_alive(listener)
     except (OSError, OverflowError) as error:
         for one in sockets:
             one.close()
@@ -132,7 +153,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 def _config(app: Served, timeouts: Timeouts) -> Config:
     return Config(
         app,
-        http=guarded(app.settings.limits, timeouts),
+        http=guarded(app.settings.limits, timeouts, app.rejections),
         ws="none",
         lifespan="off",
         log_config=None,

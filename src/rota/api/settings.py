@@ -61,6 +61,12 @@ class Limits:
     #: Requests under way at once, waiting ones included, before more are answered 429.
     in_flight: int = 10_000
     streams: int = 500
+    streams_per_caller: int = 100
+    #: Requests of one connection that may wait for the answer to an earlier one.
+    pipelined: int = 32
+    #: Bytes of unanswered requests, and of unread answers, that all connections of a process may hold together.
+    incoming_bytes: int = 134_217_728
+    outgoing_bytes: int = 134_217_728
 
 
 def _not_leader() -> bool:
@@ -84,6 +90,8 @@ class ApiSettings:
     is_leader: Callable[[], bool] = _not_leader
     current_leader: Callable[[], str | None] | None = None
     coordinator_is_healthy: Callable[[], bool] = _healthy
+    #: Whether the store took the last write of this process: a heartbeat, or a bid for the lead.
+    store_is_writable: Callable[[], bool] = _healthy
     #: Who is asked about the cluster; without one there is no cluster to ask about.
     coordinator: Coordinator | None = None
     #: Checks the payload of a built-in type; raises `InvalidRequest` if it will not do.

@@ -7,12 +7,13 @@ without a scope.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from msgspec import Struct
 
 from rota.api.calls import Answer, Call, Stream
+from rota.api.headers import Header
 from rota.api.settings import Scope
 
 Handler = Callable[[Call], Awaitable[Answer | Stream]]
@@ -39,9 +40,12 @@ class Route:
     takes: type[Struct] | None = None
     body_is_optional: bool = False
     query: type[Struct] | None = None
-    headers: tuple[str, ...] = ()
+    #: The headers it reads, beyond those that are read for every request.
+    headers: tuple[Header, ...] = ()
     #: Statuses of refusals beyond those that follow from the rest.
     refuses: tuple[int, ...] = ()
+    #: What a status means here, where its usual phrase does not say it.
+    meanings: Mapping[int, str] = field(default_factory=dict)
     #: Whether HEAD may stand for GET: not where asking changes something.
     answers_head: bool = True
 

@@ -49,6 +49,18 @@ async def claimed(call: Call, wanted: Claim, wait: timedelta) -> Sequence[Job]:
         await _dropped(gone)
 
 
+async def cancelled(call: Call, worker: str, wait: timedelta) -> Sequence[Job]:
+    """Give running jobs of a worker that are cancelled while it waits."""
+    seconds = min(wait, call.context.limits.longest_wait).total_seconds()
+    gone = asyncio.ensure_future(call.gone())
+    try:
+        with call.context.cancels.watch(worker) as waiting:
+            await asyncio.wait((waiting, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else ()
+    finally:
+        await _dropped(gone)
+
+
 async def ended(call: Call, job_id: JobId, wait: timedelta) -> Job:
     """Give a job, once it has ended or the caller waits no longer."""
     wait = min(wait, call.context.limits.longest_wait)

@@ -21,6 +21,7 @@ from rota.core.precedence import Rank, seconds_behind
 from rota.ports.broker import Attendance, Line
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, number_of, without_number
 from rota.ports.store import Store
+from rota.supervision import supervised
 
 #: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
 WATCH: Final = timedelta(seconds=1)
@@ -130,7 +131,8 @@ class InStoreBroker:
             # Whoever wants some of it claims, and is told from then on; this one only wants to know.
             self._store.hear_work()
         if self._watch is None or self._watch.done():
-            self._watch = asyncio.get_running_loop().create_task(self._watch_store())
+            watching = supervised("the watch of the store", self._watch_store)
+            self._watch = asyncio.get_running_loop().create_task(watching)
         try:
             yield bell
         finally:

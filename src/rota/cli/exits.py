@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from rota.core.errors import InvalidRequest, SchemaTooNew, Unavailable
+
 
 class Exit(IntEnum):
     """What an exit code means."""
@@ -28,3 +30,12 @@ class CommandFailed(Exception):
         super().__init__(cause)
         self.fix = fix
         self.code = code
+
+
+def code_of(error: Exception) -> Exit:
+    """Give the exit code of an error."""
+    if isinstance(error, Unavailable):
+        return Exit.UNREACHABLE
+    if isinstance(error, SchemaTooNew):
+        return Exit.CONFLICT
+    return Exit.USAGE if isinstance(error, InvalidRequest) else Exit.ERROR

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from rota.cli.exits import CommandFailed, Exit
+from rota.cli.exits import CommandFailed, Exit, code_of
 from rota.cli.output import say
-from rota.cli.tree import build
+from rota.cli.parser import moved_behind_the_command
+from rota.cli.tree import build, global_flags
+from rota.core.errors import RotaError, SchemaTooNew
+from rota.core.redaction import redacted
 
 ROLES: Final = ("standalone", "scheduler", "api", "worker")
 
@@ -19,8 +23,13 @@ ROLES: Final = ("standalone", "scheduler", "api", "worker")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and give its exit code."""
     typed = modernised(sys.argv[1:] if arguments is None else list(arguments))
+    if arguments is None and typed and typed[0] in ROLES:
+        # Until the process handles signals itself, one ends it. As an exception during an import it could be lost.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     parser = build()
-    options = parser.parse_args(typed)
+    options, unknown = parser.parse_known_args(moved_behind_the_command(typed, parser, global_flags()))
+    if unknown:
+        getattr(options, "leaf", parser).refuse(unknown)
     if options.command is None:
         parser.print_help()
         return Exit.USAGE
@@ -29,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(getattr(import_module(f"rota.cli.commands.{module}"), function)(options) or Exit.OK)
     except CommandFailed as failure:
         return _fail(failure, failure.fix, failure.code, is_verbose=options.verbose)
+    except RotaError as error:
+        return _fail(error, _fix_of(error), code_of(error), is_verbose=options.verbose)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -39,10 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, "run it again with -v to see where", Exit.ERROR, is_verbose=options.verbose)
 
 
+def _fix_of(error: RotaError) -> str:
+    if isinstance(error, SchemaTooNew):
+        return "install the release that has migrated it; `rota db status` shows its migrations"
+    return "see `rota config show --origin`"
+
+
 def _fail(error: Exception, fix: str, code: Exit, *, is_verbose: bool) -> int:
     if is_verbose:
-        traceback.print_exception(error)
-    say(f"rota: {error}")
+        say(redacted("".join(traceback.format_exception(error)).rstrip()))
+    say(f"rota: {redacted(str(error))}")
     if fix:
         say(f"fix: {fix}")
     return code

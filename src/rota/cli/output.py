@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from rota.cli.exits import CommandFailed, Exit
+
 FORMATS: Final = ("table", "json", "jsonl", "csv", "ids")
 Record = Mapping[str, Any]
 Column = tuple[str, Callable[[Record], Any]]
@@ -33,35 +35,52 @@ class Printer:
         self._time = time
         self._out = stream or sys.stdout
 
-    def records(self, records: Iterable[Record], columns: Sequence[Column], *, empty: str = "nothing found") -> None:
-        """Print many records."""
+    def records(
+        self,
+        records: Iterable[Record],
+        columns: Sequence[Column],
+        *,
+        empty: str = "nothing found",
+        identity: str = "id",
+    ) -> None:
+        """Print many records; `identity` is the field that `-o ids` prints."""
         match self.form:
             case "json":
-                self._line(json.dumps(list(records), ensure_ascii=False, indent=2))
+                self._line(_json(list(records), indent=2))
             case "jsonl":
                 for record in records:
-                    self._line(json.dumps(record, ensure_ascii=False))
+                    self._line(_json(record))
             case "ids":
                 for record in records:
-                    self._line(clean(str(record.get("id", ""))))
+                    self._id(record, identity)
             case "csv":
                 writer = csv.writer(self._out)
                 writer.writerow([name for name, _ in columns])
-                writer.writerows([[clean(_plain(read(record))) for _, read in columns] for record in records])
+                writer.writerows([[_cell(read(record)) for _, read in columns] for record in records])
             case _:
                 self._table(list(records), columns, empty)
 
-    def record(self, record: Record) -> None:
+    def record(self, record: Record, *, identity: str = "id") -> None:
         """Print one record, a line for each of its fields."""
-        if self.form in {"json", "jsonl"}:
-            self._line(json.dumps(record, ensure_ascii=False, indent=2 if self.form == "json" else None))
-        elif self.form == "ids":
-            self._line(clean(str(record.get("id", ""))))
-        else:
-            known = {name: value for name, value in record.items() if value not in (None, [], {})}
-            width = max(map(len, known), default=0)
-            for name, value in known.items():
-                self._line(f"{name.ljust(width)}  {self._shown(name, value)}")
+        match self.form:
+            case "json" | "jsonl":
+                self._line(_json(record, indent=2 if self.form == "json" else None))
+            case "ids":
+                self._id(record, identity)
+            case "csv":
+                writer = csv.writer(self._out)
+                writer.writerow(record)
+                writer.writerow([_cell(value) for value in record.values()])
+            case _:
+                known = {name: value for name, value in record.items() if value not in (None, [], {})}
+                width = max(map(len, known), default=0)
+                for name, value in known.items():
+                    self._line(f"{name.ljust(width)}  {self._shown(name, value)}")
+
+    def _id(self, record: Record, identity: str) -> None:
+        if record.get(identity) is None:
+            raise CommandFailed("-o ids: this has no id to print", fix="use -o json", code=Exit.USAGE)
+        self._line(clean(str(record[identity])))
 
     def _table(self, records: list[Record], columns: Sequence[Column], empty: str) -> None:
         if not records:
@@ -87,6 +106,11 @@ class Printer:
         print(text, file=self._out)
 
 
+def counted(count: int, noun: str) -> str:
+    """Say how many of something: "1 job", "2 jobs"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def say(text: str) -> None:
     """Tell a person something that is not data."""
     print(text, file=sys.stderr)
@@ -94,10 +118,27 @@ def say(text: str) -> None:
 
 def clean(text: str) -> str:
     """Replace what could drive a terminal."""
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
-        for character in text
-    )
+    return "".join("\N{REPLACEMENT CHARACTER}" if _is_control(character) else character for character in text)
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    """Write JSON in which every character that could drive a terminal is escaped, so that the value is still exact."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return "".join(_escaped(character) if _is_control(character) else character for character in text)
+
+
+def _escaped(character: str) -> str:
+    return character if character == "\n" else json.dumps(character)[1:-1]
+
+
+def _cell(value: object) -> str:
+    """Write a cell of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe."""
+    text = clean(_plain(value))
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in {"Cc", "Cf", "Cs"}
 
 
 def shown_time(text: str, form: str) -> str:

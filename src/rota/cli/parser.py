@@ -1,48 +1,81 @@
-"""The parser of what is typed: argparse's, with its refusals in our form."""
+"""The argument parser: argparse's, with short error messages that name a remedy and show no secret.
+
+A global flag (`--api-url`, `-o`, …) may stand before the command as well as behind it. argparse gives the defaults of a
+sub-command precedence over what stood before it, so such flags are moved behind the command before they are parsed.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import Sequence
 from typing import NoReturn
 
 from rota.cli.exits import Exit
+from rota.core.redaction import redacted
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that says what was probably meant."""
 
+    @property
+    def actions(self) -> Sequence[argparse.Action]:
+        """Give what this parser takes."""
+        return self._actions
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line and what to do in another."""
-        self.exit(Exit.USAGE, f"rota: {message}\nfix: {self._hint(message)}\n")
+        self._end(message, *_wrong_and_known(message, self))
 
-    def _hint(self, message: str) -> str:
-        wrong, known = _wrong_and_known(message, self)
-        close = difflib.get_close_matches(wrong, known, 1, 0.6) if wrong else []
-        return f"did you mean {close[0]!r}?" if close else f"see `{self.prog} --help`"
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Refuse arguments that this command does not know. A flag's value is not shown: it may be a secret."""
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-") and len(word) > 1]
+        if flags:
+            known = [flag for action in self._actions for flag in action.option_strings]
+            self._end(f"{self.prog}: there is no flag {flags[0]}", flags[0], known)
+        self._end(f"{self.prog}: unexpected argument {unknown[0]!r}", "", [])
+
+    def _end(self, message: str, wrong: str, known: Sequence[str]) -> NoReturn:
+        close = [name for name in difflib.get_close_matches(wrong, known, 2, 0.6) if name != wrong] if wrong else []
+        hint = f"did you mean {close[0]!r}?" if close else f"see `{self.prog} --help`"
+        self.exit(Exit.USAGE, f"rota: {redacted(message)}\nfix: {hint}\n")
+
+
+def moved_behind_the_command(typed: Sequence[str], root: argparse.ArgumentParser, shared: Parser) -> list[str]:
+    """Move global flags that stand before the command, or between its words, to its end."""
+    takes_value = {flag: action.nargs != 0 for action in shared.actions for flag in action.option_strings}
+    words: list[str] = []
+    moved: list[str] = []
+    rest = list(typed)
+    parser: argparse.ArgumentParser | None = root
+    while rest and parser is not None:
+        flag, separator, _ = rest[0].partition("=")
+        below = _below(parser)
+        if flag in takes_value:
+            count = 2 if takes_value[flag] and not separator else 1
+            moved, rest = moved + rest[:count], rest[count:]
+        elif rest[0] in below:
+            parser = below[rest[0]]
+            words.append(rest.pop(0))
+        else:
+            break
+    return [*words, *moved, *rest] if words else [*moved, *rest]
+
+
+def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list the commands below
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            return dict(action.choices)
+    return {}
 
 
 def _wrong_and_known(message: str, parser: argparse.ArgumentParser) -> tuple[str, list[str]]:
     """Find in argparse's message what it did not know, and in the parser what it could have been."""
-    flags = sorted(_flags(parser))
     choices = [
         str(choice)
         for action in parser._actions  # noqa: SLF001 - argparse tells of them in no other way
         for choice in (action.choices or ())
     ]
-    if "unrecognized arguments:" in message:
-        return message.split(":", 1)[1].split(maxsplit=1)[0].split("=", maxsplit=1)[0], flags
     if "invalid choice:" in message:
         return message.split("invalid choice: ", 1)[1].split("'")[1], choices
     return "", []
-
-
-def _flags(parser: argparse.ArgumentParser) -> set[str]:
-    """Gather the flags of a parser and of all below it: argparse reports an unknown one from the root."""
-    flags: set[str] = set()
-    for action in parser._actions:  # noqa: SLF001 - argparse keeps them so
-        flags.update(action.option_strings)
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            for below in action.choices.values():
-                flags |= _flags(below)
-    return flags

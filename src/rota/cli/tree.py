@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from rota import __version__
 from rota.cli.output import FORMATS
@@ -14,13 +15,13 @@ def build() -> Parser:
     """Make the whole tree."""
     parser = Parser(
         prog="rota",
-        description="The task scheduler that tells the truth.",
+        description="A durable task queue and scheduler for Python: SQLite to start, PostgreSQL or MariaDB to scale.",
         epilog="Every flag has an environment variable: --api-url is ROTA_API_URL.",
     )
     parser.add_argument("--version", action="version", version=f"rota {__version__}")
-    shared = _shared()
+    shared = global_flags()
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
-    _add_roles(commands, shared)
+    _add_roles(commands)
     _add_submit(commands, shared)
     _add_jobs(commands, shared)
     _add_dead_letters(commands, shared)
@@ -29,7 +30,15 @@ def build() -> Parser:
     return parser
 
 
-def _shared() -> Parser:
+def _count(text: str) -> int:
+    """Read a number of things to show: a whole number, 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def global_flags() -> Parser:
+    """Make the parser of the flags that every command takes."""
     shared = Parser(add_help=False)
     group = shared.add_argument_group("everywhere")
     group.add_argument("--api-url", metavar="URL", help=OPTIONS["api_url"].help)
@@ -51,7 +60,7 @@ def _command(
     shared: Parser,
 ) -> Parser:
     parser = commands.add_parser(name, help=description, description=description, parents=[shared])
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, leaf=parser)
     return parser
 
 
@@ -77,6 +86,7 @@ _ROLE_FLAGS = {
     "concurrency": ("--concurrency",),
     "lease": ("--lease",),
     "poll_interval": ("--poll-interval",),
+    "start_timeout": ("--start-timeout",),
     "drain_timeout": ("--drain-timeout",),
     "queue_size": ("--queue-size",),
     "fail_rate": ("--fail-rate",),
@@ -85,23 +95,44 @@ _ROLE_FLAGS = {
 }
 
 
-def _add_roles(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+#: Settings that have an effect only where there is a worker, or only where the API may be served.
+_OF_WORKERS: Final = frozenset(
+    {"worker_id", "worker_address", "queues", "concurrency", "lease", "poll_interval", "drain_timeout", "fail_rate"}
+)
+_OF_SERVERS: Final = frozenset({"host", "port"})
+_UNUSED: Final = {"standalone": frozenset[str](), "scheduler": _OF_WORKERS, "api": _OF_WORKERS, "worker": _OF_SERVERS}
+
+
+def _role_flags(role: str) -> Parser:
+    """Make the parser of the global flags that have an effect on a role."""
+    shared = Parser(add_help=False)
+    group = shared.add_argument_group("everywhere")
+    if role == "worker":
+        group.add_argument("--api-url", metavar="URL", help=OPTIONS["api_url"].help)
+    group.add_argument("--token", help="the bearer token; better kept in ROTA_TOKEN")
+    group.add_argument("-v", "--verbose", action="store_true", help="show tracebacks")
+    return shared
+
+
+def _add_roles(commands: argparse._SubParsersAction[Parser]) -> None:
     for name, description in (
         ("standalone", "API, scheduler and worker in one process"),
-        ("scheduler", "keep the time, and serve the API if a port is given"),
+        ("scheduler", "scheduler: due jobs, schedules, lapsed leases, retention; with --port also the API"),
         ("api", "serve the API"),
         ("worker", "run jobs, from an API or straight from a store"),
     ):
-        parser = _command(commands, name, "roles:run", description, shared)
+        parser = _command(commands, name, "roles:run", description, _role_flags(name))
         for setting, flags in _ROLE_FLAGS.items():
+            if setting in _UNUSED[name]:
+                continue
             parser.add_argument(*flags, dest=setting, metavar=setting.upper(), help=OPTIONS[setting].help)
         parser.add_argument("--insecure", action="store_const", const=True, help=OPTIONS["insecure"].help)
 
 
 def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     parser = _command(commands, "submit", "submit:submit", "submit a job, or a recurring one", shared)
-    parser.add_argument("--type", default="default", help="the task to run")
-    parser.add_argument("--payload", default="null", help="JSON, @file, or - for standard input")
+    parser.add_argument("--type", help="the task to run; `default` unless told otherwise")
+    parser.add_argument("--payload", help="JSON, @file, or - for standard input")
     parser.add_argument("--max-attempts", type=int, help="how often to try at most")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--cron", help="run again and again, by a cron expression")
@@ -119,7 +150,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     parser.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait for its result")
     parser.add_argument("--from", dest="source", metavar="FILE", help="submit every line of a JSONL file")
     parser.add_argument("--dry-run", action="store_true", help="show what would be submitted")
-    status = _command(commands, "status", "jobs:status", "how the queues stand, or one job", shared)
+    status = _command(commands, "status", "jobs:status", "health and counts of the deployment, or one job", shared)
     status.add_argument("id", nargs="?", help="a job")
 
 
@@ -128,7 +159,7 @@ def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     listing = _command(jobs, "list", "jobs:list_jobs", "list jobs, newest first", shared)
     for name in ("status", "type", "queue", "tag"):
         listing.add_argument(f"--{name}", help=f"only this {name}")
-    listing.add_argument("--limit", type=int, default=50, help="how many at most")
+    listing.add_argument("--limit", type=_count, default=50, help="how many at most")
     for name, run, description in (
         ("get", "jobs:get", "show a job"),
         ("explain", "jobs:explain", "say why a job is where it is"),
@@ -163,10 +194,10 @@ def _add_caution(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    letters = _group(commands, "dlq", "dead letters: jobs that were given up")
+    letters = _group(commands, "dlq", "dead letters: jobs that failed for good")
     listing = _command(letters, "list", "dead_letters:list_letters", "list dead jobs", shared)
     listing.add_argument("--group", action="store_true", help="by cause")
-    listing.add_argument("--limit", type=int, default=50, help="how many at most")
+    listing.add_argument("--limit", type=_count, default=50, help="how many at most")
     _command(letters, "show", "jobs:get", "show a dead job", shared).add_argument("id", help="the job")
     for name, description in (("retry", "run dead jobs again"), ("discard", "delete dead jobs for good")):
         parser = _command(letters, name, "dead_letters:act", description, shared)
@@ -177,9 +208,9 @@ def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Pars
 
 
 def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    schedules = _group(commands, "schedules", "recurring work")
+    schedules = _group(commands, "schedules", "recurring jobs")
     _command(schedules, "list", "schedules:list_schedules", "list schedules", shared)
-    create = _command(schedules, "create", "schedules:create", "put a schedule up", shared)
+    create = _command(schedules, "create", "schedules:create", "create a schedule", shared)
     create.add_argument("name", help="its name")
     create.add_argument("--type", required=True, help="the task to run")
     create.add_argument("--cron", required=True, help="when, by a cron expression or @every 5m")
@@ -194,7 +225,7 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
     create.add_argument("--dry-run", action="store_true", help="show the next runs only")
     for name, description in (
         ("pause", "stop a schedule"),
-        ("resume", "let it go on"),
+        ("resume", "resume a schedule"),
         ("run-now", "run it once, at once"),
         ("delete", "delete it; its jobs stay"),
     ):
@@ -204,44 +235,61 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
         _add_caution(parser)
     upcoming = _command(schedules, "next", "schedules:upcoming", "show its next runs", shared)
     upcoming.add_argument("name", help="its name or id")
-    upcoming.add_argument("-n", type=int, default=10, help="how many")
+    upcoming.add_argument("-n", type=_count, default=10, help="how many")
     preview = _command(schedules, "preview", "schedules:preview", "show when an expression would run", shared)
     preview.add_argument("expression", help="a cron expression")
     preview.add_argument("--tz", default="UTC", help="its zone")
-    preview.add_argument("-n", type=int, default=10, help="how many")
+    preview.add_argument("-n", type=_count, default=10, help="how many")
 
 
 def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    workers = _group(commands, "workers", "who runs jobs")
+    workers = _group(commands, "workers", "workers and their slots")
     _command(workers, "list", "workers:list_workers", "list workers", shared)
-    queues = _group(commands, "queues", "lanes of work")
+    queues = _group(commands, "queues", "queues: pause, resume, limit")
     _command(queues, "list", "queues:list_queues", "list queues", shared)
     pause = _command(queues, "pause", "queues:pause", "stop handing out a queue's jobs", shared)
-    pause.add_argument("name", help="the queue")
-    pause.add_argument("--reason", default="", help="why, for those who wonder")
+    pause.add_argument("name", help="the queue; a new name may be paused before its first job")
+    pause.add_argument("--reason", default="", help="the reason, shown by explain and status")
     limit = _command(queues, "set-limit", "queues:limit", "set how many jobs may wait in a queue", shared)
     limit.add_argument("name", help="the queue")
     limit.add_argument("--max-depth", type=int, help="how many; without it, the queue has no bound of its own")
     _command(queues, "resume", "queues:resume", "hand them out again", shared).add_argument("name", help="the queue")
-    cluster = _group(commands, "cluster", "who leads, who is alive, and what all are configured to do")
+    cluster = _group(commands, "cluster", "leader, members and shared configuration")
     _command(cluster, "show", "cluster:show", "show who leads, and the shared configuration", shared)
     _command(cluster, "members", "cluster:members", "list all processes that are alive", shared)
-    configure = _command(cluster, "set", "cluster:configure", "set what all running processes heed", shared)
+    configure = _command(
+        cluster,
+        "set",
+        "cluster:configure",
+        "set a value of the shared configuration, for all running processes",
+        shared,
+    )
     configure.add_argument("key", help="such as log_level")
     configure.add_argument("value", help="such as debug")
-    forget = _command(cluster, "unset", "cluster:forget", "let every process go by its own settings again", shared)
+    forget = _command(
+        cluster,
+        "unset",
+        "cluster:forget",
+        "remove a value of the shared configuration; each process uses its own settings again",
+        shared,
+    )
     forget.add_argument("key", help="such as log_level")
     config = _group(commands, "config", "settings")
     show = _command(config, "show", "config:show", "show every setting", shared)
     show.add_argument("--origin", action="store_true", help="and where it came from")
     store = _group(commands, "db", "the store")
     for name, description in (
-        ("migrate", "bring it to the form this release needs"),
+        ("migrate", "migrate the store to the schema of this release"),
         ("status", "show its migrations"),
         ("check", "look for damage, and for settings that endanger what is stored"),
     ):
         parser = _command(store, name, f"database:{name}", description, shared)
         parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
+    ledger = _group(commands, "ledger", "the audit log of what operators did")
+    verify = _command(
+        ledger, "verify", "ledger:verify", "check its chain, and name the first entry that is wrong", shared
+    )
+    verify.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
     _add_bench(commands, shared)
     _command(commands, "version", "config:version", "show the version", shared)
 

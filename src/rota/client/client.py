@@ -31,6 +31,8 @@ from rota.wire.leases import (
     RenewRequest,
     SettleReply,
     SettleRequest,
+    WatchReply,
+    WatchRequest,
     claim_form,
     renewal_form,
     renewed_of,
@@ -42,12 +44,17 @@ from rota.wire.submission import submission_of
 from rota.wire.system import Stats, census_of
 
 T = TypeVar("T")
+#: How many jobs the server shows at once.
+LARGEST_PAGE: Final = 500
 #: As much as the server takes in one request.
 LARGEST_BATCH: Final = 1_000
+LARGEST_LANES: Final = 5_000
 LARGEST_BODY: Final = 1_000_000
 MOST_NAMES: Final = 9_000
-#: How long one request waits at most; well below what proxies on the way may cut.
-LONGEST_WAIT: Final = timedelta(seconds=30)
+#: How long one request waits at most: while it does, nobody can tell a half-open connection from a quiet one.
+LONGEST_WAIT: Final = timedelta(seconds=5)
+#: How long an answer to a renewal may take: if it is lost, there is time to ask again before the lease lapses.
+RENEW_SECONDS: Final = 4.0
 
 
 def _wall_clock() -> datetime:
@@ -95,7 +102,9 @@ class Client:
         renewed: list[Renewed] = []
         for batch in _batches(renewals):
             request = RenewRequest(renewals=[renewal_form(renewal) for renewal in batch])
-            reply = await self._transport.ask("POST", "/v1/leases:renew", RenewReply, body=request)
+            reply = await self._transport.ask(
+                "POST", "/v1/leases:renew", RenewReply, body=request, read_seconds=RENEW_SECONDS
+            )
             renewed += [renewed_of(form) for form in reply.renewed]
         return renewed
 
@@ -107,6 +116,13 @@ class Client:
             reply = await self._transport.ask("POST", "/v1/leases:settle", SettleReply, body=request)
             settled += [job_id_of(text) for text in reply.settled]
         return settled
+
+    async def cancels(self, worker: str) -> Sequence[tuple[JobId, int]]:
+        """Wait a while for cancels of jobs that a worker runs, and give their leases."""
+        seconds = LONGEST_WAIT.total_seconds()
+        form = WatchRequest(worker_id=worker, wait=seconds)
+        reply = await self._transport.ask("POST", "/v1/leases:watch", WatchReply, body=form, wait_seconds=seconds)
+        return [(job_id_of(one.id), one.fence) for one in reply.cancel]
 
     # StepKeeper
 
@@ -156,10 +172,11 @@ class Client:
         """Submit jobs. Each has a key, its own or one made here, so that a lost reply makes no second job."""
         answers: list[Inserted] = []
         now = self._clock()
+        ids = iter([job.id for job in jobs])
         for forms in _loads(msgspec.json.encode(submission_of(_keyed(job), now)) for job in jobs):
             request = BatchRequest(jobs=[msgspec.Raw(form) for form in forms])
             reply = await self._transport.ask("POST", "/v1/jobs:batch", BatchReply, body=request)
-            answers += [inserted_of(item) for item in reply.items]
+            answers += [inserted_of(item, own_id) for item, own_id in zip(reply.items, ids, strict=False)]
         return answers
 
     async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
@@ -174,17 +191,28 @@ class Client:
         return found
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
-        """Look for jobs."""
+        """Look for jobs, page by page: one that says it goes on may have few jobs, or none."""
+        jobs: list[Job] = []
+        cursor: str | None = None
+        while True:
+            page = await self._page(query, query.limit - len(jobs), cursor)
+            jobs += map(job_of, page.items)
+            cursor = page.next_cursor
+            if cursor is None or len(jobs) >= query.limit:
+                return jobs
+
+    async def _page(self, query: JobQuery, limit: int, cursor: str | None) -> JobPage:
         wanted: dict[str, Any] = {
             "status": ",".join(query.states),
             "type": ",".join(query.types),
             "queue": ",".join(query.queues),
             "tag": query.tag,
-            "limit": query.limit,
+            "limit": min(limit, LARGEST_PAGE),
+            "cursor": cursor,
+            "fields": "payload,result",
         }
         asked = {name: value for name, value in wanted.items() if value not in (None, "")}
-        page = await self._transport.ask("GET", "/v1/jobs", JobPage, query=asked)
-        return [job_of(form) for form in page.items]
+        return await self._transport.ask("GET", "/v1/jobs", JobPage, query=asked)
 
     async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
         """Wait until a job has ended."""
@@ -214,7 +242,12 @@ class Client:
 
     async def census(self) -> Census:
         """Count the jobs."""
-        return census_of(await self._transport.ask("GET", "/v1/stats", Stats))
+        stats = page = await self._transport.ask("GET", "/v1/stats", Stats, query={"limit": LARGEST_LANES})
+        while page.next_cursor is not None:
+            query = {"limit": LARGEST_LANES, "cursor": page.next_cursor}
+            page = await self._transport.ask("GET", "/v1/stats", Stats, query=query)
+            stats.lanes += page.lanes
+        return census_of(stats)
 
 
 def _keyed(job: NewJob) -> NewJob:

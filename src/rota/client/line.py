@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import ssl
 from ipaddress import ip_address
@@ -11,6 +12,7 @@ from typing import Final, cast
 import httptools
 
 from rota.lean import httpx
+from rota.sockets import LARGEST_ANSWER, LARGEST_HEAD, LONGEST_SECONDS, notice_silence_of
 
 #: How long the first address of a host is tried before the next one is tried beside it.
 HEAD_START_SECONDS: Final = 0.25
@@ -44,14 +46,22 @@ class Line(asyncio.Protocol):
         self._has_head = False
         self._has_end = False
         self._is_answered = False
+        self._received = 0
+        self._until = math.inf
 
     async def ask(self, message: bytes, seconds: float | None) -> Answer:
-        """Send a message and wait for the answer, for so many seconds from one piece of it to the next."""
+        """Send a message and wait for the answer, for so many seconds from one piece of it to the next.
+
+        All of it must come within these and `LONGEST_SECONDS`, and be no larger than `LARGEST_ANSWER`.
+        """
         assert self._transport is not None
         assert self._answer is None
         self._begin()
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
         self._seconds = seconds
+        if seconds is not None:
+            self._until = loop.time() + seconds + LONGEST_SECONDS
         try:
             if not self.may_be_kept:
                 raise SilentError("the connection was closed")
@@ -59,7 +69,8 @@ class Line(asyncio.Protocol):
             async with asyncio.timeout(seconds) as self._patience:
                 return await self._answer
         except TimeoutError:
-            raise httpx.ReadTimeout(f"no answer within {seconds:g} s") from None
+            told = f"no answer within {seconds:g} s" if self._is_silent else "the answer took too long to come"
+            raise httpx.ReadTimeout(told) from None
         finally:
             self._answer = self._patience = None
 
@@ -74,6 +85,7 @@ class Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Learn through what to speak."""
         self._transport = cast("asyncio.Transport", transport)
+        notice_silence_of(transport)
 
     def data_received(self, data: bytes) -> None:
         """Take a piece of the answer."""
@@ -83,7 +95,13 @@ class Line(asyncio.Protocol):
             return
         self._is_silent = False
         if self._patience is not None and self._seconds is not None:
-            self._patience.reschedule(asyncio.get_running_loop().time() + self._seconds)
+            self._patience.reschedule(min(asyncio.get_running_loop().time() + self._seconds, self._until))
+        # Looked at before the parser takes more: it keeps a head in pieces until it is whole.
+        if self._received > LARGEST_ANSWER or (self._received > LARGEST_HEAD and not self._has_head):
+            self._fail(httpx.RemoteProtocolError(f"the answer is too large: over {self._received} bytes"))
+            self.abort()
+            return
+        self._received += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -120,7 +138,9 @@ class Line(asyncio.Protocol):
         self.may_be_kept = self.may_be_kept and not self._is_answered
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Take a header. What comes behind the body, a trailer, is none."""
+        if self._has_head:
+            return
         self._headers.append((name, value))
         self._has_end = self._has_end or name.lower() in {b"content-length", b"transfer-encoding"}
 

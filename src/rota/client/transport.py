@@ -24,8 +24,11 @@ T = TypeVar("T")
 
 #: Statuses that say «not now»: another address, or a later time, may do better.
 NOT_NOW: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-CONNECT_SECONDS: Final = 5.0
-READ_SECONDS: Final = 15.0
+CONNECT_SECONDS: Final = 3.0
+#: How long an answer may take; after so long the connection is taken for half-open, and the request is sent on another.
+READ_SECONDS: Final = 7.0
+#: The same where the server was told to wait for something, counted from the end of that wait.
+LATE_SECONDS: Final = 4.0
 ROUNDS: Final = 3
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
@@ -47,9 +50,16 @@ class Transport:
     ) -> None:
         if not urls:
             raise InvalidRequest("api_url: name at least one address", field="api_url")
+        if token and any("@" in url.partition("://")[2].partition("/")[0] for url in urls):
+            raise InvalidRequest(
+                "api_url: a user and password in it take the place of the token, which is set too; remove one",
+                field="api_url",
+            )
         self._urls = [url.rstrip("/") for url in urls]
         self._current = 0
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "rota"}
+        # Unpacked, an answer may be a thousand times as large.
+        headers["Accept-Encoding"] = "identity"
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx.AsyncClient(headers=headers, trust_env=False, transport=wire or Wire())
@@ -68,14 +78,19 @@ class Transport:
         body: msgspec.Struct | None = None,
         query: dict[str, Any] | None = None,
         wait_seconds: float = 0.0,
+        read_seconds: float = READ_SECONDS,
     ) -> T:
-        """Send a request, again if need be, and read its answer."""
+        """Send a request, again if need be, and read its answer.
+
+        `wait_seconds` is how long the server was asked to wait, `read_seconds` how long an answer may take otherwise.
+        """
+        patience = wait_seconds + LATE_SECONDS if wait_seconds else read_seconds
         content = None if body is None else msgspec.json.encode(body)
         problem: Exception = StoreUnavailable("not tried")
         for attempt in range(ROUNDS * len(self._urls)):
             told_to_wait = 0.0
             try:
-                response = await self._send(method, path, content, query, wait_seconds)
+                response = await self._send(method, path, content, query, patience)
             except httpx.HTTPError as error:
                 problem = Unavailable(f"{self._urls[self._current]}: {type(error).__name__}: {error}")
             else:
@@ -95,9 +110,9 @@ class Transport:
         return float(longest * (0.5 + self._dice() / 2))
 
     async def _send(
-        self, method: str, path: str, content: bytes | None, query: dict[str, Any] | None, wait_seconds: float
+        self, method: str, path: str, content: bytes | None, query: dict[str, Any] | None, patience: float
     ) -> httpx.Response:
-        timeout = httpx.Timeout(READ_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
+        timeout = httpx.Timeout(patience, connect=CONNECT_SECONDS)
         url = self._urls[self._current] + path
         return await self._http.request(method, url, content=content, params=query, timeout=timeout)
 

@@ -4,6 +4,8 @@ httpx's own wire is made for any loop and any protocol, and passes every request
 hundred jobs took 2 ms of it, more than everything else that a worker does for them. This one does what Rota's own API
 needs and no more: whole messages, connections that are kept, TLS. What fails is told in httpx's words.
 
+A connection whose answer does not come in time may be half-open: it is dropped, and with it all that nobody uses.
+
 A connection that was kept may have been closed by the other side at the very moment it is used again. Every request of
 Rota's client is safe to repeat, so one that was sent on such a connection and got not a byte back is sent once more.
 """
@@ -69,10 +71,16 @@ class Wire(httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         try:
             status, headers, body = await line.ask(message, patience)
-        except BaseException:
+        except BaseException as error:
             # Also if nobody waits any more: nobody knows what is still to come on it.
             line.abort()
+            if isinstance(error, httpx.ReadTimeout):
+                # The connection may be half-open, and so may the others.
+                self._drop_idle()
             raise
+        if any(name.lower() == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
+            line.abort()
+            raise httpx.RemoteProtocolError("the answer is compressed, which was not asked for")
         if line.may_be_kept and not self._is_closed:
             line.used_at = asyncio.get_running_loop().time()
             self._idle[origin].append(line)
@@ -115,6 +123,9 @@ class Wire(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Let go of the connections that nobody uses; of the others, when they have been used."""
         self._is_closed = True
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
         for lines in self._idle.values():
             while lines:
                 lines.pop().abort()

@@ -81,6 +81,12 @@ def kinds_of(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     return (jobs.model,) if type(jobs) is Alike else jobs
 
 
+def parents_of(jobs: Sequence[NewJob]) -> set[JobId]:
+    """Give the ids of the jobs that these wait for, but for those among them."""
+    parents = {parent.on for job in kinds_of(jobs) for parent in job.after}
+    return parents - {job.id for job in jobs} if parents else parents
+
+
 def check_all(jobs: Sequence[NewJob]) -> None:
     """Refuse jobs of which one could not be kept or run, as `check` does."""
     if len(jobs) == 1:

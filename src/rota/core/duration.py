@@ -30,6 +30,20 @@ def parse_duration(value: timedelta | float | str, *, field: str = "duration") -
     return timedelta(microseconds=micros)
 
 
+def format_duration(span: timedelta) -> str:
+    """Write a duration as people do, so that it is read back as the same: ``30d``, ``1h30m``, ``0.25s``."""
+    rest = span_to_micros(span)
+    parts = []
+    for unit in ("d", "h", "m"):
+        count, rest = divmod(rest, UNITS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    if rest or not parts:
+        seconds = f"{rest // UNITS['s']}.{rest % UNITS['s']:06d}".rstrip("0").rstrip(".")
+        parts.append(f"{seconds}s")
+    return "".join(parts)
+
+
 def _micros_of(value: object) -> int | None:
     """Count a duration's microseconds; None for what is none at all."""
     match value:

@@ -8,7 +8,8 @@
     │   ├── JobNotFound
     │   ├── ScheduleNotFound
     │   ├── IllegalTransition
-    │   └── KeyReused
+    │   ├── KeyReused
+    │   └── SchemaTooNew
     ├── Unavailable           we could not
     │   ├── StoreUnavailable
     │   ├── CoordinatorUnavailable
@@ -58,6 +59,10 @@ class IllegalTransition(InvalidRequest):
 
 class KeyReused(InvalidRequest):
     """An idempotency key came again with another request behind it."""
+
+
+class SchemaTooNew(InvalidRequest):
+    """A newer release has migrated the store; this one does not know what it may write there."""
 
 
 class Unavailable(RotaError):

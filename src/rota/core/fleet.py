@@ -22,6 +22,8 @@ class Role(StrEnum):
     WORKER = "worker"
     SCHEDULER = "scheduler"
     API = "api"
+    #: A process that puts up the schedules of an app; its types are their names.
+    APP = "app"
 
 
 @value

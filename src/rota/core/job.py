@@ -67,6 +67,10 @@ class Job:
     schedule_id: ScheduleId | None = None
     fire_time: datetime | None = None
 
+    def __repr__(self) -> str:
+        # By the id that is shown everywhere, and without payload and result, which may be for nobody else to read.
+        return f"<Job {to_text(self.id)} {self.type} {self.state}>"
+
     @property
     def name(self) -> str:
         """How messages call this job."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -21,11 +22,18 @@ class Lane(NamedTuple):
 
 @value
 class LaneCount:
-    """How many jobs of a lane are in a state."""
+    """How many jobs of a lane are in a state, and since when the next of them has been due."""
 
     lane: Lane
     state: State
     count: int
+    #: When the job became due that is next in claim order (the oldest of the queued ones); None if they are not due.
+    due_since: datetime | None = None
+
+
+def due_since(lanes: Iterable[LaneCount]) -> datetime | None:
+    """Say since when a job has been due that is next in one of some lanes: the longest of them."""
+    return min((one.due_since for one in lanes if one.due_since is not None), default=None)
 
 
 @value

@@ -51,6 +51,8 @@ FINISHED: Final = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED})
 WAITING: Final = frozenset({State.BLOCKED, State.SCHEDULED, State.PENDING, State.QUEUED, State.RETRYING})
 #: States in which a job waits for its time; the promoter moves it on.
 TIMED: Final = frozenset({State.SCHEDULED, State.RETRYING})
+#: States in which a job is due and waits for nothing but a worker.
+DUE_STATES: Final = frozenset({State.PENDING, State.QUEUED})
 
 MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
     {

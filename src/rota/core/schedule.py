@@ -6,7 +6,7 @@ number of schedulers come to the same answer, and the store lets only one of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,6 +23,10 @@ from rota.core.submission import Dependency, Need, NewJob, Template
 
 #: No catch-up makes more jobs than this at one go, whatever was missed.
 LARGEST_CATCH_UP: Final = 1000
+#: Of the fire times that a catch-up leaves out, the newest so many are recorded.
+LARGEST_RECORD: Final = 100
+#: A fire time is on time for this long at least: a scheduler has to hear of it and write it down.
+ON_TIME: Final = timedelta(seconds=1)
 
 
 class CatchUp(StrEnum):
@@ -48,6 +52,8 @@ class Fate(StrEnum):
     FIRED = "fired"
     OVERLAPPED = "overlapped"
     BLACKED_OUT = "blacked_out"
+    #: Left out by the catch-up policy. A backfill makes up for it.
+    MISSED = "missed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class Draft:
     zone: str = "UTC"
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_limit: int = 100
-    #: A fire time younger than this is late, not missed: it fires under every catch-up policy.
+    #: Under `skip`: how late a fire time may be and still fire, if a scheduler was up when it came. At least `ON_TIME`.
     grace: timedelta = timedelta(seconds=60)
     overlap: Overlap = Overlap.ALLOW
     jitter: timedelta = timedelta(0)
@@ -90,6 +96,8 @@ class Draft:
     blackouts: tuple[Blackout, ...] = ()
     paused_at: datetime | None = None
     pause_reason: str | None = None
+    #: The app whose code defines it; None for one that was made by hand.
+    app: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +132,13 @@ class Schedule(Draft):
             if not self.is_blacked_out(at):
                 times.append(at)
         return times
+
+    @property
+    def next_run_at(self) -> datetime | None:
+        """The next fire time that will make a job: the one it is armed for, unless that lies in a blackout."""
+        if self.next_fire_at is None or not self.is_blacked_out(self.next_fire_at):
+            return self.next_fire_at
+        return next(iter(self.preview(self.next_fire_at, 1)), None)
 
     def is_blacked_out(self, fire_time: datetime) -> bool:
         """Say whether a fire time makes no job because it lies in a blackout."""
@@ -190,13 +205,35 @@ def zone_of(name: str) -> ZoneInfo:
         raise InvalidRequest(message, field="zone") from None
 
 
-def plan(schedule: Schedule, now: datetime, *, previous_is_active: bool, fresh_id: Callable[[], JobId]) -> Firing:
-    """Decide what a due schedule owes at `now`: which fire times make jobs, which do not, and when it is due next."""
+def plan(
+    schedule: Schedule,
+    now: datetime,
+    *,
+    previous_is_active: bool,
+    fresh_id: Callable[[], JobId],
+    up_since: datetime | None = None,
+) -> Firing:
+    """Decide what a due schedule owes at `now`: which fire times make jobs, which do not, and when it is due next.
+
+    `up_since` is when the scheduler that asks began to look: what came due before was missed, as far as it knows.
+    """
     owed = _owed(schedule, now)
+    missed = _missed(schedule, owed, now, up_since)
     # Asked too early, by a scheduler whose clock is behind: moving the fire time back would fire it twice.
     next_fire_at = schedule.next_after(now) if owed or _is_due(schedule, now) else schedule.next_fire_at
     previous = schedule.last_job_id if previous_is_active else None
-    return _firing(schedule, now, owed, next_fire_at, previous, fresh_id)
+    return _firing(schedule, now, owed, next_fire_at, previous, fresh_id, missed=missed)
+
+
+def is_left_to_others(schedule: Schedule, now: datetime, up_since: datetime) -> bool:
+    """Say whether a scheduler that has just begun to look leaves a due schedule alone for the moment.
+
+    Under `skip` it would take the fire time for missed, while another scheduler may be about to fire it.
+    """
+    if schedule.catch_up is not CatchUp.SKIP or schedule.next_fire_at is None or now - up_since > ON_TIME:
+        return False
+    newest = _latest(schedule, schedule.next_fire_at, now)
+    return newest is not None and newest <= up_since and now - newest <= ON_TIME
 
 
 def backfill(
@@ -238,12 +275,13 @@ def _firing(
     fresh_id: Callable[[], JobId],
     *,
     run_at: datetime | None = None,
+    missed: Collection[datetime] = (),
 ) -> Firing:
     occurrences: list[Occurrence] = []
     jobs: list[NewJob] = []
     cancels: list[JobId] = []
     for fire_time in times:
-        fate = _fate(schedule, fire_time, previous)
+        fate = Fate.MISSED if fire_time in missed else _fate(schedule, fire_time, previous)
         job_id = None
         if fate is Fate.FIRED:
             if previous is not None and schedule.overlap is Overlap.CANCEL_PREVIOUS:
@@ -293,19 +331,34 @@ def _job(
 
 
 def _owed(schedule: Schedule, now: datetime) -> list[datetime]:
-    """List the fire times up to `now` that are to be dealt with, oldest first."""
+    """List the fire times up to `now` that are to be dealt with, oldest first: those to make, and some left out."""
     first = schedule.next_fire_at
     if first is None or not _is_due(schedule, now):
         return []
-    recent = _up_to(schedule, max(first, now - schedule.grace), now, LARGEST_CATCH_UP)
-    match schedule.catch_up:
-        case CatchUp.SKIP:
-            return recent
-        case CatchUp.LATEST:
-            return recent or _up_to(schedule, first, now, 1)
-        case CatchUp.ALL:
-            missed = _up_to(schedule, first, now, min(schedule.catch_up_limit, LARGEST_CATCH_UP))
-            return missed if len(missed) > len(recent) else recent
+    return _up_to(schedule, first, now, _most_made(schedule) + LARGEST_RECORD)
+
+
+def _most_made(schedule: Schedule) -> int:
+    return min(schedule.catch_up_limit, LARGEST_CATCH_UP) if schedule.catch_up is CatchUp.ALL else 1
+
+
+def _missed(
+    schedule: Schedule, owed: Sequence[datetime], now: datetime, up_since: datetime | None
+) -> frozenset[datetime]:
+    """Tell which of the fire times that are due the catch-up policy leaves out. A blackout is no miss."""
+    candidates = [fire_time for fire_time in owed if not schedule.is_blacked_out(fire_time)]
+    if schedule.catch_up is CatchUp.SKIP:
+        is_newest_made = bool(candidates) and _is_on_time(schedule, candidates[-1], owed[-1], now, up_since)
+        return frozenset(candidates[:-1] if is_newest_made else candidates)
+    return frozenset(candidates[: max(len(candidates) - _most_made(schedule), 0)])
+
+
+def _is_on_time(
+    schedule: Schedule, fire_time: datetime, newest: datetime, now: datetime, up_since: datetime | None
+) -> bool:
+    """Say whether `skip` lets a fire time fire: the newest, if it came while a scheduler was up and is not too late."""
+    came_while_up = up_since is None or fire_time > up_since
+    return fire_time == newest and came_while_up and now - fire_time <= max(schedule.grace, ON_TIME)
 
 
 def _up_to(schedule: Schedule, start: datetime, end: datetime, limit: int) -> list[datetime]:

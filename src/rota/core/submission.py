@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, ScheduleId
+from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.instant import MICROSECOND, span_to_micros
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
 from rota.core.trace import traced
@@ -25,6 +25,11 @@ DEFAULT_PRIORITY: Final = 5
 HIGHEST_PRIORITY: Final = 10
 
 NO_META: Final[Mapping[str, str]] = MappingProxyType({})
+
+#: Options that stores have a column for, but that no release enforces yet, and what to do instead. They are refused.
+UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
+    {"concurrency_key": "not available in this release, which enforces no limit per key; leave it out"}
+)
 
 
 def no_meta() -> Mapping[str, str]:
@@ -120,7 +125,7 @@ class Template:
             backoff=self.backoff,
             delivery=self.delivery,
             timeout=self.timeout,
-            expires_at=(due or now) + self.expires if self.expires else None,
+            expires_at=None if self.expires is None else (due or now) + self.expires,
             concurrency_key=self.concurrency_key,
             tags=self.tags,
             meta=traced(self.meta, traceparent),
@@ -207,6 +212,14 @@ class NewJob:
 
 #: Names are for people and indexes; what is longer is a mistake or an attack.
 LONGEST_NAME: Final = 200
+
+
+def unknown_parent(job_id: JobId) -> InvalidRequest:
+    """Refuse to wait for a job that is not there."""
+    message = f"after: job {to_text(job_id)} is unknown; it was never submitted here, or it was pruned"
+    return InvalidRequest(message, field="after")
+
+
 LARGEST_ATTEMPTS: Final = 2**31 - 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from rota.engine.parts import Parts
 from rota.engine.queues import Queues
 from rota.engine.schedules import Schedules
 from rota.engine.steps import Steps
+from rota.engine.store_clock import StoreClock, steady_clock
 from rota.engine.upkeep import Upkeep
 from rota.engine.work import Work
 from rota.ports.broker import Broker
@@ -44,6 +45,7 @@ class Engine:
         telemetry: Telemetry | None = None,
         clock: Clock = wall_clock,
         dice: Dice = random.random,
+        steady: Callable[[], float] = steady_clock,
         queue_bound: int | None = None,
     ) -> None:
         self.telemetry = telemetry or Telemetry()
@@ -51,7 +53,8 @@ class Engine:
         self.store = store
         self.broker = broker
         self.fresh_id = IdMaker(clock, dice)
-        parts = Parts(store, broker, self.telemetry, clock, dice, self.fresh_id, queue_bound)
+        self.store_clock = StoreClock(steady)
+        parts = Parts(store, broker, self.telemetry, clock, dice, self.fresh_id, self.store_clock, queue_bound)
         self.work = Work(parts)
         self.jobs = Jobs(parts, self.work)
         self.schedules = Schedules(parts, self.jobs)

@@ -8,15 +8,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from shlex import quote
 from typing import Any, Final
 
 from rota.core.fleet import ALIVE_FOR, Member, Role
 from rota.core.identity import JobId, to_text
 from rota.core.job import Job
-from rota.core.lifecycle import FINISHED, TIMED, State
+from rota.core.lane import LaneCount
+from rota.core.lifecycle import DUE_STATES, FINISHED, TIMED, State
 from rota.core.settlement import Reason as End
+from rota.core.step import Step
+from rota.core.submission import Delivery
 from rota.engine.jobs import unknown
 from rota.engine.parts import Parts
+
+#: A job that a worker with a free slot may take has been taken by then.
+LONGER_THAN_A_CLAIM_SECONDS: Final = 2.0
+#: The most jobs that are named of those that a job waits for.
+MOST_BLOCKERS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,7 @@ class Explain:
     async def _reasons(self, job: Job) -> AsyncIterator[Reason]:
         now = self._parts.clock()
         if job.state in FINISHED:
-            yield _end(job)
+            yield _end(job, await self._in_doubt(job))
             return
         if job.state is State.RUNNING:
             for reason in _running(job, now):
@@ -63,8 +72,7 @@ class Explain:
                 yield _no_scheduler()
             return
         if job.state is State.BLOCKED:
-            text = f"it waits for {job.blockers} other job{'s' if job.blockers > 1 else ''} to end"
-            yield Reason("blocked_by_dependency", text, "look at those jobs", {"blockers": job.blockers})
+            yield await self._blocked(job)
             return
         if job.state in TIMED and job.run_at > now:
             yield _timed(job, now)
@@ -73,43 +81,82 @@ class Explain:
         async for reason in self._no_taker(job, now):
             yield reason
 
+    async def _blocked(self, job: Job) -> Reason:
+        """Name the jobs that a job waits for, and the state of each."""
+        ids = await self._parts.store.blockers(job.id, MOST_BLOCKERS)
+        states = {one.id: one.state for one in await self._parts.store.get(ids)}
+        named = {to_text(one): str(states.get(one, "unknown")) for one in ids}
+        text = f"it waits for {job.blockers} other job{'s' if job.blockers > 1 else ''} to end: "
+        text += ", ".join(f"{name} ({state})" for name, state in list(named.items())[:5])
+        text += ", …" if job.blockers > len(list(named)[:5]) else ""
+        fix = f"see why the first of them has not ended: rota jobs explain {next(iter(named), to_text(job.id))}"
+        return Reason("blocked_by_dependency", text, fix, {"blockers": job.blockers, "waits_for": named})
+
     async def _no_taker(self, job: Job, now: datetime) -> AsyncIterator[Reason]:
         """Say what keeps a job from the workers once it is its time."""
+        is_paused = False
         for queue in await self._parts.store.queues():
             if queue.name == job.queue and queue.paused_at is not None:
                 why = f": {queue.pause_reason}" if queue.pause_reason else ""
                 text = f"queue {job.queue!r} has been paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC{why}"
                 evidence = {"queue": job.queue, "since": queue.paused_at, "reason": queue.pause_reason}
-                yield Reason("queue_paused", text, f"resume queue {job.queue!r}", evidence)
+                yield Reason("queue_paused", text, f"resume it: rota queues resume {quote(job.queue)}", evidence)
+                is_paused = True
         workers = await self._alive(Role.WORKER, now)
         on_queue = [worker for worker in workers if job.queue in worker.queues and not worker.is_draining]
         knowing = [worker for worker in on_queue if worker.types is None or job.type in worker.types]
         if not on_queue:
             text = f"no live worker takes jobs from queue {job.queue!r}"
-            fix = f"start one: rota worker --queues {job.queue}"
+            fix = f"start one: rota worker --queues {quote(job.queue)}"
             yield Reason("no_live_worker_for_queue", text, fix, {"queue": job.queue, "live_workers": len(workers)})
         elif not knowing:
             text = f"none of the {len(on_queue)} live workers on queue {job.queue!r} knows the type {job.type!r}"
             known = sorted({name for worker in on_queue for name in worker.types or ()})
             fix = "start a worker whose app defines it, or correct the type"
             yield Reason("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
-        elif job.state in {State.PENDING, State.QUEUED}:
-            yield await self._crowded(job, knowing)
+        elif job.state in DUE_STATES and not is_paused:
+            yield await self._crowded(job, knowing, now)
 
-    async def _crowded(self, job: Job, workers: Sequence[Member]) -> Reason:
-        slots = sum(worker.slots for worker in workers)
-        busy = sum(worker.busy for worker in workers)
+    async def _crowded(self, job: Job, workers: Sequence[Member], now: datetime) -> Reason:
         census = await self._parts.store.census()
-        due = {State.PENDING, State.QUEUED}
-        ahead = sum(lane.count for lane in census.lanes if lane.lane.queue == job.queue and lane.state in due)
-        evidence = {"busy": busy, "slots": slots, "waiting_in_queue": ahead}
+        slots = sum(worker.slots for worker in workers)
+        busy = _busy(workers, census.lanes)
+        due = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state in DUE_STATES)
+        evidence = {"busy": busy, "slots": slots, "waiting_in_queue": due}
         if busy >= slots:
-            text = f"all {slots} slots of the workers that know it are busy; at most {ahead} jobs wait in its queue"
-            return Reason("workers_saturated", text, "add workers or slots, or raise its priority", evidence)
-        return Reason("about_to_start", "it is due and a worker with a free slot knows it", "wait a moment", evidence)
+            text = f"all {slots} slots of the workers that know it are busy; at most {due} jobs wait in its queue"
+            fix = f"start another worker: rota worker --queues {quote(job.queue)}"
+            return Reason("workers_saturated", text, fix, evidence)
+        running = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state is State.RUNNING)
+        waited = (now - max(job.run_at, job.updated_at)).total_seconds()
+        if running and waited >= LONGER_THAN_A_CLAIM_SECONDS:
+            text = (
+                f"it has been due for {waited:.0f} s; {running} of its queue run, and the workers that know it have"
+                " free slots, but may give this queue only some of them (--queues name:slots)"
+            )
+            fix = f"start another worker: rota worker --queues {quote(job.queue)}"
+            return Reason("workers_saturated", text, fix, {**evidence, "running_in_queue": running})
+        text = "it is due, and a worker with a free slot knows it: it starts with that worker's next claim"
+        return Reason("about_to_start", text, "", evidence)
+
+    async def _in_doubt(self, job: Job) -> list[Step]:
+        """Give the steps that began and of which no outcome is known, where the job was parked because of one."""
+        if job.reason is not End.OUTCOME_UNKNOWN:
+            return []
+        return [step for step in await self._parts.store.steps(job.id) if step.ended_at is None]
 
     async def _alive(self, role: Role, now: datetime) -> Sequence[Member]:
         return await self._parts.store.members(role=role, since=now - ALIVE_FOR)
+
+
+def _busy(workers: Sequence[Member], lanes: Sequence[LaneCount]) -> int:
+    """Count the slots in use: as the workers last said, or as many jobs as run in their queues, if that is more.
+
+    A worker reports its busy slots with its heartbeat, which is some seconds old; what runs the store knows at once.
+    """
+    queues = {queue for worker in workers for queue in worker.queues}
+    running = sum(one.count for one in lanes if one.state is State.RUNNING and one.lane.queue in queues)
+    return max(sum(worker.busy for worker in workers), running)
 
 
 def _running(job: Job, now: datetime) -> list[Reason]:
@@ -117,14 +164,14 @@ def _running(job: Job, now: datetime) -> list[Reason]:
     evidence = {"worker": job.worker, "until": job.lease_until, "since": job.started_at, "fence": job.fence}
     if job.cancel_requested_at is not None:
         text = f"it was asked to stop at {job.cancel_requested_at:%H:%M:%S} UTC and has not yet obeyed"
-        reasons.append(Reason("cancel_requested", text, "wait for the next heartbeat of its worker", evidence))
+        reasons.append(Reason("cancel_requested", text, "", evidence))
     if job.lease_until is not None and job.lease_until <= now:
         text = f"worker {job.worker!r} has not renewed its lease; it will be taken from it"
-        reasons.append(Reason("lease_expired_waiting_reaper", text, "see whether a scheduler runs", evidence))
+        reasons.append(Reason("lease_expired_waiting_reaper", text, "", evidence))
     elif job.is_held(now):
         left = (job.run_at - now).total_seconds()
         text = f"worker {job.worker!r} has claimed it ahead of its time and begins it in {left:.3f} s"
-        reasons.append(Reason("held_for_its_time", text, "wait a moment", {**evidence, "run_at": job.run_at}))
+        reasons.append(Reason("held_for_its_time", text, "", {**evidence, "run_at": job.run_at}))
     else:
         text = f"worker {job.worker!r} runs it (attempt {job.attempts} of {job.max_attempts})"
         reasons.append(Reason("leased", text, "", evidence))
@@ -137,8 +184,12 @@ def _timed(job: Job, now: datetime) -> Reason:
     if job.state is State.RETRYING:
         said = f": {job.error.kind}: {job.error.message[:200]}" if job.error is not None else ""
         text = f"attempt {job.attempts} of {job.max_attempts} failed{said}; the next is due in {left:.0f} s"
-        return Reason("retry_backoff", text, "run it now if the cause is gone", evidence)
-    return Reason("scheduled_future", f"it is due in {left:.0f} s", "run it now, or wait", evidence)
+        return Reason("retry_backoff", text, f"if the cause is gone: {_run_now(job)}", evidence)
+    return Reason("scheduled_future", f"it is due in {left:.0f} s", f"to start it earlier: {_run_now(job)}", evidence)
+
+
+def _run_now(job: Job) -> str:
+    return f"rota jobs run-now {to_text(job.id)}"
 
 
 def _no_scheduler() -> Reason:
@@ -159,10 +210,22 @@ _ENDS: Final = {
 }
 
 
-def _end(job: Job) -> Reason:
+def _end(job: Job, in_doubt: Sequence[Step]) -> Reason:
     evidence: dict[str, Any] = {"finished_at": job.finished_at, "attempts": job.attempts, "worker": job.worker}
     if job.error is not None:
         evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
     why = f": {_ENDS[job.reason]}" if job.reason is not None else ""
-    fix = "" if job.state is State.COMPLETED else f"retry it: rota jobs retry {to_text(job.id)}"
-    return Reason(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", fix, evidence)
+    return Reason(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", _fix_of_end(job, in_doubt), evidence)
+
+
+def _fix_of_end(job: Job, in_doubt: Sequence[Step]) -> str:
+    """Say what can be done about an end, in a command that will not be refused."""
+    name = to_text(job.id)
+    if job.state is State.COMPLETED:
+        return ""
+    if job.delivery is Delivery.AT_MOST_ONCE and job.may_have_started:
+        return f"find out whether its effect happened; if not, submit a new job: rota submit --type {quote(job.type)}"
+    if in_doubt:
+        said = f"rota jobs resolve {name} {quote(in_doubt[0].key)}"
+        return f"find out whether the step happened: {said} --happened (or --not-happened), then rota jobs retry {name}"
+    return f"retry it: rota jobs retry {name}"

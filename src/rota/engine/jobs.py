@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from rota.core.alike import check_all, kinds_of
+from rota.core.alike import check_all, kinds_of, parents_of
 from rota.core.decision import cancel, expire, retry, run_now
 from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, QueueFull, StoreUnavailable, Unavailable
 from rota.core.identity import JobId, to_text
@@ -18,12 +18,12 @@ from rota.core.job import Job
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Settlement
-from rota.core.submission import NewJob
+from rota.core.submission import NewJob, unknown_parent
 from rota.engine.parts import Parts
 from rota.engine.work import Work
 from rota.ports.faces import Actor, Answer, Deed
 from rota.ports.places import TIMETABLE
-from rota.ports.store import AllCreated, Census, DeadGroup, Inserted, JobQuery, Receipt
+from rota.ports.store import AllCreated, Census, DeadGroup, Inserted, JobQuery, JobSlice, Receipt
 from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSubmitted
 
 #: How often to look again when a job moves while we decide about it.
@@ -49,20 +49,23 @@ class Jobs:
         self._work = work
         self._doubted: OrderedDict[JobId, NewJob] = OrderedDict()
 
-    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
-        """Store jobs; they are on stable storage when this returns."""
+    async def submit(self, jobs: Sequence[NewJob], *, entry: Entry | None = None) -> Sequence[Inserted]:
+        """Store jobs; they are on stable storage when this returns, and with them `entry` if an operator asked."""
         check_all(jobs)
         parts, made = self._parts, jobs
+        # One job by itself first: that costs nothing, and most come so.
+        if (len(jobs) != 1 or jobs[0].after) and (missing := await self.unknown_parents(jobs)):
+            raise unknown_parent(min(missing))
         begun = time.perf_counter()
         try:
-            answers = await parts.store.insert(jobs, bound=parts.queue_bound)
+            answers = await parts.store.insert(jobs, bound=parts.queue_bound, entry=entry)
         except Unavailable:
             self._doubt(jobs)
             raise
         if self._doubted or not _are_created(answers):
             answers = list(answers)
             await self._recognise(jobs, answers)
-            await self._take_other_ids(jobs, answers)
+            await self._take_other_ids(jobs, answers, entry)
             made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         if made:
             if parts.telemetry.is_heard:
@@ -70,6 +73,13 @@ class Jobs:
             if parts.broker.is_attended:
                 await parts.broker.announce(_places(made))
         return answers
+
+    async def unknown_parents(self, jobs: Sequence[NewJob]) -> set[JobId]:
+        """Give the ids that jobs are to wait for and that no job has: such a job would be cancelled at once."""
+        parents = parents_of(jobs)
+        if parents:
+            parents -= {job.id for job in await self._parts.store.get(sorted(parents))}
+        return parents
 
     def _doubt(self, jobs: Sequence[NewJob]) -> None:
         """Remember what may have been stored although no answer came."""
@@ -95,7 +105,7 @@ class Jobs:
         for job in jobs:
             self._doubted.pop(job.id, None)
 
-    async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted]) -> None:
+    async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted], entry: Entry | None) -> None:
         """Submit again, under new ids, what met another process's job of the same id."""
         for _ in range(ROUNDS):
             taken = [place for place, answer in enumerate(answers) if answer.receipt is Receipt.ID_TAKEN]
@@ -103,7 +113,7 @@ class Jobs:
                 return
             again = [replace(jobs[place], id=self._parts.fresh_id()) for place in taken]
             try:
-                found = await self._parts.store.insert(again, bound=self._parts.queue_bound)
+                found = await self._parts.store.insert(again, bound=self._parts.queue_bound, entry=entry)
             except Unavailable:
                 self._doubt(again)
                 raise
@@ -125,6 +135,10 @@ class Jobs:
     async def find(self, query: JobQuery) -> Sequence[Job]:
         """Look for jobs."""
         return await self._parts.store.find(query)
+
+    async def find_some(self, query: JobQuery) -> JobSlice:
+        """Look for jobs with bounded work; there may be more."""
+        return await self._parts.store.find_some(query)
 
     async def census(self) -> Census:
         """Count the jobs."""

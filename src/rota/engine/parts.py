@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rota.engine.ids import IdMaker
+from rota.engine.store_clock import StoreClock
 from rota.ports.broker import Broker
 from rota.ports.clock import Clock, Dice
 from rota.ports.store import Store
@@ -21,5 +22,6 @@ class Parts:
     clock: Clock
     dice: Dice
     fresh_id: IdMaker
+    store_clock: StoreClock
     #: How many jobs may wait in a queue that has no bound of its own.
     queue_bound: int | None = None

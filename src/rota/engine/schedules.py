@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from rota.core.errors import IllegalTransition, InvalidRequest, ScheduleNotFound
+from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, ScheduleNotFound
 from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.ledger import Entry
 from rota.core.lifecycle import FINISHED
@@ -21,21 +22,25 @@ from rota.core.schedule import (
     Overlap,
     Schedule,
     backfill,
+    is_left_to_others,
     plan,
     rule_of,
     zone_of,
 )
-from rota.core.submission import check
-from rota.engine.jobs import ROUNDS, Jobs
+from rota.core.submission import IdempotencyKey, check
+from rota.engine.jobs import ROUNDS, Jobs, full
 from rota.engine.parts import Parts
 from rota.ports.faces import Actor
 from rota.ports.places import TIMETABLE
+from rota.ports.store import Inserted, Receipt
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
 #: Fire times further back are pruned from the record after this time (`Retention.history`).
 OLDEST_BACKFILL: Final = timedelta(days=89)
 #: The most fire times shown at once.
 LONGEST_PREVIEW: Final = 1000
+#: How many schedules are looked at in one go.
+PAGE: Final = 100
 _TIMING: Final = ("rule", "zone", "start_at", "end_at", "paused_at")
 _log = logging.getLogger("rota.schedules")
 
@@ -46,6 +51,8 @@ class Schedules:
     def __init__(self, parts: Parts, jobs: Jobs) -> None:
         self._parts = parts
         self._jobs = jobs
+        #: Since when this process looks at what is due, by the store's clock.
+        self._up_since: datetime | None = None
 
     async def create(self, draft: Draft, by: Actor) -> Schedule:
         """Put a schedule up; its name must be free."""
@@ -60,9 +67,11 @@ class Schedules:
         return await self.one(schedule.id)
 
     async def put(self, draft: Draft, by: Actor) -> Schedule:
-        """Have a schedule of this name be as the draft says: create it, edit it, or leave it if it is so already.
+        """Have a schedule of an app be as the draft says: create it, edit it, or leave it if it is so already.
 
-        Several processes may want the same at the same moment: an app on two hosts that starts.
+        A schedule of this name that was made by hand, or that belongs to another app, is given back unchanged: its
+        `app` is not the draft's. Several processes may want the same at the same moment: an app on two hosts that
+        starts.
         """
         for _ in range(ROUNDS - 1):
             with suppress(IllegalTransition):
@@ -73,20 +82,22 @@ class Schedules:
         found = await self._parts.store.schedules(names=[draft.name])
         if not found:
             return await self.create(draft, by)
+        if not _belongs_to(found[0], draft):
+            return found[0]
         names = [field.name for field in fields(Draft) if field.name not in {"paused_at", "pause_reason"}]
         wanted = {name: getattr(draft, name) for name in names}
         if all(getattr(found[0], name) == value for name, value in wanted.items()):
             return found[0]
         return await self.edit(replace(found[0], **wanted), by)
 
-    async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit") -> Schedule:
+    async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit", keeps_owed: bool = False) -> Schedule:
         """Replace a schedule that is still at the version it was read at.
 
-        Where its times change, they are counted anew from now; otherwise what it owes stays owed.
+        Where its times change, they are counted anew from now, unless `keeps_owed`; otherwise what it owes stays owed.
         """
         _check(schedule)
         current = await self.one(schedule.id)
-        if any(getattr(schedule, name) != getattr(current, name) for name in _TIMING):
+        if not keeps_owed and any(getattr(schedule, name) != getattr(current, name) for name in _TIMING):
             schedule = replace(schedule, next_fire_at=schedule.next_after(await self._parts.store.time()))
         if not await self._parts.store.put_schedules([schedule], entry=_entry(by, action, schedule)):
             raise IllegalTransition(
@@ -95,20 +106,24 @@ class Schedules:
         await self._tell(schedule, action)
         return await self.one(schedule.id)
 
-    async def pause(self, schedule_id: ScheduleId, reason: str, by: Actor) -> Schedule:
-        """Stop a schedule from firing; fire times that pass meanwhile are not made up for."""
+    async def pause(self, schedule_id: ScheduleId, reason: str, by: Actor, *, keeps_owed: bool = False) -> Schedule:
+        """Stop a schedule from firing; fire times that pass meanwhile are not made up for.
+
+        With `keeps_owed`, here and at `resume`, its catch-up policy decides about them.
+        """
         schedule = await self.one(schedule_id)
         if schedule.paused_at is not None:
             return schedule
         paused = replace(schedule, paused_at=self._parts.clock(), pause_reason=reason)
-        return await self.edit(paused, by, action="pause")
+        return await self.edit(paused, by, action="pause", keeps_owed=keeps_owed)
 
-    async def resume(self, schedule_id: ScheduleId, by: Actor) -> Schedule:
-        """Let a schedule fire again, from now on."""
+    async def resume(self, schedule_id: ScheduleId, by: Actor, *, keeps_owed: bool = False) -> Schedule:
+        """Let a schedule fire again, from now on; with `keeps_owed`, from where it was paused."""
         schedule = await self.one(schedule_id)
         if schedule.paused_at is None:
             return schedule
-        return await self.edit(replace(schedule, paused_at=None, pause_reason=None), by, action="resume")
+        resumed = replace(schedule, paused_at=None, pause_reason=None)
+        return await self.edit(resumed, by, action="resume", keeps_owed=keeps_owed)
 
     async def drop(self, schedule_id: ScheduleId, by: Actor) -> None:
         """Delete a schedule; jobs it has made stay."""
@@ -116,14 +131,18 @@ class Schedules:
         await self._parts.store.drop_schedules([schedule_id], entry=_entry(by, "drop", schedule))
         await self._tell(schedule, "dropped")
 
-    async def run_now(self, schedule_id: ScheduleId, by: Actor) -> JobId:
-        """Make a job of a schedule's template at once, beside its fire times."""
+    async def run_now(self, schedule_id: ScheduleId, by: Actor, key: IdempotencyKey | None = None) -> Inserted:
+        """Make a job of a schedule's template at once, beside its fire times; with a key once however often asked."""
         schedule = await self.one(schedule_id)
         now = await self._parts.store.time()
         job = schedule.template.make(self._parts.fresh_id(), now, schedule_id=schedule.id)
-        answers = await self._jobs.submit([job])
-        await self._parts.store.record([_entry(by, "run_now", schedule)])
-        return answers[0].job_id
+        (inserted,) = await self._jobs.submit([replace(job, idempotency=key)], entry=_entry(by, "run_now", schedule))
+        if inserted.receipt is Receipt.QUEUE_FULL:
+            raise full(job.queue)
+        if inserted.receipt is Receipt.KEY_REUSED:
+            message = "idempotency_key: it came before with another request; take a new key, or send the same request"
+            raise KeyReused(message, field="idempotency_key")
+        return inserted
 
     async def backfill(self, schedule_id: ScheduleId, start: datetime, end: datetime, by: Actor) -> Sequence[JobId]:
         """Make the jobs that a past stretch of time should have made and did not."""
@@ -131,13 +150,13 @@ class Schedules:
         now = await self._parts.store.time()
         if start < now - OLDEST_BACKFILL:
             raise InvalidRequest(
-                f"start: {start} lies over {OLDEST_BACKFILL.days} days back; what was made then is no longer on record"
+                f"from: {start} lies over {OLDEST_BACKFILL.days} days back; what was made then is no longer on record"
                 " and could be made twice",
-                field="start",
+                field="from",
             )
         firing = backfill(schedule, start, end, now, fresh_id=self._parts.fresh_id)
-        made = await self._parts.store.fire([firing])
-        await self._parts.store.record([_entry(by, "backfill", schedule, f"{start} to {end}: {len(made)} jobs")])
+        entry = _entry(by, "backfill", schedule, f"{start} to {end}: {len(firing.jobs)} fire times")
+        made = await self._parts.store.fire([firing], entry=entry)
         await self._parts.broker.announce((schedule.template.queue, TIMETABLE))
         return made
 
@@ -171,17 +190,46 @@ class Schedules:
             raise InvalidRequest(f"count: {count} must lie between 1 and {LONGEST_PREVIEW}", field="count")
         return rule_of(rule).preview((after or self._parts.clock()).astimezone(zone_of(zone)), count)
 
+    async def rearm(self) -> int:
+        """Arm schedules again that wait for a moment which the store's clock has moved away from.
+
+        When that clock is set back by an hour, each schedule is armed for a fire time an hour too late. The times in
+        between are to fire as well, those that are on record excepted: each fire time makes one job, ever. Needs no
+        memory of the step: a schedule is never armed for a later time than the next one by its rule.
+        """
+        count, after = 0, ""
+        while schedules := await self._parts.store.schedules(after=after, limit=PAGE):
+            # Asked after them: meanwhile they may have fired.
+            now = await self._parts.store.time()
+            self._up_since = None if self._up_since is None else min(self._up_since, now)
+            late = [armed for one in schedules if (armed := rearmed(one, now)) is not None]
+            if late:
+                await self._parts.store.put_schedules(late)
+            count, after = count + len(late), schedules[-1].name
+        if count:
+            _log.warning("%d schedules were armed for a time too late and are armed again", count)
+            await self._parts.broker.announce((TIMETABLE,))
+        return count
+
     async def fire(self, limit: int) -> int:
         """Make the jobs that schedules owe by now, each exactly once however many do this."""
         due = await self._parts.store.due_schedules(limit)
-        if not due:
+        if not due and self._up_since is not None:
             return 0
         # Asked after them: by the same clock they are due at this moment as well.
         now = await self._parts.store.time()
+        # The clock may have been set back.
+        self._up_since = up_since = now if self._up_since is None else min(self._up_since, now)
         firings: list[tuple[Schedule, Firing]] = []
+        left = 0
         for schedule in due:
             try:
-                firings.append((schedule, await self._planned(schedule, now)))
+                if is_left_to_others(schedule, now, up_since):
+                    left += 1
+                else:
+                    firings.append((schedule, await self._planned(schedule, now)))
+                    # After a long pause each takes some milliseconds. Others on this loop are not to wait for all.
+                    await asyncio.sleep(0)
             except InvalidRequest as error:
                 # Its zone may have vanished from the tz data, say. The others must not wait for it. (That the store is
                 # away is another matter, and no schedule's fault: the next pass looks again.)
@@ -189,14 +237,20 @@ class Schedules:
         if firings:
             made = set(await self._parts.store.fire([firing for _, firing in firings]))
             await self._told(firings, made, now)
-        return len(due)
+        return len(due) - left
 
     async def _planned(self, schedule: Schedule, now: datetime) -> Firing:
         previous_is_active = False
         if schedule.overlap is not Overlap.ALLOW and schedule.last_job_id is not None:
             previous = await self._parts.store.get([schedule.last_job_id])
             previous_is_active = bool(previous) and previous[0].state not in FINISHED
-        return plan(schedule, now, previous_is_active=previous_is_active, fresh_id=self._parts.fresh_id)
+        return plan(
+            schedule,
+            now,
+            previous_is_active=previous_is_active,
+            fresh_id=self._parts.fresh_id,
+            up_since=self._up_since,
+        )
 
     async def _set_aside(self, schedule: Schedule, error: InvalidRequest) -> None:
         _log.error("schedule %r cannot be planned and is paused: %s", schedule.name, error)
@@ -216,6 +270,31 @@ class Schedules:
     async def _tell(self, schedule: Schedule, action: str) -> None:
         self._parts.telemetry.emit(ScheduleChanged(schedule.name, action))
         await self._parts.broker.announce((TIMETABLE,))
+
+
+def rearmed(schedule: Schedule, now: datetime) -> Schedule | None:
+    """Give a schedule as it should be armed at `now`, if it is armed for a later time than that."""
+    if schedule.paused_at is not None:
+        return None
+    try:
+        upcoming = schedule.next_after(now)
+    except InvalidRequest:
+        return None
+    if upcoming is None or (schedule.next_fire_at is not None and schedule.next_fire_at <= upcoming):
+        return None
+    return replace(schedule, next_fire_at=upcoming)
+
+
+def _belongs_to(schedule: Schedule, draft: Draft) -> bool:
+    """Say whether a stored schedule belongs to the app of a draft.
+
+    Releases without the column `app` stored the schedules of code without an owner. Such a row is told from one that
+    was made by hand by what the code says: the same times and the same job.
+    """
+    if schedule.app == draft.app:
+        return True
+    is_same = all(getattr(schedule, name) == getattr(draft, name) for name in ("rule", "zone", "template"))
+    return schedule.app is None and is_same
 
 
 def _check(draft: Draft) -> None:

@@ -36,6 +36,11 @@ class Upkeep:
 
     async def timetable(self) -> Timetable:
         """Say when any of this is needed next; whoever claims ahead in this process hears it, too."""
+        clock = self._parts.store_clock
+        asked_at = clock.steady()
         timetable = await self._parts.store.timetable()
+        clock.note(timetable.now, asked_at)
+        if timetable.lease is None or timetable.lease > timetable.now:
+            clock.note_clear(timetable.now)
         self._hear(timetable)
         return timetable

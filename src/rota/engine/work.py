@@ -13,13 +13,15 @@ from typing import Final
 
 from rota.core.decision import Means, decide
 from rota.core.errors import Unavailable
-from rota.core.identity import JobId
+from rota.core.fleet import Role
+from rota.core.identity import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lease import NOT_AHEAD, Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
 from rota.core.outcome import Failed, Lost, Released, Snoozed
 from rota.core.precedence import Rank
-from rota.core.settlement import Settlement
+from rota.core.schedule import Overlap, Schedule
+from rota.core.settlement import Reason, Settlement
 from rota.engine.foresight import Foresight
 from rota.engine.parts import Parts
 from rota.ports.faces import Report
@@ -35,6 +37,7 @@ _UNDONE: Final = (*_TIMED, Released, Lost)
 #: To look a member up in its enumeration costs as much as a call; for every job that adds up.
 _COMPLETED: Final = State.COMPLETED
 _RUNNING: Final = State.RUNNING
+_CANCELLED: Final = Reason.CANCEL_REQUESTED
 
 
 class _Question:
@@ -81,6 +84,8 @@ class Work:
         #: The ranks of the workers in this process, by boot, as far as anybody has told them.
         self.ranks: Mapping[str, Rank] = {}
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
+        #: How many leases the reaper held at its last look: lapsed by the store's clock, not by the steady clock.
+        self._held = 0
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some. Who looks again knows that there is no former answer."""
@@ -231,6 +236,8 @@ class Work:
         """Settle, and tell whoever waits for what comes of it."""
         if not settlements:
             return set()
+        if any(one.reason is _CANCELLED for one in settlements):
+            settlements = await self._told_apart(jobs, settlements)
         begun = time.perf_counter()
         applied = set(await self._parts.store.settle(settlements))
         seconds = time.perf_counter() - begun
@@ -241,6 +248,17 @@ class Work:
             self._parts.telemetry.emit(JobsSettled(jobs, settlements, seconds))
             await self._announce(jobs, settlements)
         return applied
+
+    async def _told_apart(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Sequence[Settlement]:
+        """Tell jobs that their schedule replaced, by `cancel_previous`, from those that somebody cancelled."""
+        ids = {job.schedule_id for job in jobs if job.schedule_id is not None}
+        found = {one.id: one for one in await self._parts.store.schedules(sorted(ids))} if ids else {}
+        return [
+            replace(one, reason=Reason.REPLACED)
+            if one.reason is _CANCELLED and _is_replaced(job, found.get(job.schedule_id or ScheduleId(0)))
+            else one
+            for job, one in zip(jobs, settlements, strict=True)
+        ]
 
     async def _announce(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> None:
         places = set()
@@ -258,11 +276,18 @@ class Work:
             await self._parts.broker.announce(places)
 
     async def reap(self, limit: int) -> int:
-        """Take jobs from workers that did not renew."""
-        jobs = await self._parts.store.lost(limit)
-        if not jobs:
+        """Take jobs from workers that did not renew, once their leases have lapsed by our steady clock as well."""
+        # Leases that are held come first, since they lapsed first by the store's clock: look past them.
+        found = await self._parts.store.lost(limit + self._held)
+        if not found:
+            self._held = 0
             return 0
+        asked_at = self._parts.store_clock.steady()
         now = await self._parts.store.time()
+        # Read after the leases: if the store's clock was set ahead before they were judged, it shows here.
+        self._parts.store_clock.note(now, asked_at)
+        jobs = await self._lapsed(found, now)
+        self._held = len(found) - len(jobs)
         # A worker may renew between our look and our word: then the job is not lost after all.
         settlements = [replace(decide(job, Lost(), self._means_for(job, now)), if_lapsed=True) for job in jobs]
         applied = await self.write_back(jobs, settlements)
@@ -270,6 +295,28 @@ class Work:
         if taken:
             self._parts.telemetry.emit(LeasesExpired(taken))
         return len(jobs)
+
+    async def _lapsed(self, jobs: Sequence[Job], now: datetime) -> Sequence[Job]:
+        """Leave out jobs whose leases have not lapsed by our steady clock."""
+        clock = self._parts.store_clock
+        # The longest lapsed comes first.
+        clock.note_lapsed(jobs[0].lease_until or now, now)
+        if clock.earlier_starts is None:
+            schedulers = await self._parts.store.members(role=Role.SCHEDULER)
+            clock.earlier_starts = [one.started_at for one in schedulers if one.started_at is not None]
+        return [job for job in jobs if clock.has_lapsed(job, now)]
+
+
+def _is_replaced(job: Job, schedule: Schedule | None) -> bool:
+    """Say whether a schedule that cancels its previous job has made another one since."""
+    return (
+        schedule is not None
+        and job.state is _RUNNING
+        and schedule.overlap is Overlap.CANCEL_PREVIOUS
+        and schedule.last_fire_at is not None
+        and job.fire_time is not None
+        and schedule.last_fire_at > job.fire_time
+    )
 
 
 def _has_heirs(job: Job) -> bool:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId
+from rota.core.identity import JobId, to_text
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.outcome import Outcome
@@ -86,6 +86,9 @@ class Answer:
     job_id: JobId
     deed: Deed | None = None
     refusal: InvalidRequest | None = None
+
+    def __repr__(self) -> str:
+        return f"<Answer about job {to_text(self.job_id)}: {self.deed or self.refusal}>"
 
 
 class Control(Protocol):

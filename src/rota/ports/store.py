@@ -10,10 +10,11 @@ transaction: all of it is on stable storage when the call returns, or none of it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import repeat
-from typing import Protocol, final, overload
+from typing import Final, Protocol, final, overload
 
 from rota.core.attempt import Attempt
 from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
@@ -22,12 +23,15 @@ from rota.core.job import Job
 from rota.core.lane import Lane, LaneCount, Queue
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import Entry, Token
-from rota.core.lifecycle import State
+from rota.core.lifecycle import FINISHED, State
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.core.value import value
+
+#: How far the time in an id may be off the time at which the job was stored.
+CLOCK_SLACK: Final = timedelta(hours=1)
 
 #: Is told at which places something may have changed.
 Heed = Callable[[Collection[str]], None]
@@ -51,12 +55,14 @@ class Receipt(StrEnum):
 class Inserted:
     """The answer to one submission; `job_id` is the job that now stands for it, `state` the one that it is in.
 
-    If the queue is full, there is no such job, and `state` is the one that it would have had.
+    If the queue is full, there is no such job, and `state` is the one that it would have had. `at` is the time that the
+    store wrote into a job that this submission made, by the store's own clock; None if it made none.
     """
 
     job_id: JobId
     receipt: Receipt
     state: State
+    at: datetime | None = field(default=None, compare=False)
 
 
 @final
@@ -66,17 +72,18 @@ class AllCreated(Sequence[Inserted]):
     Each is made where somebody asks for it, as jobs that are alike are.
     """
 
-    __slots__ = ("ids", "state")
+    __slots__ = ("at", "ids", "state")
 
-    def __init__(self, ids: Sequence[JobId], state: State) -> None:
+    def __init__(self, ids: Sequence[JobId], state: State, at: datetime | None = None) -> None:
         self.ids = ids
         self.state = state
+        self.at = at
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Inserted]:
-        return map(Inserted, self.ids, repeat(Receipt.CREATED), repeat(self.state))
+        return map(Inserted, self.ids, repeat(Receipt.CREATED), repeat(self.state), repeat(self.at))
 
     @overload
     def __getitem__(self, place: int) -> Inserted: ...
@@ -84,13 +91,26 @@ class AllCreated(Sequence[Inserted]):
     def __getitem__(self, place: slice) -> AllCreated: ...
     def __getitem__(self, place: int | slice) -> Inserted | AllCreated:
         if isinstance(place, slice):
-            return AllCreated(self.ids[place], self.state)
-        return Inserted(self.ids[place], Receipt.CREATED, self.state)
+            return AllCreated(self.ids[place], self.state, self.at)
+        return Inserted(self.ids[place], Receipt.CREATED, self.state, self.at)
+
+
+@value
+class Position:
+    """Where a list of jobs continues: behind this job. `finished_at` only in lists that are ordered by it."""
+
+    job_id: JobId
+    finished_at: datetime | None = None
 
 
 @value
 class JobQuery:
-    """A filter over jobs, newest first. What is left out does not filter. `before` continues behind a job."""
+    """A filter over jobs, newest first. What is left out does not filter. `before` continues behind a job.
+
+    A list of finished states alone gives the last finished first, unless a tag, schedule or fingerprint is asked for:
+    then `before` needs `finished_before`, the end of that job. `created_from` and `created_until` rely on the time in
+    the ids: a job whose submitter's clock was off by more than `CLOCK_SLACK` may be missed.
+    """
 
     states: tuple[State, ...] = ()
     types: tuple[str, ...] = ()
@@ -102,7 +122,30 @@ class JobQuery:
     created_from: datetime | None = None
     created_until: datetime | None = None
     before: JobId | None = None
+    finished_before: datetime | None = None
     limit: int = 100
+
+    @property
+    def is_by_finish(self) -> bool:
+        """Whether the last finished come first."""
+        has_index_by_id = not (self.tag is None and self.schedule_id is None and self.fingerprint is None)
+        return bool(self.states) and FINISHED.issuperset(self.states) and not has_index_by_id
+
+    def behind(self, position: Position) -> JobQuery:
+        """Ask for what follows a position."""
+        return replace(self, before=position.job_id, finished_before=position.finished_at)
+
+    def position_of(self, job: Job) -> Position:
+        """Say where this list continues after a job."""
+        return Position(job.id, job.finished_at if self.is_by_finish else None)
+
+
+@value
+class JobSlice:
+    """A part of a list: jobs, and where to continue; None at the end of the list."""
+
+    jobs: Sequence[Job]
+    resume: Position | None
 
 
 @value
@@ -175,7 +218,12 @@ class JobStore(Protocol):
     """Where jobs live."""
 
     async def insert(
-        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        bound: int | None = None,
+        entry: Entry | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order.
 
@@ -187,6 +235,8 @@ class JobStore(Protocol):
         A job that would be pending is refused while as many jobs are pending or queued in its queue as that queue's
         `max_depth` says, or `bound` where the queue says nothing. Never more are let in, however concurrently they
         come; a key that came before is answered all the same.
+
+        In the same transaction `entry` is written to the ledger if any job was made.
         """
         ...
 
@@ -258,7 +308,17 @@ class JobStore(Protocol):
         ...
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
-        """Give the jobs that a query asks for, newest first. A page never skips a job that was there all along."""
+        """Give the jobs that a query asks for, newest first. A page never skips a job that was there all along.
+
+        However long that takes: what a person waits for is better asked for with `find_some`.
+        """
+        ...
+
+    async def find_some(self, query: JobQuery) -> JobSlice:
+        """Give jobs as `find` does, but no more than are found with bounded work, possibly none.
+
+        There are more, or may be, as long as `resume` says where to continue.
+        """
         ...
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
@@ -290,6 +350,10 @@ class JobStore(Protocol):
 
         They count as pruned. What an unfinished job waited for, or whose idempotency key is still kept, stays.
         """
+        ...
+
+    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
+        """Give the jobs that a job still waits for, oldest first; as many at most."""
         ...
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
@@ -345,12 +409,15 @@ class ScheduleStore(Protocol):
         """Give up to `limit` schedules whose fire time has come and which are not paused, the earliest first."""
         ...
 
-    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+    async def fire(
+        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
         """Write firings down, each whole or not at all, and return the ids of the jobs made.
 
         A firing holds only while the schedule is as it was planned from. A fire time makes at most one job, ever: one
-        that is already recorded makes none. The next fire time is moved in the same transaction. `cancels` are
-        cancelled, or asked to stop where they run, unless no job was made that could take their place.
+        that is already recorded makes none, unless it was recorded as missed. The next fire time is moved in the same
+        transaction. `cancels` are cancelled, or asked to stop where they run, unless no job was made that could take
+        their place. In the same transaction `entry` is written to the ledger if any job was made.
         """
         ...
 

@@ -28,7 +28,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rota import __version__
 from rota.core.configuration import LOG_LEVEL, Configuration, checked
 from rota.core.errors import CoordinatorUnavailable, InvalidRequest, RotaError
 from rota.core.fleet import CheckIn, Leadership, Member, Role, trusted_seconds
@@ -37,6 +36,7 @@ from rota.engine import Engine
 from rota.ports.coordinator import CheckingIn, Coordinator
 from rota.telemetry.events import LeaderChanged
 from rota.telemetry.logs import set_level
+from rota.version import __version__
 
 BEAT: Final = timedelta(seconds=5)
 LEAD_BEAT: Final = timedelta(seconds=3)
@@ -70,9 +70,10 @@ class Presence:
         *,
         address: str = "",
         log_level: str = "info",
+        instance: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.instance = f"{socket.gethostname()}-{os.getpid()}"
+        self.instance = instance or f"{socket.gethostname()}-{os.getpid()}"
         self.coordinator = coordinator
         self._engine = engine
         self._boots = {role: secrets.token_hex(8) for role in roles}
@@ -84,6 +85,8 @@ class Presence:
         self._trusted_until = clock()
         self._heard_at = clock()
         self._failing: set[str] = set()
+        #: Whether the store took the last write of ours.
+        self.is_store_writable = True
         #: The workers whose word has been passed on, and whether they were leaving.
         self._known: dict[str, bool] = {}
 
@@ -176,7 +179,12 @@ class Presence:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await check_in(CheckIn((*self._own(), *self._workers()), LEAD, holder, TERM))
         except TimeoutError as error:
+            self.is_store_writable = False
             raise CoordinatorUnavailable(f"no answer within {ANSWER_SECONDS:g} s") from error
+        except Exception:
+            self.is_store_writable = False
+            raise
+        self.is_store_writable = True
         self._learn(found.leadership, sent)
         if self._engine is not None:
             self._engine.work.ranks = found.ranks
@@ -197,7 +205,9 @@ class Presence:
         if self._engine is not None:
             try:
                 await self._engine.store.beat(members)
+                self.is_store_writable = True
             except RotaError as error:
+                self.is_store_writable = False
                 _log.warning("the store cannot be told that this process is alive: %s", error)
         # A worker tells the store of itself.
         await self.coordinator.enlist([*members, *self._workers()])

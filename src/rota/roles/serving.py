@@ -4,62 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
-from rota import __version__
 from rota.api import Api, ApiKey, ApiSettings, create_app, serve
-from rota.core.retry import Backoff, shared
 from rota.engine import Engine
+from rota.roles.assembly import Program, defaults_of
 from rota.roles.presence import Presence
-from rota.sdk.app import Rota
-from rota.sdk.options import Options, template_of
 from rota.settings import Settings
-from rota.wire.submission import Defaults
+from rota.version import __version__
 
 _log = logging.getLogger("rota.api")
 
 
-def backoff_of(settings: Settings) -> Backoff:
-    """Say how long to wait after failures of jobs that do not say so themselves."""
-    return shared(Backoff(base=settings.backoff_base, cap=settings.backoff_max, jitter=settings.backoff_jitter))
-
-
-def defaults_of(settings: Settings, app: Rota | None) -> Defaults:
-    """Say what jobs get where their submission says nothing; what an app's task says of itself goes first."""
-    server = Defaults(max_attempts=settings.max_attempts, backoff=backoff_of(settings))
-    tasks = {} if app is None else {name: _defaults_of(server, task.options) for name, task in app.tasks.items()}
-    return replace(server, tasks=tasks)
-
-
-def _defaults_of(server: Defaults, options: Options) -> Defaults:
-    told = template_of("task", "null", options)
-    return Defaults(
-        max_attempts=told.max_attempts if "retry" in options else server.max_attempts,
-        backoff=told.backoff if "retry" in options else server.backoff,
-        timeout=told.timeout,
-        queue=told.queue,
-        priority=told.priority,
-        delivery=told.delivery,
-        expires=told.expires,
-        concurrency_key=told.concurrency_key,
-        tags=told.tags,
-        meta=told.meta,
-        on_success=told.on_success,
-        on_failure=told.on_failure,
-    )
-
-
-def api_of(
+def build_api(
     engine: Engine,
     settings: Settings,
+    program: Program,
     presence: Presence,
     checks: Mapping[str, Callable[[object], None]],
     *,
-    app: Rota | None,
     known_types: tuple[str, ...] | None,
 ) -> Api:
-    """Make the API that the settings describe."""
+    """Build the API."""
     return create_app(
         engine,
         settings=ApiSettings(
@@ -69,21 +36,25 @@ def api_of(
             is_leader=lambda: presence.is_leader,
             current_leader=lambda: presence.leader,
             coordinator_is_healthy=lambda: presence.is_healthy,
+            store_is_writable=lambda: presence.is_store_writable,
             coordinator=presence.coordinator,
             payload_checks=checks,
-            defaults=defaults_of(settings, app),
+            defaults=defaults_of(settings, program),
             known_types=None if known_types is None else lambda: known_types,
             serves_any_host=settings.insecure,
         ),
     )
 
 
-async def serve_api(api: Api, settings: Settings, ready: asyncio.Future[None]) -> None:
-    """Serve until cancelled; `ready` is done once requests are taken."""
+async def serve_api(api: Api, settings: Settings, sockets: list[socket.socket], ready: asyncio.Future[None]) -> None:
+    """Serve on bound sockets until cancelled; `ready` is done once requests are taken."""
 
     def on_ready(host: str, port: int) -> None:
         _log.info("listening on http://%s:%d", host, port)
         if not ready.done():
             ready.set_result(None)
 
-    await serve(api, host=settings.host, port=settings.port, insecure=settings.insecure, on_ready=on_ready)
+    api.begin()
+    await serve(
+        api, host=settings.host, port=settings.port, insecure=settings.insecure, on_ready=on_ready, sockets=sockets
+    )

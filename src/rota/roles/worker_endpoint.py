@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
-from rota import __version__
 from rota.api import ApiKey, ApiSettings, check_bind, serve
 from rota.api.board import Board
 from rota.api.calls import Answer, shown
@@ -26,6 +26,7 @@ from rota.telemetry import catalogue
 from rota.telemetry.exposition import exposition, is_asked_for
 from rota.telemetry.metrics import Metrics
 from rota.telemetry.tallies import Counts, Tally
+from rota.version import __version__
 from rota.wire.system import Liveness, WorkerHealth
 from rota.worker import Worker
 
@@ -73,15 +74,17 @@ class WorkerEndpoint:
         await self._announce(member)
         self._heard_at = time.monotonic()
 
-    async def serve(self, ready: asyncio.Future[str]) -> None:
-        """Serve until cancelled; `ready` is told the address."""
+    async def serve(self, ready: asyncio.Future[str], sockets: list[socket.socket] | None = None) -> None:
+        """Serve until cancelled, on sockets that are bound already if given; `ready` is told the address."""
 
         def on_ready(host: str, port: int) -> None:
             _log.info("the worker shows its health on http://%s:%d", host, port)
             if not ready.done():
                 ready.set_result(f"{host}:{port}")
 
-        await serve(self.board, host=self.host, port=self._port, insecure=self._insecure, on_ready=on_ready)
+        await serve(
+            self.board, host=self.host, port=self._port, insecure=self._insecure, on_ready=on_ready, sockets=sockets
+        )
 
     @property
     def _is_linked(self) -> bool:
@@ -146,6 +149,7 @@ class WorkerEndpoint:
             Counts.of(catalogue.COORDINATOR_UP, self._is_coordinated),
             Counts.of(catalogue.BROKER_UP, self._is_carried),
             *self._metrics.tallies(),
+            self.board.rejections.counts,
         )
         written = exposition(tallies, accept)
         return Answer(written.text, media=written.media)

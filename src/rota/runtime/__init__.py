@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from rota.runtime.broker import BrokerChoice
 from rota.runtime.coordinator import open_coordinator
-from rota.runtime.link import Link, SideDoor, connect
+from rota.runtime.link import Link, SideDoor, connect, open_link
 
-__all__ = ["BrokerChoice", "Link", "SideDoor", "connect", "open_coordinator"]
+__all__ = ["BrokerChoice", "Link", "SideDoor", "connect", "open_coordinator", "open_link"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.brokers.in_store import InStoreBroker
 from rota.core.fleet import Member
+from rota.core.identity import JobId
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.engine.engine import wall_clock
@@ -21,6 +22,7 @@ from rota.ports.store import Inserted, Store
 from rota.runtime.broker import BrokerChoice, open_broker
 from rota.runtime.guests import HOUSE
 from rota.runtime.store import open_store
+from rota.settings import Settings
 from rota.telemetry import RelayedTelemetry, Telemetry
 
 Submit = Callable[[Sequence[NewJob]], Coroutine[Any, Any, Sequence[Inserted]]]
@@ -47,9 +49,13 @@ class Link:
     close: Callable[[], Awaitable[None]]
     #: Tells the others that a process is alive.
     announce_member: Callable[[Member], Awaitable[None]]
+    #: Removes a process that has ended from those that are known, by its boot.
+    remove_member: Callable[[str], Awaitable[None]]
     engine: Engine | None = None
     #: Where the store is, for a connection of a handler's own; None where it is out of reach.
     house: House | None = None
+    #: Waits for cancels of a worker's jobs, where the engine is elsewhere.
+    cancels: Callable[[str], Awaitable[Sequence[tuple[JobId, int]]]] | None = None
     #: None where only the loop may submit on which the link lives.
     side_door: SideDoor | None = None
 
@@ -72,6 +78,12 @@ async def connect(
     link = link_of(store, queue_bound=queue_bound, house=House(HOUSE, url), broker=opened, telemetry=telemetry)
     # Another broker lives on the loop. The one in the store may be told of work on any thread.
     return link if broker is not None else replace(link, side_door=_side_door(store, link, queue_bound))
+
+
+async def open_link(settings: Settings, url: str, *others: str) -> Link:
+    """Connect to a store, with the broker and the bound of the settings, or to an API."""
+    broker = BrokerChoice(settings.broker, settings.redis_stream, settings.redis_group) if settings.broker else None
+    return await connect(url, *others, token=settings.token, queue_bound=settings.queue_size or None, broker=broker)
 
 
 def _side_door(store: Store, link: Link, queue_bound: int | None) -> SideDoor | None:
@@ -105,7 +117,10 @@ def link_of(
     async def announce(member: Member) -> None:
         await store.beat([member])
 
-    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, engine, house)
+    async def remove(boot: str) -> None:
+        await store.leave([boot])
+
+    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, remove, engine, house)
 
 
 def _over_http(urls: Sequence[str], token: str) -> Link:
@@ -113,4 +128,6 @@ def _over_http(urls: Sequence[str], token: str) -> Link:
     from rota.client import connect as connect_over_http  # noqa: PLC0415
 
     client = connect_over_http(urls, token=token)
-    return Link(client, client, client, IdMaker(wall_clock, random.random), client.close, client.announce_member)
+    fresh_id = IdMaker(wall_clock, random.random)
+    close, announce, remove = client.close, client.announce_member, client.leave
+    return Link(client, client, client, fresh_id, close, announce, remove, cancels=client.cancels)

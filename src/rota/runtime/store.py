@@ -9,12 +9,16 @@ from typing import Final, NoReturn
 
 from rota.core.errors import InvalidRequest
 from rota.ports.store import Store
+from rota.stores.migrations import MigrationState, compare
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
 from rota.stores.sqlite.migrations import all_migrations, applied
 
 #: A DSN as Go programs write it, such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true.
 _GO_STYLE: Final = re.compile(r"(?:.*@)?(?:tcp|unix)\([^()]*\)/.*", re.DOTALL)
+
+#: Where a PostgreSQL server is, as libpq reads it: `host=db port=5432 dbname=x`. Taken for a file, it would become one.
+_IN_WORDS: Final = re.compile(r"\s*(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
 
 
 async def open_store(url: str) -> Store:
@@ -26,21 +30,21 @@ async def open_store(url: str) -> Store:
     return await SqliteStore.open(path_of(url))
 
 
-def migrations_of(url: str) -> list[tuple[str, bool]]:
-    """Give this release's migrations and whether the store has seen them; changes nothing."""
+def migrations_of(url: str) -> list[MigrationState]:
+    """Give the migrations of this release, and those of others, and whether a store has seen them; changes nothing."""
     if is_postgres(url):
         return asyncio.run(_postgres_status(url))
     if is_mysql(url):
         return asyncio.run(_mysql_status(url))
     path = path_of(url)
-    seen: set[int] = set()
+    seen: dict[int, str] = {}
     if path.exists():
         connection = StandardConnection(str(path))
         try:
             seen = applied(connection)
         finally:
             connection.close()
-    return [(migration.name, migration.number in seen) for migration in all_migrations()]
+    return compare(all_migrations(), seen)
 
 
 def is_server(url: str) -> bool:
@@ -61,7 +65,7 @@ async def _open_postgres(url: str) -> Store:
     return await PostgresStore.open(url)
 
 
-async def _postgres_status(url: str) -> list[tuple[str, bool]]:
+async def _postgres_status(url: str) -> list[MigrationState]:
     try:
         from rota.stores.postgres.migrations import status  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -82,7 +86,7 @@ async def _open_mysql(url: str) -> Store:
     return await MysqlStore.open(url)
 
 
-async def _mysql_status(url: str) -> list[tuple[str, bool]]:
+async def _mysql_status(url: str) -> list[MigrationState]:
     try:
         from rota.stores.mysql.migrations import status  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -102,6 +106,11 @@ def _refuse_without(driver: str, extra: str, error: ModuleNotFoundError) -> NoRe
 def path_of(url: str) -> Path:
     """Give the file that a URL or a path names."""
     scheme, separator, rest = url.partition("://")
+    if not separator and _IN_WORDS.match(url):
+        raise InvalidRequest(
+            "store: words such as host=… are not understood; write postgresql://user:password@host:port/database",
+            field="store",
+        )
     if not separator:
         return Path(url)
     if scheme == "sqlite":

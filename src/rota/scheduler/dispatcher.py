@@ -66,7 +66,7 @@ class Dispatcher:
                     audit_at = loop.time() + AUDIT_SECONDS
                     await self._audit(line)
                 patience.reset()
-            except RotaError as error:
+            except Exception as error:  # noqa: BLE001 - whatever a driver raises, the duty goes on
                 await self._fall_back(error)
                 audit_at = loop.time()
                 await asyncio.sleep(patience.next())
@@ -80,10 +80,11 @@ class Dispatcher:
         if recalled:
             _log.info("%d jobs stood in no line and are dispatched again", recalled)
 
-    async def _fall_back(self, error: RotaError) -> None:
+    async def _fall_back(self, error: Exception) -> None:
         """Let workers find in the store what the broker cannot bring them."""
         if not isinstance(error, BrokerUnavailable):
-            _log.warning("a pass failed and will be repeated: %s", error)
+            is_unexpected = not isinstance(error, RotaError)
+            _log.warning("a pass failed and will be repeated: %s", error, exc_info=is_unexpected)
             return
         with suppress(RotaError):
             recalled = await self._engine.dispatching.recall()
@@ -98,8 +99,9 @@ class Dispatcher:
                 recalled = await self._engine.dispatching.recall(ABANDONED)
                 if recalled:
                     _log.warning("%d jobs were queued for a broker that nobody uses; they are pending again", recalled)
-            except RotaError as error:
-                _log.warning("what is queued could not be looked at: %s", error)
+            except Exception as error:  # noqa: BLE001 - as above
+                is_unexpected = not isinstance(error, RotaError)
+                _log.warning("what is queued could not be looked at: %s", error, exc_info=is_unexpected)
 
 
 async def _either(attendance: Attendance, line: Line) -> None:

@@ -8,7 +8,7 @@ costs little. The pruner has its own slow pace, and goes on at once while there 
 while another scheduler is known to lead. The dispatcher, which then rests too, fills a broker's lines where there is
 one; see there.
 
-If a pass fails (the store is away), its loop waits, longer each time up to a limit, and goes on. If the process dies
+If a pass fails, for whatever reason, its loop waits, longer each time up to a limit, and goes on. If the process dies
 between two passes, or within one, nothing is lost: every pass is a transaction of the store, and the next scheduler
 finds what is due. Two schedulers doing the same pass at once take what the other left.
 """
@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rota.core.errors import RotaError
 from rota.core.patience import Patience
 from rota.engine import Engine
 from rota.ports.clock import Dice
@@ -31,6 +30,8 @@ from rota.ports.store import Retention
 from rota.scheduler.dispatcher import Dispatcher
 from rota.scheduler.duties import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
 from rota.scheduler.rhythm import LONGEST_SLEEP_SECONDS, Rhythm
+from rota.supervision import supervised
+from rota.telemetry.outage import Outage
 
 PRUNE_EVERY: Final = timedelta(seconds=30)
 NOW: Final = timedelta(0)
@@ -61,11 +62,13 @@ class Scheduler:
     async def run(self) -> None:
         """Keep the time until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_timetable(), name="rota-timetable")
+            timetable = supervised("the timetable's loop", self._keep_timetable, dice=self._dice)
+            group.create_task(timetable, name="rota-timetable")
             for rhythm in self._rhythms:
                 group.create_task(self._keep(rhythm), name=f"rota-{rhythm.duty.name}")
             group.create_task(self._prune(), name="rota-pruner")
-            group.create_task(self._dispatcher.run(), name="rota-dispatcher")
+            dispatching = supervised("the dispatcher", self._dispatcher.run, dice=self._dice)
+            group.create_task(dispatching, name="rota-dispatcher")
 
     async def tick(self) -> int:
         """Do every duty that depends on time once."""
@@ -73,14 +76,16 @@ class Scheduler:
 
     async def _keep(self, rhythm: Rhythm) -> None:
         """Do a duty whenever its time has come."""
+        outage = Outage(_log, f"a pass of the {rhythm.duty.name}")
         while True:
             await rhythm.due()
             try:
                 did = await rhythm.duty.tick()
-                await self._consult()
+                await self.consult()
                 rhythm.patience.reset()
-            except RotaError as error:
-                _log.warning("a pass of the %s failed and will be repeated: %s", rhythm.duty.name, error)
+                outage.worked()
+            except Exception as error:  # noqa: BLE001 - whatever a driver raises, the duty goes on
+                outage.failed(error, with_traceback=True)
                 await asyncio.sleep(rhythm.patience.next())
                 rhythm.expect(NOW)
             else:
@@ -89,19 +94,30 @@ class Scheduler:
     async def _keep_timetable(self) -> None:
         """Look at the timetable whenever somebody has written into it."""
         patience = Patience(self._dice)
+        outage = Outage(_log, "reading the timetable")
         with self._engine.broker.attend((TIMETABLE,)) as attendance:
             while True:
                 await attendance.wait(timedelta(seconds=LONGEST_SLEEP_SECONDS))
                 try:
-                    await self._consult()
+                    await self.consult()
                     patience.reset()
-                except RotaError as error:
-                    _log.warning("the timetable cannot be read: %s", error)
+                    outage.worked()
+                except Exception as error:  # noqa: BLE001 - as above
+                    outage.failed(error, with_traceback=True)
                     await asyncio.sleep(patience.next())
 
-    async def _consult(self) -> None:
+    async def consult(self) -> None:
         """Tell every duty when it is needed next, by the clock that judges what is due: ours may be ahead of it."""
         timetable = await self._engine.upkeep.timetable()
+        clock = self._engine.store_clock
+        if clock.may_be_behind:
+            clock.may_be_behind = False
+            try:
+                await self._engine.schedules.rearm()
+            except BaseException:
+                clock.may_be_behind = True
+                raise
+            timetable = await self._engine.upkeep.timetable()
         for rhythm in self._rhythms:
             due = rhythm.duty.due(timetable)
             if due is not None:
@@ -109,13 +125,15 @@ class Scheduler:
 
     async def _prune(self) -> None:
         patience = Patience(self._dice)
+        outage = Outage(_log, "pruning")
         while True:
             try:
                 # While another leads, it prunes. Time is kept by all: a lost leader then delays nobody.
                 is_full = not self._stands_by() and await self._pruner.tick() >= BATCH
                 patience.reset()
-            except RotaError as error:
-                _log.warning("pruning failed and will be repeated: %s", error)
+                outage.worked()
+            except Exception as error:  # noqa: BLE001 - as above
+                outage.failed(error, with_traceback=True)
                 await asyncio.sleep(patience.next())
                 continue
             # A breath between batches: retention must not be what everyone waits for.

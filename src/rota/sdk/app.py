@@ -9,18 +9,20 @@ import inspect
 import json
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from rota.core.alike import Alike
-from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest, KeyReused
-from rota.core.identity import JobId, to_number
+from rota.core.identity import LARGEST, JobId, to_number, to_text
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.engine.engine import wall_clock
@@ -30,14 +32,19 @@ from rota.ports.faces import Control
 from rota.ports.guest import at_once
 from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.runtime import Link
+from rota.sdk.definition import Executor, app_name_of, check_executor, name_of
 from rota.sdk.handle import Handle
-from rota.sdk.options import Duration, Options, check_defaults, template_of
+from rota.sdk.options import Duration, Options, RetryDefaults, check_defaults, merged, refuse_judging
 from rota.sdk.portal import Portal
 from rota.sdk.reach import Reach
+from rota.sdk.schedules import rule_for
 from rota.sdk.task import AsyncTask, Call, Task, Wanted
 from rota.sdk.within import require_async, require_blocking, submit_in, transaction_of
-from rota.settings import read
+from rota.settings import Settings, read
 from rota.telemetry.tracing import current_traceparent
+
+if TYPE_CHECKING:
+    from rota.sdk.embedded import Embedded, Signals
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,7 +53,6 @@ _payload_of: Final = attrgetter("payload")
 _traceparent_of: Final = attrgetter("traceparent")
 _receipt_of: Final = attrgetter("receipt")
 _ACCEPTED: Final = (Receipt.CREATED, Receipt.REPLAYED)
-Executor = Literal["auto", "async", "thread", "process"]
 
 
 class Decorator(Protocol):
@@ -64,14 +70,57 @@ class Rota:
     """Defines tasks and submits them: to a file (`Rota()`), a database, or an API (`Rota("https://…")`)."""
 
     def __init__(self, url: str | None = None, *, name: str = "default") -> None:
-        self.name = name
-        self.url = url or read(environment=os.environ).store
+        if url is not None and not isinstance(url, str):
+            remedy = 'give a file, a database URL or the URL of an API, as in Rota("rota.db")'
+            raise InvalidRequest(f"url: {url!r} is no text; {remedy}", field="url")
+        self.name = app_name_of(name)
+        self._url = url
+        self._process_url = ""
+        self._settings: Settings | None = None
         self.tasks: dict[str, Task[..., Any] | AsyncTask[..., Any]] = {}
         self.executors: dict[str, Executor] = {}
-        #: The schedules that tasks ask for by `cron` or `every`; a scheduler puts them up.
-        self.recurring: list[Draft] = []
+        #: By task, the rule and the zone that it asks for by `cron` or `every`.
+        self._rules: dict[str, tuple[str, str]] = {}
         self._fresh_id = IdMaker(wall_clock, random.random)
-        self.reach = Reach(self.url)
+        self._runs = 0
+        self._guard = threading.Lock()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings: of the process that runs this app, else of the environment and the files here. Read once."""
+        if self._settings is None:
+            self._settings = read(environment=os.environ, folder=Path.cwd())
+        return self._settings
+
+    def configure(self, settings: Settings, url: str = "") -> None:
+        """Take on the settings of a process, and its store or API unless the app names its own.
+
+        What was submitted before went by the settings before.
+        """
+        self.close()
+        self._settings, self._process_url = settings, url
+        for name in ("reach", "retry_defaults", "_queue_bound"):
+            self.__dict__.pop(name, None)
+
+    @property
+    def url(self) -> str:
+        """Where jobs go: as the app was told, else as the process or the settings say."""
+        return self._url or self._process_url or self.settings.store
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How jobs get there."""
+        return Reach(self.url, self.settings)
+
+    @cached_property
+    def retry_defaults(self) -> RetryDefaults:
+        """What jobs get that say nothing about retries."""
+        return RetryDefaults(self.settings.max_attempts, self.settings.backoff)
+
+    @property
+    def recurring(self) -> list[Draft]:
+        """The schedules that tasks ask for by `cron` or `every`; a scheduler puts them up."""
+        return [_draft(self.tasks[name], rule, zone) for name, (rule, zone) in self._rules.items()]
 
     @overload
     def task(  # type: ignore[overload-overlap]  # as above
@@ -105,9 +154,11 @@ class Rota:
         """Make a function a task. Works with and without parentheses, on sync and async functions."""
 
         def define(defined: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
-            task = self._define(defined, name or defined.__name__, executor, defaults)
-            if cron is not None or every is not None:
-                self.recurring.append(_draft(task, cron, every, tz))
+            called = name_of(defined, name)
+            rule = rule_for(called, defined, cron, every, tz, defaults.get("delay"))
+            task = self._define(defined, called, executor, defaults)
+            if rule is not None:
+                self._rules[task.name] = rule, tz
             return task
 
         return define if function is None else define(function)
@@ -118,8 +169,9 @@ class Rota:
         if name in self.tasks:
             raise InvalidRequest(f"task {name!r} is defined twice; give one of them another name", field="name")
         check_defaults(name, defaults)
+        check_executor(name, function, executor)
         kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-        task: Task[..., Any] | AsyncTask[..., Any] = kind(self, function, name, defaults)
+        task: Task[..., Any] | AsyncTask[..., Any] = kind(self, function, name, merged({}, defaults))
         self.tasks[name] = task
         self.executors[name] = executor
         return task
@@ -143,36 +195,87 @@ class Rota:
         return await self._send_within(tx, listed)
 
     def submit_by_name(self, name: str, payload: object = None, **options: Unpack[Options]) -> Handle[Any]:
-        """Submit a job for a task that is defined elsewhere."""
-        text = json.dumps(payload, allow_nan=False)
-        call: Call[Any] = Call(self, Wanted(name, options), text, json.loads, current_traceparent())
+        """Submit a job by the name of its task; what is not given is as the task says, if this app defines it."""
+        try:
+            text = json.dumps(payload, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"payload: it cannot be JSON: {error}; give plain values", field="payload") from None
+        call: Call[Any] = Call(self, self._named(name, options), text, json.loads, current_traceparent())
         return call.submit()
+
+    def _named(self, name: Any, options: Options) -> Wanted:  # noqa: ANN401 - a wrong one is refused with its options
+        """Give what a task of a name submits with options: with its own defaults, or without if it is elsewhere."""
+        task = self.tasks.get(name) if isinstance(name, str) else None
+        if task is not None:
+            return task.using(**options) if options else task
+        refuse_judging(name, options.get("retry"))
+        return Wanted(self, name, options)
 
     def get(self, job_id: str) -> Handle[Any]:
         """Take hold of a job that was submitted before."""
+        if not isinstance(job_id, str):
+            raise InvalidRequest(f"job_id: {job_id!r} is no id{_as_text(job_id)}; give a handle's id", field="job_id")
         return Handle(self, JobId(to_number(job_id)), json.loads)
 
     @contextmanager
-    def run(self, *, concurrency: int = 10, queues: Iterable[str] = ("default",)) -> Iterator[Rota]:
-        """Run a worker and a scheduler in this process while the block lasts."""
-        # Imported when needed: who only submits need not load what runs.
-        from rota.sdk.embedded import start  # noqa: PLC0415
+    def run(
+        self, *, concurrency: int | None = None, queues: Iterable[str] | None = None, api: bool = False
+    ) -> Iterator[Rota]:
+        """Run a worker and a scheduler in this process while the block lasts; with `api`, the HTTP API too.
 
-        link = self.portal.call(self.link())
-        embedded = self.portal.call(start(link, self, concurrency=concurrency, queues=tuple(queues)))
+        What is not given is as the settings say; without a setting, the queues are those of the tasks, and `default`.
+        Signals are the program's own: one that ends it without leaving the block leaves running jobs to their leases.
+        """
+        with self._running(concurrency, queues, api=api):
+            yield self
+
+    def serve(self, *, concurrency: int | None = None, queues: Iterable[str] | None = None, api: bool = False) -> None:
+        """Run as `run` does, until SIGTERM or SIGINT: running jobs may finish, within the drain timeout.
+
+        A second signal does not wait for them. To be called on the main thread, which gets the signals.
+        """
+        # Imported when needed: who only submits need not load what runs.
+        from rota.sdk.embedded import Signals, StoppedAtStart  # noqa: PLC0415
+
+        with (
+            suppress(StoppedAtStart),
+            Signals() as signals,
+            self._running(concurrency, queues, api=api, signals=signals) as embedded,
+        ):
+            self.portal.call(embedded.ended())
+
+    @contextmanager
+    def _running(
+        self, concurrency: int | None, queues: Iterable[str] | None, *, api: bool, signals: Signals | None = None
+    ) -> Iterator[Embedded]:
+        from rota.sdk.embedded import settings_for, start  # noqa: PLC0415 - as above
+
+        settings = settings_for(self.settings, concurrency, queues)
+        with self._guard:
+            self._runs += 1
         self.reach.runs_jobs = True
         try:
-            yield self
-        finally:
-            self.reach.runs_jobs = False
+            embedded = self.portal.call(start(self, settings, api=api, signals=signals))
             try:
-                self.portal.call(embedded.stop())
+                yield embedded
             finally:
-                self.close()
+                self.portal.call(embedded.end())
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the store once nothing runs on it any more."""
+        with self._guard:
+            self._runs -= 1
+            is_last = self._runs == 0
+        if is_last:
+            self.reach.runs_jobs = False
+            self.close()
 
     def close(self) -> None:
         """Let go of the store. What is used afterwards opens it again."""
-        self.reach.close()
+        if "reach" in self.__dict__:
+            self.reach.close()
 
     @property
     def portal(self) -> Portal:
@@ -190,7 +293,7 @@ class Rota:
     @cached_property
     def _queue_bound(self) -> int | None:
         """How many jobs may wait in a queue, for submissions that pass by the engine. Read once."""
-        return read(environment=os.environ).queue_size or None
+        return self.settings.queue_size or None
 
     def job(self, call: Call[Any]) -> NewJob:
         """Make the job that a call submits, once: sent again, it is the same job and not a second one."""
@@ -240,7 +343,17 @@ class Rota:
 
 def _transaction_of(calls: Sequence[Call[Any]], tx: object) -> object:
     """Say in which transaction calls are made. A thousand of them are mostly of one task, which is asked once."""
-    return transaction_of([task.options for task in dict.fromkeys(map(_task_of, calls))], tx)
+    try:
+        tasks = dict.fromkeys(map(_task_of, calls))
+    except AttributeError:
+        wrong = next(call for call in calls if not hasattr(call, "task"))
+        raise InvalidRequest(f"calls: {wrong!r} is no call; give calls, as in task.call(…)", field="calls") from None
+    return transaction_of([task.options for task in tasks], tx)
+
+
+def _as_text(job_id: object) -> str:
+    """Say which id a number stands for, as it stands in a `Job`."""
+    return f" but the number of {to_text(job_id)!r}" if type(job_id) is int and 0 <= job_id <= LARGEST else ""
 
 
 def _are_alike(calls: Sequence[Call[Any]]) -> bool:
@@ -261,9 +374,6 @@ def _accepted(answers: Sequence[Inserted]) -> Sequence[JobId] | None:
     return [answer.job_id for answer in answers] if is_all else None
 
 
-def _draft(task: Task[..., Any] | AsyncTask[..., Any], cron: str | None, every: Duration | None, zone: str) -> Draft:
-    if cron is not None and every is not None:
-        raise InvalidRequest(f"task {task.name!r}: give either cron or every, not both", field="cron")
-    rule = cron or f"@every {parse_duration(every or 0, field='every').total_seconds():g}s"
-    template = template_of(task.name, '{"args":[],"kwargs":{}}', task.options)
+def _draft(task: Task[..., Any] | AsyncTask[..., Any], rule: str, zone: str) -> Draft:
+    template = replace(task.template, payload='{"args":[],"kwargs":{}}')
     return Draft(name=task.name, rule=rule, zone=zone, template=template)

@@ -2,53 +2,71 @@
 
 from __future__ import annotations
 
-import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from rota.core.errors import InvalidRequest
+from rota.worker.annotations import annotations_of
+from rota.worker.calling import Calling, WrongArguments, pack
 
 _encode: Final = msgspec.json.Encoder().encode
-_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+#: Types whose values are what they should be, and stay so as JSON.
+_EXACT: Final = frozenset({int, str, bool})
 
 
 class Form:
-    """What a function can be called with."""
+    """What a function takes and gives. Found out when it is first needed: annotations may name what comes later."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._signature = inspect.signature(function)
-        kinds = [one.kind for one in self._signature.parameters.values()]
-        #: So many arguments by position surely fit; None if there is no such number.
-        self.places = len(kinds) if all(kind in _POSITIONAL for kind in kinds) else None
+        self._function = function
 
-    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise TypeError for arguments that do not fit. To bind them costs more than to write them down."""
-        self._signature.bind(*args, **kwargs)
+    @cached_property
+    def _calling(self) -> Calling:
+        return Calling(self._function)
+
+    @cached_property
+    def exact(self) -> tuple[Any, ...] | None:
+        """The types of arguments that surely fit, given by position: told at a glance. None if there are none such."""
+        wanted = self._calling.wanted
+        return wanted if wanted is not None and _EXACT.issuperset(wanted) else None
+
+    @cached_property
+    def loose(self) -> int | None:
+        """So many arguments by position surely fit, whatever they are: no annotation says more. None if one does."""
+        wanted = self._calling.wanted
+        return len(wanted) if wanted is not None and all(one is Any for one in wanted) else None
+
+    @cached_property
+    def decode(self) -> Callable[[str], Any]:
+        """What reads a result back."""
+        return decoder_of(self._function)
+
+    def check(self, payload: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse a call that the worker would refuse: it is read as the worker will read it."""
+        self._calling.check(payload, args, kwargs)
 
 
 def encode_call(name: str, form: Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Write a call down; refuse arguments that do not fit the function or cannot be JSON."""
     try:
-        if kwargs or len(args) != form.places:
-            form.check(args, kwargs)
-    except TypeError as error:
+        if not kwargs and tuple(map(type, args)) == form.exact:
+            return f'{{"args":{_encode(args).decode()},"kwargs":{{}}}}'
+        payload = pack(args, kwargs)
+        if kwargs or len(args) != form.loose:
+            form.check(payload, args, kwargs)
+    except WrongArguments as error:
         raise InvalidRequest(f"task {name!r}: {error}", field="payload") from None
-    try:
-        if kwargs:
-            return _encode({"args": args, "kwargs": kwargs}).decode()
-        # The same, in two thirds of the time.
-        return f'{{"args":{_encode(args).decode()},"kwargs":{{}}}}'
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"task {name!r}: an argument cannot be JSON: {error}", field="payload") from None
+    return payload
 
 
 def decoder_of(function: Callable[..., Any]) -> Callable[[str], Any]:
     """Give what reads a result back as the type the function promises; plain JSON where it promises none we know."""
-    promised = _promised(function)
+    promised = annotations_of(function).get("return", Any)
 
     def decode(text: str) -> Any:  # noqa: ANN401 - as promised
         try:
@@ -57,10 +75,3 @@ def decoder_of(function: Callable[..., Any]) -> Callable[[str], Any]:
             return msgspec.json.decode(text)
 
     return decode
-
-
-def _promised(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - a type
-    try:
-        return typing.get_type_hints(function).get("return", Any)
-    except (NameError, TypeError):
-        return Any

@@ -1,18 +1,19 @@
-"""What a worker knows to do: the tasks of an app, and the built-in types beside them."""
+"""From an app to what a process needs of it: its handlers, schedules, defaults and queues."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
+from rota.core.submission import Template
+from rota.roles.assembly import Program
 from rota.sdk.app import Rota
 from rota.sdk.options import retry_of
-from rota.worker import Handler, Handlers, handler_of
-from rota.worker.builtin import builtin_handlers
+from rota.wire.submission import Defaults
+from rota.worker import Handler, handler_of
 
 
 def load_app(name: str) -> Rota:
@@ -35,14 +36,34 @@ def load_app(name: str) -> Rota:
     return app
 
 
-def handlers_of(app: Rota | None, *, allow_hosts: Iterable[str] = (), file_root: str = "") -> Handlers:
-    """Gather the handlers of a worker; an app's task goes before a built-in type of the same name."""
-    handlers = Handlers([] if app is None else [_handler(app, name) for name in app.tasks])
-    root = Path(file_root) if file_root else None
-    for handler in builtin_handlers(allow_hosts=allow_hosts, file_root=root):
-        if handlers.lookup(handler.type) is None:
-            handlers.register(handler)
-    return handlers
+def program_of(app: Rota) -> Program:
+    """Say what an app brings to a process."""
+    tasks = app.tasks.values()
+    return Program(
+        handlers=tuple(_handler(app, name) for name in app.tasks),
+        schedules=tuple(app.recurring),
+        app=app.name,
+        defaults={task.name: _defaults_of(task.template) for task in tasks},
+        queues=tuple(dict.fromkeys(task.template.queue for task in tasks)),
+    )
+
+
+def _defaults_of(template: Template) -> Defaults:
+    """Give what jobs of a task get where their submission over HTTP says nothing."""
+    return Defaults(
+        max_attempts=template.max_attempts,
+        backoff=template.backoff,
+        timeout=template.timeout,
+        queue=template.queue,
+        priority=template.priority,
+        delivery=template.delivery,
+        expires=template.expires,
+        delay=template.delay,
+        tags=template.tags,
+        meta=template.meta,
+        on_success=template.on_success,
+        on_failure=template.on_failure,
+    )
 
 
 def _handler(app: Rota, name: str) -> Handler:

@@ -1,18 +1,31 @@
-"""Options: one set of names for the decorator, `.using(…)`, HTTP and the command line."""
+"""Options: one set of names for the decorator, `.using(…)`, HTTP and the command line.
+
+An option is read where it is written: what makes no sense is refused there, with the option's name, its value and a
+remedy. The limits are those of the HTTP API (`rota.wire`). None stands for an option that is not given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypedDict
+
+import msgspec
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
-from rota.core.retry import DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
-from rota.core.submission import HIGHEST_PRIORITY, LOWEST_PRIORITY, Delivery, Template
+from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
+from rota.core.submission import NO_META, UNAVAILABLE, Delivery, Template, check
+from rota.wire.scalars import LaneName, Name, Priority, TypeName, moment_of, printable, usable_queue
+from rota.wire.submission import Attempts, Facts, Tags, positive
+
+if TYPE_CHECKING:
+    from rota.sdk.task import Call
 
 Duration = timedelta | float | str
+_LONGEST_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,33 +33,60 @@ class Retry:
     """How often to try and how long to wait in between.
 
     `delays` gives the waits one by one, the last repeating; otherwise they grow from `base` by `factor` up to `cap`.
-    Exceptions in `give_up_on`, and those not in `on`, are permanent.
+    What is left out is as the settings say (`max_attempts`, `backoff_base`, `backoff_max`, `backoff_jitter`).
+    Exceptions in `give_up_on`, and those not in `on`, are permanent; these two belong to a task, not to a submission.
     """
 
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    base: Duration = 1
+    max_attempts: int | None = None
+    base: Duration | None = None
     factor: float = 2
-    cap: Duration = 60
-    jitter: float = 0.1
+    cap: Duration | None = None
+    jitter: float | None = None
     delays: Sequence[Duration] | None = None
     on: tuple[type[BaseException], ...] = (Exception,)
     give_up_on: tuple[type[BaseException], ...] = ()
     max_elapsed: Duration | None = None
 
-    @property
-    def backoff(self) -> Backoff:
-        """The part of this that is stored with a job."""
+    def __post_init__(self) -> None:
+        _read("retry.max_attempts", self.max_attempts, Attempts | None, "give how often to try in all, as in Retry(5)")
+        _read("retry.factor", self.factor, float, "give a number")
+        _read("retry.jitter", self.jitter, float | None, "give a number")
+        if self.delays is not None and not _is_filled(self.delays):
+            _refuse("retry.delays", self.delays, "no list of delays", 'give one or more, as in delays=["1s", "5m"]')
+        for name in ("on", "give_up_on"):
+            _check_exceptions(name, getattr(self, name))
+        # Refuses what makes no sense.
+        self.backoff(DEFAULT_BACKOFF)
+
+    def backoff(self, default: Backoff) -> Backoff:
+        """Give the part of this that is stored with a job."""
         elapsed = None if self.max_elapsed is None else parse_duration(self.max_elapsed, field="retry.max_elapsed")
         rule = Backoff(
             growth=Growth.LISTED if self.delays else Growth.EXPONENTIAL,
-            base=parse_duration(self.base, field="retry.base"),
+            base=default.base if self.base is None else parse_duration(self.base, field="retry.base"),
             factor=float(self.factor),
-            cap=parse_duration(self.cap, field="retry.cap"),
-            jitter=self.jitter,
+            cap=default.cap if self.cap is None else parse_duration(self.cap, field="retry.cap"),
+            jitter=default.jitter if self.jitter is None else self.jitter,
             delays=tuple(parse_duration(delay, field="retry.delays") for delay in self.delays or ()),
             max_elapsed=elapsed,
         )
         return shared(rule)
+
+    @property
+    def judges(self) -> bool:
+        """Whether it says which exceptions are permanent."""
+        return self.on != (Exception,) or bool(self.give_up_on)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDefaults:
+    """What a job gets that says nothing about retries: the settings of the process that submits it."""
+
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    backoff: Backoff = DEFAULT_BACKOFF
+
+
+PLAIN: Final = RetryDefaults()
 
 
 class Options(TypedDict, total=False):
@@ -59,61 +99,197 @@ class Options(TypedDict, total=False):
     expires: Duration
     timeout: Duration
     retry: Retry | int
-    delivery: Delivery | str
+    delivery: Delivery | Literal["at_least_once", "at_most_once"]
     idempotency_key: str
-    concurrency_key: str
     tags: Sequence[str]
     meta: Mapping[str, str]
-    on_success: Any
-    on_failure: Any
-    #: The caller's own connection, in whose transaction the job is stored. Of one submission, not of a task.
+    on_success: Call[Any] | None
+    on_failure: Call[Any] | None
+    #: The caller's own connection, in whose transaction the job is stored.
     tx: object
 
 
 KNOWN: Final = frozenset(Options.__annotations__)
+#: What can be said of one submission only: neither of a task nor of a follow-up, which both make many.
+OF_ONE_SUBMISSION: Final = ("run_at", "idempotency_key", "tx")
 
 
 def retry_of(value: Retry | int) -> Retry:
     """Read a retry rule; a number is how many attempts there are in all, as in `Retry(5)`."""
-    return value if isinstance(value, Retry) else Retry(max_attempts=value)
+    if isinstance(value, Retry):
+        return value
+    return Retry(_read("retry", value, Attempts, "give how often to try in all, as in retry=5, or a Retry(…)"))
 
 
-def template_of(name: str, payload: str, options: Options) -> Template:
+def refuse_judging(name: str, retry: Retry | int | None, defined: Retry | int | None = None) -> None:
+    """Refuse a submission that says which exceptions are permanent: only the worker's definition of a task can."""
+    if not isinstance(retry, Retry) or not retry.judges:
+        return
+    known = Retry() if defined is None else retry_of(defined)
+    if (retry.on, retry.give_up_on) != (known.on, known.give_up_on):
+        raise InvalidRequest(
+            f"retry: `on` and `give_up_on` of task {name!r} cannot be changed for one submission, because exceptions"
+            " are not stored with a job; give them to @app.task(retry=…)",
+            field="retry",
+        )
+
+
+def template_of(name: str, payload: str, options: Options, defaults: RetryDefaults = PLAIN) -> Template:
     """Make the template that options describe; refuse what makes no sense, naming it."""
-    _check(options)
-    changes: dict[str, Any] = {key: options.get(key) for key in ("queue", "priority", "concurrency_key")}
-    for key in ("delay", "expires", "timeout"):
-        if (span := options.get(key)) is not None:
-            changes[key] = parse_duration(span, field=key)  # type: ignore[arg-type]
-    for key in ("on_success", "on_failure"):
-        if (next_call := options.get(key)) is not None:
-            _refuse_transaction(next_call.options, f"{key}: a follow-up is made when its job ends")  # type: ignore[attr-defined]
-            changes[key] = next_call.template()  # type: ignore[attr-defined]
-    if "retry" in options:
-        retry = retry_of(options["retry"])
-        changes |= {"max_attempts": retry.max_attempts, "backoff": retry.backoff}
-    if "delivery" in options:
-        changes["delivery"] = Delivery(options["delivery"])
-    template = Template(type=name, payload=payload, tags=tuple(options.get("tags", ())), meta=options.get("meta", {}))
-    return replace(template, **{key: value for key, value in changes.items() if value is not None})
+    printable(_read("name", name, TypeName, "give the task's name, as in 'send_email'"), "name")
+    template = Template(type=name, payload=payload, max_attempts=defaults.max_attempts, backoff=defaults.backoff)
+    return changed(template, options, defaults)
+
+
+def changed(template: Template, options: Options, defaults: RetryDefaults = PLAIN) -> Template:
+    """Give a template with what options say; refuse what makes no sense, naming it."""
+    changes: dict[str, Any] = {}
+    for name, value in options.items():
+        read = _READERS.get(name) or _unknown(name)
+        if value is not None:
+            changes |= read(name, value, defaults)
+    if options.get("run_at") is not None and options.get("delay") is not None:
+        raise InvalidRequest("delay: give either run_at or delay, not both", field="delay")
+    if changes:
+        template = replace(template, **changes)
+        check(template)
+    return template
+
+
+def merged(options: Options, others: Options) -> Options:
+    """Give options with others that go before them. None takes one away; run_at and delay replace each other."""
+    both: dict[str, Any] = {**options, **others}
+    for name, other in (("run_at", "delay"), ("delay", "run_at")):
+        if others.get(name) is not None and other not in others:
+            both.pop(other, None)
+    result: Any = {name: value for name, value in both.items() if value is not None}
+    kept: Options = result
+    return kept
 
 
 def check_defaults(name: str, options: Options) -> None:
     """Refuse what cannot be said of a task, but only of one submission of it."""
     template_of(name, "null", options)
-    _refuse_transaction(options, f"task {name!r}: a transaction ends, a task does not")
+    for option in OF_ONE_SUBMISSION:
+        if options.get(option) is not None:
+            message = f"{option}: it belongs to one submission, not to a task; give it there, as in .using({option}=…)"
+            raise InvalidRequest(f"task {name!r}: {message}", field=option)
 
 
-def _refuse_transaction(options: Options, why: str) -> None:
-    if options.get("tx") is not None:
-        raise InvalidRequest(f"tx: {why}; give it to one submission, with .using(tx=…)", field="tx")
+def _read(name: str, value: Any, form: Any, remedy: str) -> Any:  # noqa: ANN401 - any option
+    """Read a value as a form of the API, or refuse it."""
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        _refuse(name, value, f"not valid ({error})", remedy)
 
 
-def _check(options: Options) -> None:
-    unknown = sorted(set(options) - KNOWN)
-    if unknown:
-        raise InvalidRequest(f"{unknown[0]!r} is no option; known are {', '.join(sorted(KNOWN))}", field=unknown[0])
-    priority = options.get("priority")
-    if priority is not None and not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
-        message = f"priority: {priority} must lie between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}"
-        raise InvalidRequest(message, field="priority")
+def _refuse(name: str, value: object, what: str, remedy: str) -> NoReturn:
+    shown = repr(value)
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f"{shown[:_LONGEST_SHOWN]}…"
+    raise InvalidRequest(f"{name}: {shown} is {what}; {remedy}", field=name)
+
+
+def _unknown(name: str) -> NoReturn:
+    if name in UNAVAILABLE:
+        raise InvalidRequest(f"{name}: {UNAVAILABLE[name]}", field=name)
+    close = get_close_matches(name, KNOWN, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    raise InvalidRequest(f"{name!r} is no option{meant}; known are {', '.join(sorted(KNOWN))}", field=name)
+
+
+def _is_filled(values: object) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
+
+
+def _check_exceptions(name: str, kinds: object) -> None:
+    if not isinstance(kinds, tuple) or not all(
+        isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds
+    ):
+        remedy = f"give exception classes in parentheses, as in {name}=(ValueError,)"
+        _refuse(f"retry.{name}", kinds, "no tuple of exception classes", remedy)
+
+
+#: What an option makes of a template: given its name and value, what changes.
+_Reader = Callable[[str, Any, RetryDefaults], dict[str, Any]]
+
+
+def _plainly(form: Any, remedy: str) -> _Reader:  # noqa: ANN401 - any form
+    return lambda name, value, _: {name: _read(name, value, form, remedy)}
+
+
+def _queue(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    return {name: usable_queue(_read(name, value, LaneName, 'name a queue, as in queue="mail"'), name)}
+
+
+def _span(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    return {name: parse_duration(value, field=name)}
+
+
+def _some_time(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    return {name: positive(parse_duration(value, field=name).total_seconds(), name)}
+
+
+def _moment(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    remedy = "give a datetime with its zone, as in datetime.now(UTC) + timedelta(hours=1)"
+    if not isinstance(value, datetime):
+        _refuse(name, value, "no datetime", remedy)
+    if value.tzinfo is None:
+        _refuse(name, value, "a time without a zone", remedy)
+    moment_of(value, name)
+    return {}
+
+
+def _retry(_: str, value: Any, defaults: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    retry = retry_of(value)
+    attempts = defaults.max_attempts if retry.max_attempts is None else retry.max_attempts
+    return {"max_attempts": attempts, "backoff": retry.backoff(defaults.backoff)}
+
+
+def _key(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    _read(name, value, Name, "give a text of your own for each submission, or leave it out")
+    return {}
+
+
+def _tags(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    example = value if isinstance(value, str) and value else "mail"
+    return {name: tuple(dict.fromkeys(_read(name, value, Tags, f'give a list of words, as in tags=["{example}"]')))}
+
+
+def _meta(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    return {name: _read(name, value, Facts, 'give text for text, as in meta={"customer": "7"}') or NO_META}
+
+
+def _follow_up(name: str, value: Any, defaults: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    make = getattr(value, "template", None)
+    # A task has a template too, but as a value.
+    if not callable(make):
+        _refuse(name, value, "no call of a task", "give what to run with its arguments, as in task.call(…)")
+    for option in OF_ONE_SUBMISSION:
+        if value.options.get(option) is not None:
+            raise InvalidRequest(f"{name}: a follow-up takes no {option}: it is made when its job ends", field=name)
+    return {name: make(defaults)}
+
+
+def _unchanged(_: str, __: Any, ___: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    """Read what is looked at when the job is submitted."""
+    return {}
+
+
+_READERS: Final[Mapping[str, _Reader]] = {
+    "queue": _queue,
+    "priority": _plainly(Priority, "give a number from 1 (least urgent) to 10"),
+    "delay": _span,
+    "run_at": _moment,
+    "expires": _span,
+    "timeout": _some_time,
+    "retry": _retry,
+    "delivery": _plainly(Delivery, "give 'at_least_once' or 'at_most_once'"),
+    "idempotency_key": _key,
+    "tags": _tags,
+    "meta": _meta,
+    "on_success": _follow_up,
+    "on_failure": _follow_up,
+    "tx": _unchanged,
+}

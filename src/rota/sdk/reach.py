@@ -21,20 +21,21 @@ from rota.core.submission import NewJob
 from rota.desk import MergingDesk, Serve
 from rota.ports.faces import Control
 from rota.ports.store import Inserted
-from rota.runtime import Link, connect
+from rota.runtime import Link, open_link
 from rota.runtime.store import is_server
 from rota.sdk.homes import Homes
 from rota.sdk.mailbox import Mailbox
 from rota.sdk.portal import Portal
 from rota.sdk.side import Side
-from rota.settings import read
+from rota.settings import Settings
 
 
 class Reach:
     """Everything between an app and where its jobs go."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, settings: Settings) -> None:
         self.url = url
+        self._settings = settings
         #: Whether a worker runs in this process. It is on the portal's link, and hears at once of what comes by that.
         self.runs_jobs = False
         self._start()
@@ -130,9 +131,7 @@ class Reach:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None or (link.done() and (link.cancelled() or link.exception() is not None)):
-            settings = read(environment=os.environ)
-            bound = settings.queue_size or None
-            link = asyncio.ensure_future(connect(self.url, token=settings.token, queue_bound=bound))
+            link = asyncio.ensure_future(open_link(self._settings, self.url))
             self._links[loop] = link
         # Many wait for it: one who goes away must not call it off.
         return await asyncio.shield(link)

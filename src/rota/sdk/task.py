@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from rota.core.identity import JobId
 from rota.core.instant import EPOCH
-from rota.core.submission import IdempotencyKey, NewJob, Template, request_hash
+from rota.core.request import hash_of_request
+from rota.core.submission import IdempotencyKey, NewJob, Template
 from rota.engine.engine import wall_clock
-from rota.sdk.encoding import Form, decoder_of, encode_call
+from rota.sdk.encoding import Form, encode_call
 from rota.sdk.handle import Handle
-from rota.sdk.options import Options, template_of
+from rota.sdk.options import Options, RetryDefaults, changed, merged, refuse_judging, template_of
 from rota.telemetry.tracing import current_traceparent
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ class Call(Struct, Generic[R], eq=False):
         """What was said about it."""
         return self.task.options
 
-    def template(self) -> Template:
-        """Give what this call submits."""
-        return replace(self.task.template, payload=self.payload)
+    def template(self, defaults: RetryDefaults | None = None) -> Template:
+        """Give what this call submits; as a follow-up, with the defaults of the job before it."""
+        task = self.task
+        whole = task.template if defaults is None else template_of(task.name, "null", task.options, defaults)
+        return replace(whole, payload=self.payload)
 
     def job(self, job_id: JobId, now: datetime | None = None) -> NewJob:
         """Make the job that this call submits; the time is read only if it counts."""
@@ -85,26 +88,29 @@ class Call(Struct, Generic[R], eq=False):
     def _key(self) -> IdempotencyKey | None:
         """Give the key under which a repetition is the same submission."""
         key = self.options.get("idempotency_key")
-        return None if key is None else IdempotencyKey(key, request_hash(self.template().to_text().encode()))
+        if key is None:
+            return None
+        return IdempotencyKey(key, hash_of_request(self.template(), run_at=self.options.get("run_at")))
 
 
 class Wanted:
     """A type of job with options: what all calls of it have in common, and what is found out once for all of them."""
 
-    def __init__(self, name: str, options: Options) -> None:
+    def __init__(self, app: Rota, name: str, options: Options) -> None:
+        self._app = app
         self.name = name
         self.options = options
 
     @cached_property
     def template(self) -> Template:
         """What a call submits, but for the payload."""
-        return template_of(self.name, "null", self.options)
+        return template_of(self.name, "null", self.options, self._app.retry_defaults)
 
     @cached_property
     def rest(self) -> tuple[Any, ...] | None:
         """What a job of it has beyond id, type and payload; None if that depends on the moment, or on the payload."""
         template = self.template
-        if template.delay or template.expires or not _OF_THE_MOMENT.isdisjoint(self.options):
+        if template.delay or template.expires is not None or not _OF_THE_MOMENT.isdisjoint(self.options):
             return None
         job = template.make(JobId(0), EPOCH)
         return tuple(getattr(job, field.name) for field in fields(NewJob)[3:])
@@ -113,10 +119,13 @@ class Wanted:
 class TaskBase(Wanted, Generic[P, R]):
     """What sync and async tasks share."""
 
-    def __init__(self, app: Rota, function: Callable[P, Any], name: str, options: Options) -> None:
-        super().__init__(name, options)
-        self._app = app
+    def __init__(
+        self, app: Rota, function: Callable[P, Any], name: str, options: Options, form: Form | None = None
+    ) -> None:
+        super().__init__(app, name, options)
         self.function = function
+        #: Shared by all that `using` makes of a task: to inspect a function takes longer than to submit a job.
+        self._form = Form(function) if form is None else form
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -136,21 +145,21 @@ class TaskBase(Wanted, Generic[P, R]):
 
     def using(self, **options: Unpack[Options]) -> Self:
         """Give the same task with other options."""
-        merged: Options = {**self.options, **options}
-        return type(self)(self._app, self.function, self.name, merged)
+        refuse_judging(self.name, options.get("retry"), self._app.tasks[self.name].options.get("retry"))
+        defaults = self._app.retry_defaults
+        template = changed(self.template, options, defaults)
+        both = merged(self.options, options)
+        if len(both) < len({*self.options, *options}):
+            # One was taken away.
+            template = template_of(self.name, "null", both, defaults)
+        other = type(self)(self._app, self.function, self.name, both, self._form)
+        other.template = template
+        return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a submission without sending it."""
         payload = encode_call(self.name, self._form, args, kwargs)
-        return Call(self._app, self, payload, self._decode, current_traceparent())
-
-    @cached_property
-    def _form(self) -> Form:
-        return Form(self.function)
-
-    @cached_property
-    def _decode(self) -> Callable[[str], R]:
-        return decoder_of(self.function)
+        return Call(self._app, self, payload, self._form.decode, current_traceparent())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
+from rota.core.identity import JobId
+from rota.core.submission import unknown_parent
 from rota.ports.store import Inserted, Receipt
 from rota.stores.migrations import Migration
 
@@ -37,6 +39,12 @@ async def answered(answer: Any) -> Any:  # noqa: ANN401 - whatever a driver give
 def has_refusal(answers: Iterable[Inserted]) -> bool:
     """Whether one of some submissions was refused, so that none of them may stay."""
     return any(answer.receipt in _REFUSALS for answer in answers)
+
+
+def require_parents(parents: set[JobId], known: Iterable[JobId]) -> None:
+    """Refuse jobs that are to wait for a job that is not there: they would be cancelled at once, and nobody told."""
+    if missing := parents.difference(known):
+        raise unknown_parent(min(missing))
 
 
 def require_form(registered: Iterable[tuple[int, str]], migrations: Sequence[Migration], where: str) -> None:

@@ -13,7 +13,7 @@ from rota.core.attempt import Attempt
 from rota.core.fleet import Bearings, Leadership, Member, Role
 from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
 from rota.core.job import AGING_MICROS, Job, turn_at
-from rota.core.lane import Queue
+from rota.core.lane import Lane, LaneCount, Queue
 from rota.core.lease import Claim
 from rota.core.ledger import Entry, Token
 from rota.core.lifecycle import Event, State
@@ -261,6 +261,7 @@ def schedule_row(schedule: Schedule, now: int) -> dict[str, Any]:
         "pause_reason": schedule.pause_reason,
         "next_fire_at": micros(schedule.next_fire_at),
         "version": schedule.version,
+        "app": schedule.app,
     }
 
 
@@ -269,6 +270,7 @@ def schedule_of(row: Row) -> Schedule:
     (
         schedule_id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap,
         jitter, start_at, end_at, blackouts, paused_at, pause_reason, next_fire_at, last_fire_at, last_job_id, version,
+        app,
     ) = row  # fmt: skip
     return Schedule(
         id=schedule_id,
@@ -288,6 +290,7 @@ def schedule_of(row: Row) -> Schedule:
         blackouts=_blackouts_of(blackouts),
         paused_at=moment(paused_at),
         pause_reason=pause_reason,
+        app=app,
         next_fire_at=moment(next_fire_at),
         last_fire_at=moment(last_fire_at),
         last_job_id=last_job_id,
@@ -440,6 +443,14 @@ def token_of(row: Row) -> Token:
         expires_at=moment(expires_at),
         revoked_at=moment(revoked_at),
         last_used_at=moment(last_used_at),
+    )
+
+
+def lanes_of(rows: Iterable[Row]) -> tuple[LaneCount, ...]:
+    """Read counts by lane and state, in the order of census_lanes.sql."""
+    return tuple(
+        LaneCount(Lane(queue, type_), _STATES[state], count, moment(due_since))
+        for queue, type_, state, count, due_since in rows
     )
 
 

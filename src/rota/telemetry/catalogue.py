@@ -86,6 +86,14 @@ PRUNED: Final = Metric("rota_jobs_pruned_total", Kind.COUNTER, "Finished jobs de
 CPU: Final = Metric(
     "rota_process_cpu_seconds_total", Kind.COUNTER, "CPU time that this process has used, of all its threads."
 )
+HTTP_REJECTED: Final = Metric(
+    "rota_http_rejected_total",
+    Kind.COUNTER,
+    "Requests that were rejected before a route saw them, and connections that were closed on their callers, by reason:"
+    " `unauthorized`, `invalid_http`, `headers_too_large`, `too_slow`, `write_timeout` (the caller did not read),"
+    " `too_many_connections`, `too_many_bytes` or `too_many_requests`.",
+    ("reason",),
+)
 COORDINATOR_UP: Final = Metric(
     "rota_coordinator_up", Kind.GAUGE, "Whether the coordinator answered lately. If not, jobs run and nobody leads."
 )
@@ -118,7 +126,29 @@ FINISHED: Final = Metric(
     ("state",),
     source=Source.API,
 )
-DEPTH: Final = Metric("rota_queue_depth", Kind.GAUGE, "Jobs that wait, by queue.", ("queue",), source=Source.API)
+DEPTH: Final = Metric(
+    "rota_queue_depth",
+    Kind.GAUGE,
+    "Jobs that wait, by queue: for a worker, for their time, or for other jobs.",
+    ("queue",),
+    source=Source.API,
+)
+QUEUE_DUE: Final = Metric(
+    "rota_queue_due", Kind.GAUGE, "Jobs that are due and wait for nothing but a worker, by queue; scale workers by it.",
+    ("queue",), source=Source.API,
+)  # fmt: skip
+QUEUE_OLDEST_DUE: Final = Metric(
+    "rota_queue_oldest_due_seconds",
+    Kind.GAUGE,
+    "How long the next job in line has been due, by queue: of the type whose next job has waited longest; 0 if none is"
+    " due. Jobs of one priority are in line by age. An older job of lower priority can be behind.",
+    ("queue",),
+    source=Source.API,
+)
+QUEUE_PAUSED: Final = Metric(
+    "rota_queue_paused", Kind.GAUGE, "Whether a queue is paused; absent for a queue without settings.", ("queue",),
+    source=Source.API,
+)  # fmt: skip
 DEAD_LETTERS: Final = Metric("rota_dead_letters", Kind.GAUGE, "Jobs in state dead.", source=Source.API)
 WORKERS: Final = Metric("rota_workers", Kind.GAUGE, "Workers heard of lately.", source=Source.API)
 FLEET_SLOTS: Final = Metric("rota_fleet_slots", Kind.GAUGE, "Slots of all those workers.", source=Source.API)
@@ -126,6 +156,11 @@ FLEET_BUSY: Final = Metric("rota_fleet_slots_busy", Kind.GAUGE, "Slots of those 
 LEADER: Final = Metric("rota_leader", Kind.GAUGE, "Whether this process leads.", source=Source.API)
 STORE_UP: Final = Metric(
     "rota_store_up", Kind.GAUGE, "Whether the store answered this scrape; if not, the counts are absent.",
+    source=Source.API,
+)  # fmt: skip
+
+STORE_WRITABLE: Final = Metric(
+    "rota_store_writable", Kind.GAUGE, "Whether the store took the last write of this process, such as its heartbeat.",
     source=Source.API,
 )  # fmt: skip
 
@@ -138,6 +173,8 @@ LINKED: Final = Metric(
 
 CATALOGUE: Final = (
     BUILD, CPU, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
-    COORDINATOR_UP, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, DEAD_LETTERS,
-    WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP, SLOTS, BUSY, DRAINING, LINKED,
+    HTTP_REJECTED,
+    COORDINATOR_UP, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, QUEUE_DUE,
+    QUEUE_OLDEST_DUE, QUEUE_PAUSED, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP,
+    STORE_WRITABLE, SLOTS, BUSY, DRAINING, LINKED,
 )  # fmt: skip

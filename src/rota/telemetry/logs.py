@@ -1,4 +1,5 @@
-"""Lines of log: for people, or for machines. One record, one line, whatever it holds.
+"""Lines of log: for people, or for machines. One record, one line, whatever it holds. Passwords of
+URLs are replaced in every line.
 
 A record that is about a job carries the job's id, type, attempt and worker as fields: those that we write because of
 `about`, those that a handler writes because of the context in which it runs. The standard library's logging is used as
@@ -16,6 +17,7 @@ from typing import Final
 
 from rota.core.identity import to_text
 from rota.core.job import Job
+from rota.core.redaction import redacted
 from rota.core.trace import trace_of
 
 #: The fields that say what a record is about.
@@ -51,10 +53,10 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a record; control characters are escaped, a traceback keeps its lines."""
         at = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        line = f"{at}Z {record.levelname.lower():7} {record.name}: {_printable(record.getMessage())}"
+        line = f"{at}Z {record.levelname.lower():7} {record.name}: {_printable(redacted(record.getMessage()))}"
         told = " ".join(f"{name}={_printable(str(value))}" for name, value in _fields_of(record))
         line = f"{line} [{told}]" if told else line
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{redacted(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonLines(logging.Formatter):
@@ -66,11 +68,11 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
             **dict(_fields_of(record)),
         }
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
+            told["traceback"] = redacted(self.formatException(record.exc_info))
         return json.dumps(told)
 
 
@@ -87,6 +89,7 @@ def set_up(level: str, form: str, surroundings: Surroundings = dict) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form.lower() == "json" else TextLines())
     handler.addFilter(Fields(surroundings))
+    logging.captureWarnings(capture=True)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     set_level(level)
 

@@ -67,9 +67,10 @@ class WorkerForm(Struct, kw_only=True):
 
 
 class WorkerList(Struct, kw_only=True):
-    """The processes on record."""
+    """A page of the processes on record, by name."""
 
     items: list[WorkerForm]
+    next_cursor: str | None = None
 
 
 class TypeDepth(Struct, kw_only=True):
@@ -80,20 +81,26 @@ class TypeDepth(Struct, kw_only=True):
 
 
 class QueueForm(Struct, kw_only=True):
-    """A queue: what waits and runs in it, who works on it, and its settings."""
+    """A queue: what waits and runs in it, who works on it, and its settings.
+
+    `types` has those with the most jobs; `types_left_out` counts the others, which `GET /v1/stats` has. `due_since`
+    says when the next job in line became due, of the type whose next job has waited longest; null if none is due.
+    """
 
     name: str
     depth: Count
+    #: How many of them are due: they wait for nothing but a worker.
+    due: Count
+    due_since: Moment | None = None
     states: dict[State, Count]
     types: list[TypeDepth]
+    types_left_out: Count = 0
     live_workers: Count
     is_paused: bool
     paused_at: Moment | None
     pause_reason: str | None
     resume_at: Moment | None
     max_depth: int | None
-    max_running: int | None
-    rate_limit: str | None
     version: Count
 
 
@@ -104,9 +111,10 @@ class QueueChange(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class QueueList(Struct, kw_only=True):
-    """The queues that have jobs, workers or settings."""
+    """A page of the queues that have jobs, workers or settings, by name."""
 
     items: list[QueueForm]
+    next_cursor: str | None = None
 
 
 class EntryForm(Struct, kw_only=True):
@@ -196,9 +204,7 @@ def queue_of(form: QueueForm) -> Queue:
         form.pause_reason,
         form.resume_at,
         form.max_depth,
-        form.max_running,
-        form.rate_limit,
-        form.version,
+        version=form.version,
     )
 
 

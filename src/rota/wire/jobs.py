@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Final
 
-from msgspec import Raw, Struct, structs
+from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from rota.core.attempt import Attempt
 from rota.core.errors import InvalidRequest
@@ -45,13 +44,16 @@ class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class JobForm(Struct, kw_only=True, omit_defaults=True):
-    """One job. `state` and `status` are the same; `completed_at` is its end, however it ended."""
+    """One job. `state` and `status` are the same; `completed_at` is its end, however it ended.
+
+    Lists leave `payload` and `result` out unless they are asked for (`?fields=payload,result`).
+    """
 
     id: Identifier
     type: str
     status: State
     state: State
-    payload: Raw
+    payload: Raw | UnsetType = UNSET
     queue: str
     priority: Priority
     attempts: Count
@@ -63,7 +65,7 @@ class JobForm(Struct, kw_only=True, omit_defaults=True):
     updated_at: Moment
     started_at: Moment | None
     completed_at: Moment | None
-    result: Raw
+    result: Raw | UnsetType = UNSET
     error: ErrorForm | None
     reason: Reason | None = None
     crashes: Count = 0
@@ -75,7 +77,6 @@ class JobForm(Struct, kw_only=True, omit_defaults=True):
     lease_until: Moment | None = None
     cancel_requested_at: Moment | None = None
     idempotency_key: str | None = None
-    concurrency_key: str | None = None
     tags: list[str] = []
     meta: dict[str, str] = {}
     blockers: Count = 0
@@ -97,7 +98,11 @@ class TaskForm(JobForm, kw_only=True, omit_defaults=True):
 
 
 class JobPage(Struct, kw_only=True):
-    """A page of jobs, newest first. `next_cursor` asks for the next page; null on the last one."""
+    """A page of jobs, newest first; of finished states alone the last finished first.
+
+    `next_cursor` asks for the next page; null on the last one. A filter that few jobs match is searched in slices, so a
+    page may be short or empty and still have a `next_cursor`: go on until it is null.
+    """
 
     items: list[JobForm]
     next_cursor: str | None
@@ -211,7 +216,6 @@ def form_of(job: Job) -> JobForm:
         lease_until=job.lease_until,
         cancel_requested_at=job.cancel_requested_at,
         idempotency_key=job.idempotency_key,
-        concurrency_key=job.concurrency_key,
         blockers=job.blockers,
         fire_time=job.fire_time,
     )
@@ -236,13 +240,18 @@ def task_form(form: JobForm, schedule: str | None = None) -> TaskForm:
 
 
 def job_of(form: JobForm) -> Job:
-    """Read a job as the server showed it."""
-    has_result = form.state is State.COMPLETED or bytes(form.result) != b"null"
+    """Read a job as the server showed it; what was left out is null."""
+    payload, result = form.payload, form.result
+    if payload is UNSET:
+        payload = NULL
+    if result is UNSET:
+        result = NULL
+    has_result = form.state is State.COMPLETED or bytes(result) != b"null"
     # By position, in the order of a job's fields: three dozen names would cost as much as all the rest.
     return Job(
         job_id_of(form.id),
         form.type,
-        text_of(form.payload),
+        text_of(payload),
         form.queue,
         form.priority,
         form.state,
@@ -263,11 +272,11 @@ def job_of(form: JobForm) -> Job:
         form.started_at,
         form.completed_at,
         form.cancel_requested_at,
-        text_of(form.result) if has_result else None,
+        text_of(result) if has_result else None,
         None if form.error is None else plain_error(form.error),
         form.reason,
         form.idempotency_key,
-        form.concurrency_key,
+        None,
         tuple(form.tags),
         form.meta or NO_META,
         form.blockers,
@@ -279,9 +288,10 @@ def job_of(form: JobForm) -> Job:
     )
 
 
-def fresh_form(job: NewJob, inserted: Inserted, now: datetime, warnings: list[str]) -> JobForm:
-    """Show a job as the store has just made it, without reading it back. `now` is when it was made."""
-    state = inserted.state
+def fresh_form(job: NewJob, inserted: Inserted, warnings: list[str]) -> JobForm:
+    """Show a job that waits for no other one as the store has just made it, without reading it back."""
+    state, now = inserted.state, inserted.at
+    assert now is not None
     form = JobForm(
         id=to_text(inserted.job_id),
         type=job.type,
@@ -302,13 +312,9 @@ def fresh_form(job: NewJob, inserted: Inserted, now: datetime, warnings: list[st
         result=NULL,
         error=None,
     )
-    if state is State.BLOCKED:
-        form.blockers = len(job.after)
-    if state is State.CANCELLED:
-        form.completed_at, form.reason = now, Reason.DEPENDENCY_FAILED
     if job.idempotency is not None:
         form.idempotency_key = job.idempotency.key
-    form.delivery, form.expires_at, form.concurrency_key = job.delivery, job.expires_at, job.concurrency_key
+    form.delivery, form.expires_at = job.delivery, job.expires_at
     _show_rest(form, job)
     form.warnings = warnings
     return form
@@ -399,8 +405,13 @@ def result_form(job: Job) -> ResultForm:
     )
 
 
-def inserted_of(item: BatchItem) -> Inserted:
+_NOT_MADE: Final = frozenset({Receipt.KEY_REUSED, Receipt.QUEUE_FULL})
+
+
+def inserted_of(item: BatchItem, own_id: JobId) -> Inserted:
     """Read the answer to one submission of a batch; raise what the server refused it for."""
+    if item.receipt in _NOT_MADE:
+        return Inserted(own_id, item.receipt, State.PENDING)
     if item.id is None or item.receipt is None or item.state is None:
         detail = "the server refused it" if item.error is None else item.error.detail
         field = item.error.errors[0].field if item.error is not None and item.error.errors else None

@@ -22,7 +22,7 @@ from rota.ports.store import Inserted, Receipt
 from rota.wire.jobs import fresh_form
 from rota.wire.submission import Submission
 
-#: So many kinds are kept. Where a field differs from job to job, a concurrency key for one, they come and go.
+#: So many kinds are kept. Where a field differs from job to job, they come and go.
 MOST: Final = 1_000
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -32,7 +32,7 @@ _REST: Final = attrgetter(*(field.name for field in fields(NewJob)[3:]))
 
 #: A job that stands for all of its kind while their answer is cut.
 _ID: Final = JobId(0)
-_MADE: Final = Inserted(_ID, Receipt.CREATED, State.PENDING)
+_MADE: Final = Inserted(_ID, Receipt.CREATED, State.PENDING, EPOCH)
 #: Where answers of one kind differ, in the order of the form: up to what, and what stands there while it is cut. Only a
 #: name is followed by a colon, and no other thing in the form has names of its own before these.
 _HOLES: Final = (
@@ -57,12 +57,12 @@ class Kind:
         """Make another job of this kind."""
         return NewJob(job_id, self.type, payload, *self._rest)
 
-    def shown(self, id_text: str, payload: str, now: datetime) -> bytes:
-        """Show a job of this kind that was made just now and is pending, as JSON; what `fresh_form` is written as."""
+    def shown(self, id_text: str, payload: str, at: datetime) -> bytes:
+        """Show a job of this kind that was made at a time and is pending, as JSON; what `fresh_form` is written as."""
         if self._parts is None:
             self._parts = self._cut()
         start, to_payload, to_run_at, to_created_at, to_updated_at, end = self._parts
-        moment = _encode(now)
+        moment = _encode(at)
         return b"".join(
             (
                 start, id_text.encode(), to_payload, payload.encode(),
@@ -72,7 +72,7 @@ class Kind:
 
     def _cut(self) -> tuple[bytes, ...]:
         """Write an answer like all others of this kind, and cut out where they differ."""
-        text = _encode(fresh_form(self.job(_ID, "null"), _MADE, EPOCH, []))
+        text = _encode(fresh_form(self.job(_ID, "null"), _MADE, []))
         parts = []
         for name, stood in _HOLES:
             before, _, text = text.partition(name + stood)

@@ -91,6 +91,26 @@ class RenewReply(Struct, kw_only=True):
     lost: list[Identifier]
 
 
+class WatchRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A worker waits up to `wait` for jobs that it runs to be cancelled."""
+
+    worker_id: Name
+    wait: Duration = 0.0
+
+
+class LeaseForm(Struct, kw_only=True):
+    """A lease: a job, and the number that its holder has."""
+
+    id: Identifier
+    fence: Fence
+
+
+class WatchReply(Struct, kw_only=True):
+    """The leases whose jobs are to be stopped; none when the time has passed."""
+
+    cancel: list[LeaseForm]
+
+
 class _ReportForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="outcome"):
     """What an attempt yielded, told under the fence it ran with."""
 

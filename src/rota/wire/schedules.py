@@ -38,6 +38,8 @@ class Standing(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
     ENDED = "ended"
+    #: Only in the answer to its deletion.
+    CANCELLED = "cancelled"
 
 
 class BlackoutForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -105,6 +107,8 @@ class ScheduleForm(Struct, kw_only=True):
     blackouts: list[BlackoutForm]
     paused_at: Moment | None
     pause_reason: str | None
+    #: The app whose code defines it; null for one that was made by hand.
+    app: str | None
     version: Count
     created_at: Moment
     updated_at: Moment
@@ -272,7 +276,7 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
         "cron": schedule.rule,
         "schedule": schedule.rule,
         "zone": schedule.zone,
-        "next_run_at": schedule.next_fire_at,
+        "next_run_at": schedule.next_run_at,
         "last_run_at": schedule.last_fire_at,
         "last_job_id": id_text(schedule.last_job_id),
         "job": follow_up_of(schedule.template),
@@ -286,6 +290,7 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
         "blackouts": [_blackout_form(one) for one in schedule.blackouts],
         "paused_at": schedule.paused_at,
         "pause_reason": schedule.pause_reason,
+        "app": schedule.app,
         "version": schedule.version,
         "created_at": schedule.created_at,
         "updated_at": schedule.updated_at,
@@ -317,6 +322,7 @@ def schedule_of(form: ScheduleForm) -> Schedule:
         blackouts=tuple(_blackout_of(one) for one in form.blackouts),
         paused_at=form.paused_at,
         pause_reason=form.pause_reason,
+        app=form.app,
         created_at=form.created_at,
         updated_at=form.updated_at,
         next_fire_at=form.next_run_at,

@@ -6,6 +6,7 @@ different values contradict each other and are refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from msgspec import Meta, Raw, Struct
 
 from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId, to_text
+from rota.core.request import hash_of_request
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import (
     DEFAULT_PRIORITY,
@@ -29,7 +31,6 @@ from rota.core.submission import (
     no_meta,
     request_hash,
 )
-from rota.core.trace import TRACEPARENT
 from rota.wire.scalars import (
     Duration,
     Identifier,
@@ -79,7 +80,6 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: Duration | None = None
     expires: Duration | None = None
     delay: Duration | None = None
-    concurrency_key: Name | None = None
     tags: Tags | None = None
     meta: Facts | None = None
     on_success: FollowUp | None = None
@@ -115,7 +115,7 @@ class Defaults:
     priority: int = DEFAULT_PRIORITY
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     expires: timedelta | None = None
-    concurrency_key: str | None = None
+    delay: timedelta | None = None
     tags: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=no_meta)
     on_success: Template | None = None
@@ -169,32 +169,22 @@ def one_of(synonyms: Mapping[str, T | None]) -> T | None:
     return values[0] if values else None
 
 
-def fingerprint(submission: Submission) -> bytes:
-    """Shrink what was asked, in whatever order it was written, to what is kept beside its idempotency key.
+def request_of(submission: Submission, defaults: Defaults) -> bytes:
+    """Give the hash that is kept beside a submission's idempotency key: what the submitter gives, or the canonical one.
 
-    Or what the submitter says that stands for it.
+    32 hexadecimal digits are taken for such a hash, as Rota's own client sends it; other text is hashed.
     """
-    if submission.idempotency_fingerprint is not None:
-        return request_hash(submission.idempotency_fingerprint.encode())
-    plain = msgspec.json.decode(msgspec.json.encode(_said(submission)))
-    return request_hash(msgspec.json.encode(plain, order="deterministic"))
+    if (given := submission.idempotency_fingerprint) is not None:
+        return bytes.fromhex(given) if _HASH.fullmatch(given) else request_hash(given.encode())
+    return hash_of_request(template_of(submission, defaults), run_at=submission.run_at, after=_parents(submission))
 
 
-_KEYS: Final = frozenset({"idempotency_key", "idempotency_fingerprint"})
+_HASH: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def _said(form: FollowUp) -> list[object]:
-    """List what a form says, field by field: whether a default was written out makes no other request."""
-    said = {name: getattr(form, name) for name in form.__struct_fields__ if name not in _KEYS}
-    said["queue"] = form.queue or DEFAULT_QUEUE
-    said["priority"] = form.priority or DEFAULT_PRIORITY
-    said["delivery"] = form.delivery or Delivery.AT_LEAST_ONCE
-    if form.meta and TRACEPARENT in form.meta:
-        # Another trace makes no other request.
-        said["meta"] = {name: value for name, value in form.meta.items() if name != TRACEPARENT} or None
-    for name in ("on_success", "on_failure"):
-        said[name] = None if said[name] is None else _said(said[name])
-    return list(said.values())
+def _parents(submission: Submission) -> tuple[Dependency, ...]:
+    given = submission.after
+    return tuple(Dependency(id_within(one, "after")) for one in dict.fromkeys(given)) if given else ()
 
 
 def new_job_of(
@@ -202,12 +192,12 @@ def new_job_of(
 ) -> NewJob:
     """Make the core's value of a folded submission. `now` is what relative times are counted from."""
     s, own = submission, defaults.of(submission.type)
-    delay = None if s.delay is None else duration_of(s.delay, "delay")
+    delay = duration_of(s.delay, "delay") if s.delay is not None or s.run_at is not None else own.delay
     run_at = now + delay if delay else s.run_at
     expires = own.expires if s.expires is None else duration_of(s.expires, "expires")
     key = None
     if s.idempotency_key is not None:
-        key = IdempotencyKey(s.idempotency_key, fingerprint(s), key_scope)
+        key = IdempotencyKey(s.idempotency_key, request_of(s, defaults), key_scope)
     return NewJob(
         id=job_id,
         type=printable(s.type, "type"),
@@ -221,10 +211,9 @@ def new_job_of(
         timeout=own.timeout if s.timeout is None else positive(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
-        concurrency_key=own.concurrency_key if s.concurrency_key is None else s.concurrency_key,
         tags=own.tags if s.tags is None else tuple(dict.fromkeys(s.tags)),
         meta=own.meta if s.meta is None else s.meta or NO_META,
-        after=tuple(Dependency(id_within(one, "after")) for one in dict.fromkeys(s.after)) if s.after else (),
+        after=_parents(s),
         on_success=own.on_success if s.on_success is None else template_of(s.on_success, defaults),
         on_failure=own.on_failure if s.on_failure is None else template_of(s.on_failure, defaults),
     )
@@ -243,8 +232,7 @@ def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
         delivery=form.delivery or own.delivery,
         timeout=own.timeout if form.timeout is None else positive(form.timeout, "timeout"),
         expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
-        delay=duration_of(form.delay, "delay"),
-        concurrency_key=own.concurrency_key if form.concurrency_key is None else form.concurrency_key,
+        delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),
         tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
         meta=own.meta if form.meta is None else form.meta or NO_META,
         on_success=own.on_success if form.on_success is None else template_of(form.on_success, defaults),
@@ -258,11 +246,15 @@ def follow_up_of(template: Template) -> FollowUp:
 
 
 def submission_of(job: NewJob, now: datetime) -> Submission:
-    """Write a new job as a request; what is absolute stays so. `now` is what an expiry is counted from."""
+    """Write a new job as a request; what is absolute stays so. `now` is what an expiry is counted from.
+
+    A job without a time says that it starts at once: otherwise the delay of its task in the server's app would hold.
+    """
     expires = None if job.expires_at is None else max((job.expires_at - (job.run_at or now)).total_seconds(), 0.0)
     return Submission(
         **_fields_of(job),
         run_at=job.run_at,
+        delay=0.0 if job.run_at is None else None,
         expires=expires,
         idempotency_key=None if job.idempotency is None else job.idempotency.key,
         idempotency_fingerprint=None if job.idempotency is None else job.idempotency.request.hex() or None,
@@ -280,7 +272,6 @@ def _fields_of(one: Template | NewJob) -> dict[str, Any]:
         "retry": retry_rule_of(one.backoff),
         "delivery": one.delivery,
         "timeout": _seconds(one.timeout),
-        "concurrency_key": one.concurrency_key,
         "tags": list(one.tags) or None,
         "meta": dict(one.meta) or None,
         "on_success": None if one.on_success is None else follow_up_of(one.on_success),

@@ -15,19 +15,26 @@ from rota.wire.scalars import Count, Identifier, Line, Moment, Seconds
 
 
 class LaneForm(Struct, kw_only=True):
-    """How many jobs of a queue and type are in a state."""
+    """How many jobs of a queue and type are in a state; `due_since` says when the next of them became due."""
 
     queue: str
     type: str
     state: State
     count: Count
+    due_since: Moment | None = None
 
 
 class Stats(Struct, kw_only=True):
-    """Everything counted. `queue_depth` is what waits, `dlq_size` the dead letters, `pruned` what retention deleted."""
+    """Everything counted.
+
+    `queue_depth` is what waits, `due` what of that waits for nothing but a worker, `dlq_size` the dead letters,
+    `pruned` what retention deleted. `lanes` is a page of the unfinished jobs by queue, type and state; `next_cursor`
+    asks for the next one.
+    """
 
     timestamp: Moment
     queue_depth: Count
+    due: Count
     running: Count
     worker_utilization: float
     dlq_size: Count
@@ -37,6 +44,7 @@ class Stats(Struct, kw_only=True):
     states: dict[State, Count]
     pruned: dict[State, Count]
     lanes: list[LaneForm]
+    next_cursor: str | None = None
 
 
 class MetricsForm(Struct, kw_only=True):
@@ -58,16 +66,30 @@ class Liveness(Struct, kw_only=True):
     status: str
 
 
+class ProblemForm(Struct, kw_only=True):
+    """A problem of the deployment as a whole: its code, what it means, and what to do."""
+
+    code: str
+    text: str
+    fix: str
+
+
 class Health(Struct, kw_only=True):
-    """How this process and what it depends on are."""
+    """How this process, what it depends on and the deployment are.
+
+    `unhealthy`: the store does not answer or takes no writes. `degraded`: jobs run, and `problems` says what is wrong.
+    """
 
     status: str
     instance_id: str
     is_leader: bool
     coordinator_health: bool
     store_health: bool
+    #: Whether the store took the last write of this process.
+    store_writable: bool
     #: Whether the broker answers. If not, workers take jobs from the store itself.
     broker_health: bool
+    problems: list[ProblemForm]
     timestamp: Count
 
 
@@ -165,11 +187,13 @@ class Overview(Struct, kw_only=True):
 
     stats: Stats
     queues: list[QueueForm]
+    #: How many queues are not shown; `GET /v1/queues` has them all.
+    queues_left_out: Count = 0
 
 
 def census_of(stats: Stats) -> Census:
     """Read the census that the counts were made of."""
-    living = tuple(LaneCount(Lane(one.queue, one.type), one.state, one.count) for one in stats.lanes)
+    living = tuple(LaneCount(Lane(one.queue, one.type), one.state, one.count, one.due_since) for one in stats.lanes)
     unfinished = {one.state for one in living}
     finished = {state: count for state, count in stats.states.items() if state not in unfinished and count}
     return Census(lanes=living, finished=finished, pruned=stats.pruned)
@@ -178,5 +202,6 @@ def census_of(stats: Stats) -> Census:
 def lane_forms(census: Census) -> list[LaneForm]:
     """Show the unfinished jobs by lane and state."""
     return [
-        LaneForm(queue=one.lane.queue, type=one.lane.type, state=one.state, count=one.count) for one in census.lanes
+        LaneForm(queue=one.lane.queue, type=one.lane.type, state=one.state, count=one.count, due_since=one.due_since)
+        for one in sorted(census.lanes, key=lambda one: (one.lane.queue, one.lane.type, one.state))
     ]

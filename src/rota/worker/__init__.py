@@ -35,15 +35,17 @@ __all__ = [
     "handler_of",
 ]
 
-__getattr__ = names_of(
-    __name__,
-    {
-        "context": ["JobContext", "current"],
-        "escort": ["SourceReference"],
-        "handlers": ["Handler", "Handlers", "handler_of"],
-        "options": ["WorkerOptions"],
-        "signals": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
-        "steps": ["Happened"],
-        "worker": ["Worker"],
-    },
-)
+# Hidden from type checkers, which would take any name for one of ours.
+if not TYPE_CHECKING:
+    __getattr__ = names_of(
+        __name__,
+        {
+            "context": ["JobContext", "current"],
+            "escort": ["SourceReference"],
+            "handlers": ["Handler", "Handlers", "handler_of"],
+            "options": ["WorkerOptions"],
+            "signals": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
+            "steps": ["Happened"],
+            "worker": ["Worker"],
+        },
+    )

@@ -8,14 +8,18 @@ What does not fit is the submitter's mistake: trying again cannot mend it.
 from __future__ import annotations
 
 import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
 from inspect import Parameter
-from typing import Any, Final
+from itertools import chain, repeat
+from typing import Any, Final, NoReturn
 
 import msgspec
 
+from rota.core.finite import require_finite
+from rota.worker.annotations import annotations_of, distance, forms_of, lay_down, read, revive
 from rota.worker.verdict import Permanent
 
 Call = tuple[Sequence[Any], Mapping[str, Any]]
@@ -23,6 +27,16 @@ _NOTHING: Final[Call] = ((), {})
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _KEYWORD: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _CALL_KEYS: Final = frozenset({"args", "kwargs"})
+_LONGEST_NAME: Final = 40
+#: What an object of JSON can become.
+_OBJECTS: Final = (
+    msgspec.inspect.AnyType,
+    msgspec.inspect.CustomType,
+    msgspec.inspect.DataclassType,
+    msgspec.inspect.DictType,
+    msgspec.inspect.StructType,
+    msgspec.inspect.TypedDictType,
+)
 #: Whose values are what they should be if they are of exactly this type: no need to convert.
 _EXACT: Final = frozenset({int, str, bool, dict, list})
 
@@ -41,16 +55,56 @@ class Argument:
 
     name: str
     wanted: Any
+    #: What its values are read as; several where they have to be tried one by one.
+    forms: tuple[Any, ...] = (Any,)
+
+    @classmethod
+    def of(cls, parameter: Parameter, hints: Mapping[str, Any]) -> Argument:
+        """Give what a parameter asks for."""
+        hint = hints.get(parameter.name, Any)
+        forms = forms_of(hint, is_optional=parameter.default is None)
+        return cls(parameter.name, Any if forms == (Any,) else hint, forms)
 
     def take(self, value: Any) -> Any:  # noqa: ANN401 - as annotated
         """Convert a JSON value to what is asked for."""
         wanted = self.wanted
         if wanted is Any or (type(value) is wanted and wanted in _EXACT):
             return value
+        if len(self.forms) > 1:
+            return self._chosen(value)
         try:
-            return msgspec.convert(value, wanted, dec_hook=_revive)
-        except (msgspec.ValidationError, ValueError, TypeError) as error:
-            raise WrongArguments(f"argument {self.name!r}: {error}") from None
+            return read(value, self.forms[0])
+        except (ValueError, TypeError) as error:
+            self._refuse(value, error)
+
+    def _chosen(self, value: Any) -> Any:  # noqa: ANN401 - as annotated
+        """Read a value as the one form that fits; as it came if several fit alike, such as text for `str | bytes`."""
+        fitting: list[Any] = []
+        errors: list[Exception] = []
+        for form in self.forms:
+            try:
+                fitting.append(read(value, form))
+            except (ValueError, TypeError) as error:
+                errors.append(error)
+        if not fitting:
+            raise WrongArguments(f"argument {self.name!r}: {errors[0]}") from None
+        # A class reads also what has more or fewer fields than its own.
+        distances = [distance(one, value) for one in fitting]
+        nearest = min(distances)
+        return fitting[distances.index(nearest)] if distances.count(nearest) == 1 else value
+
+    def _refuse(self, value: Any, error: Exception) -> NoReturn:  # noqa: ANN401 - as annotated
+        """Refuse a value by the annotation as it was written, rather than by what it is read as."""
+        try:
+            read(value, self.wanted)
+        except (ValueError, TypeError) as own:
+            error = own
+        raise WrongArguments(f"argument {self.name!r}: {error}") from None
+
+
+_ANYTHING: Final = Argument("", Any)
+#: What is written to JSON as base64.
+_BYTES: Final = frozenset({bytes, bytearray, memoryview})
 
 
 class Calling:
@@ -58,9 +112,9 @@ class Calling:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._signature = inspect.signature(function)
-        hints = _hints(function)
+        hints = annotations_of(function)
         parameters = self._signature.parameters.values()
-        known = {one.name: Argument(one.name, hints.get(one.name, Any)) for one in parameters}
+        known = {one.name: Argument.of(one, hints) for one in parameters}
         self._positional = [known[one.name] for one in parameters if one.kind in _POSITIONAL]
         self._named = {one.name: known[one.name] for one in parameters if one.kind in _KEYWORD}
         self._rest = next((known[one.name] for one in parameters if one.kind is Parameter.VAR_POSITIONAL), None)
@@ -84,6 +138,18 @@ class Calling:
                     return call.args, {}
         return self._decode(payload)
 
+    def check(self, payload: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Refuse a call that the worker would refuse, or whose bytes would arrive as text: JSON has no bytes."""
+        taken, others = self.decode(payload)
+        if _BYTES.isdisjoint(map(type, (*arguments, *named.values()))):
+            return
+        asked = chain(self._positional, repeat(self._rest or _ANYTHING))
+        by_name = ((self._named.get(name) or self._others_as(name), named[name], others[name]) for name in named)
+        for argument, given, arrived in chain(zip(asked, arguments, taken, strict=False), by_name):
+            if argument.wanted is not Any and type(given) in _BYTES and isinstance(arrived, str):
+                remedy = "decode them, or annotate it as bytes"
+                raise WrongArguments(f"argument {argument.name!r}: bytes would arrive as base64 text; {remedy}")
+
     def _decode(self, payload: str) -> Call:
         try:
             value = msgspec.json.decode(payload)
@@ -95,9 +161,24 @@ class Calling:
             return _NOTHING
         if type(value) is dict and self._can_be_named and self._required <= value.keys() <= self._named.keys():
             return (), {name: self._named[name].take(given) for name, given in value.items()}
-        if type(value) is dict and self._fits((), value):
-            return self.convert((), value)
+        if type(value) is dict:
+            if self._fits((), value):
+                return self.convert((), value)
+            if not self._takes_an_object:
+                self._refuse((), value)
         return self.convert((value,), {})
+
+    @cached_property
+    def _takes_an_object(self) -> bool:
+        """Whether an object can be the one positional argument; if not, its names are those of arguments."""
+        first = self._positional[0] if self._positional else self._rest
+        return first is not None and any(_takes_objects(msgspec.inspect.type_info(form)) for form in first.forms)
+
+    @property
+    def wanted(self) -> tuple[Any, ...] | None:
+        """What the parameters ask for, in order; None if some cannot be given by position."""
+        is_plain = len(self._positional) == len(self._signature.parameters)
+        return tuple(one.wanted for one in self._positional) if is_plain else None
 
     def convert(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Call:
         """Check a call and convert its arguments."""
@@ -116,7 +197,7 @@ class Calling:
         return taken, named
 
     def _others_as(self, name: str) -> Argument:
-        return Argument(name, Any if self._others is None else self._others.wanted)
+        return _ANYTHING if self._others is None else replace(self._others, name=name)
 
     def _fits(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         try:
@@ -126,23 +207,37 @@ class Calling:
         return True
 
     def _refuse(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+        unexpected = next((name for name in named if name not in self._named and self._others is None), None)
+        if unexpected is not None:
+            close = get_close_matches(unexpected[:_LONGEST_NAME], self._named, n=1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            told = f"got an unexpected argument {unexpected[:_LONGEST_NAME]!r}{meant}"
+            raise WrongArguments(f"{self._name}{self._signature}: {told}")
         try:
             self._signature.bind(*arguments, **named)
         except TypeError as error:
             raise WrongArguments(f"{self._name}{self._signature}: {error}") from None
 
 
+def _takes_objects(kind: msgspec.inspect.Type) -> bool:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return any(_takes_objects(one) for one in kind.types)
+    return isinstance(kind, _OBJECTS)
+
+
 def _usual_decoder(positional: Sequence[Argument], parameters: int) -> msgspec.json.Decoder[Any] | None:
     """Give what reads and converts the usual call, all arguments by position, in one go; None if there is none."""
     if not positional or len(positional) != parameters:
         return None
-    wanted: Any = tuple.__class_getitem__(tuple(one.wanted for one in positional))
+    if any(len(one.forms) > 1 for one in positional):
+        return None
+    wanted: Any = tuple.__class_getitem__(tuple(one.forms[0] for one in positional))
     fields: list[tuple[str, Any, Any]] = [
         ("args", wanted, msgspec.NODEFAULT),
         ("kwargs", dict[str, Any], msgspec.field(default_factory=dict)),
     ]
     try:
-        return msgspec.json.Decoder(msgspec.defstruct("Call", fields, forbid_unknown_fields=True), dec_hook=_revive)
+        return msgspec.json.Decoder(msgspec.defstruct("Call", fields, forbid_unknown_fields=True), dec_hook=revive)
     except TypeError:
         return None
 
@@ -156,36 +251,13 @@ def _is_call(value: dict[str, Any]) -> bool:
     )
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Give the annotations that can be read and that msgspec can convert to; the others ask for nothing."""
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception:  # noqa: BLE001 - annotations may name anything, also what exists only for a type checker
-        return {}
-    return {name: hint for name, hint in hints.items() if _is_known(hint)}
-
-
-def _is_known(hint: Any) -> bool:  # noqa: ANN401 - any annotation
-    try:
-        msgspec.inspect.type_info(hint)
-    except Exception:  # noqa: BLE001 - whatever it cannot read, we pass on as it came
-        return False
-    return True
-
-
-def _revive(wanted: Any, value: Any) -> Any:  # noqa: ANN401 - any type
-    """Convert to a type of the user's that msgspec does not know: Pydantic's models, and what already is one."""
-    validate = getattr(wanted, "model_validate", None)
-    if validate is not None:
-        return validate(value)
-    if isinstance(wanted, type) and isinstance(value, wanted):
-        return value
-    raise ValueError(f"{getattr(wanted, '__name__', wanted)} cannot be made of JSON")
-
-
 def pack(arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """Write a call down as a payload."""
-    return msgspec.json.encode({"args": arguments, "kwargs": named}, enc_hook=_lay_down).decode()
+    """Write a call down as a payload; raise ValueError for a number that is not finite."""
+    text = _ENCODER.encode({"args": arguments, "kwargs": named}).decode()
+    if "null" in text:
+        require_finite(msgspec.to_builtins(arguments, enc_hook=lay_down), "args")
+        require_finite(msgspec.to_builtins(named, enc_hook=lay_down), "kwargs")
+    return text
 
 
 def encode_result(result: Any) -> str:  # noqa: ANN401 - whatever a handler returns
@@ -193,21 +265,17 @@ def encode_result(result: Any) -> str:  # noqa: ANN401 - whatever a handler retu
     if result is None:
         return "null"
     try:
-        return _ENCODER.encode(result).decode()
+        text = _ENCODER.encode(result).decode()
+        if "null" in text:
+            require_finite(msgspec.to_builtins(result, enc_hook=lay_down), "result")
     except Exception as error:  # noqa: BLE001 - the object's own code may raise anything
         raise NotJson(
             f"the handler returned {_described(result)}, which cannot be kept as JSON: {_said(error)}"
         ) from None
+    return text
 
 
-def _lay_down(value: Any) -> Any:  # noqa: ANN401 - any object
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"{type(value).__qualname__} is not JSON")
-    return dump(mode="json")
-
-
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_lay_down)
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=lay_down)
 
 
 def _described(result: object) -> str:

@@ -37,6 +37,8 @@ import msgspec
 from rota.core.lease import Renewal, WorkerId
 from rota.core.settlement import JobError
 from rota.ports.faces import WorkSource
+from rota.telemetry.logs import set_up
+from rota.telemetry.outage import Outage
 from rota.worker.estate import QUESTIONS, Estate, batches, give_back
 from rota.worker.leases import Key, Messages, Word, leases_message, read_kin, read_leases, read_question
 from rota.worker.pipe import LazyReader, PipeReader, PipeWriter
@@ -62,6 +64,8 @@ class Setup(msgspec.Struct):
     silence: float
     #: What tells of the end of its process, if the system has that. Nothing from a worker of an earlier release.
     process: int | None = None
+    #: Level and form of log lines; None leaves them alone.
+    logs: tuple[str, str] | None = None
     #: The mark of its start, by which its questions are known. Nor this.
     boot: str = ""
 
@@ -95,6 +99,8 @@ class Companion:
         setup = self._setup
         if setup is None:
             return
+        if setup.logs is not None:
+            set_up(*setup.logs)
         if setup.process is not None:
             self._watch(setup.process)
         else:
@@ -153,6 +159,7 @@ class Companion:
 
     async def _beat(self, source: WorkSource, setup: Setup) -> None:
         # The first counts from the start: what was held then has waited through our rest.
+        outage = Outage(_log, f"renewing leases for worker {setup.name}")
         pause = max(0.0, self._began_at + setup.beat - time.monotonic())
         while True:
             with suppress(TimeoutError):
@@ -164,8 +171,9 @@ class Companion:
             if self._held and self._should_renew(setup):
                 try:
                     await self._renew(source, list(self._held), timedelta(seconds=setup.lease))
+                    outage.worked()
                 except Exception as error:  # noqa: BLE001 - a transport may raise anything; the next beat comes
-                    _log.warning("%d leases could not be renewed: %s", len(self._held), error)
+                    outage.failed(error)
                     self._loop.call_later(setup.beat / 5, self._beat_now.set)
 
     def _should_renew(self, setup: Setup) -> bool:

@@ -15,6 +15,7 @@ from math import inf
 from typing import Final, Protocol, TypeVar
 
 from rota.core.errors import InvalidRequest
+from rota.core.finite import require_finite
 from rota.core.identity import JobId, to_text
 from rota.core.step import Doubt
 from rota.core.trace import trace_of
@@ -144,6 +145,7 @@ class JobContext:
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Say how far the work has come. Only the last word counts."""
+        require_finite([done, total], "progress")
         told = {"done": done, "total": total, "message": message[:_LONGEST_MESSAGE]}
         self._progress = json.dumps(told, ensure_ascii=True)
         self._has_news = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -53,6 +54,8 @@ class Crew:
         self._holding = holding
         self._floor = floor
         self._limit = options.concurrency
+        self._queues = options.queues
+        self._queue_slots = options.queue_slots
         self._lease = options.lease.total_seconds()
         self._unsettled = unsettled
         self._left_behind = left_behind
@@ -65,14 +68,31 @@ class Crew:
         """Count the free slots. Handlers left behind cost slots once there are as many of them as there are slots."""
         if self._unsettled() > self._most_unsettled:
             return 0
-        return self._limit - len(self._holding.runs) - max(self._left_behind() - self._limit, 0)
+        free = self._limit - len(self._holding.runs) - max(self._left_behind() - self._limit, 0)
+        # A claim over several queues may bring jobs of any of them: no more than the fullest can take.
+        return min([free, *(room for room in self._rooms().values() if room > 0)]) if self._queue_slots else free
+
+    def queues(self) -> tuple[str, ...]:
+        """Give the queues that have slots left."""
+        if not self._queue_slots:
+            return self._queues
+        rooms = self._rooms()
+        return tuple(queue for queue in self._queues if rooms.get(queue, 1) > 0)
+
+    def _rooms(self) -> dict[str, int]:
+        """Count the free slots of each queue that has a bound of its own."""
+        held = Counter(run.job.queue for run in self._holding.runs.values())
+        return {queue: slots - held[queue] for queue, slots in self._queue_slots.items()}
 
     def types(self) -> tuple[str, ...]:
         """Give the types that can run now: while the handlers' loop is blocked, only those that do not need it."""
-        return self._unblockable if self.is_hampered() else self._all
+        return self._unblockable if self._is_blocked() else self._all
 
     def is_hampered(self) -> bool:
-        """Say whether some types cannot run now: then it is worth asking again soon."""
+        """Say whether some types or queues are left out now: then it is worth asking again soon."""
+        return self._is_blocked() or len(self.queues()) < len(self._queues)
+
+    def _is_blocked(self) -> bool:
         return self._floor.blocked_for() >= BLOCKED_SECONDS
 
     def take_on(self, jobs: Sequence[Job], sent: float) -> None:

@@ -4,8 +4,8 @@ From the first signal on nothing is claimed and nothing is begun. What runs may 
 deadline; then it is told to stop, and handed back without using an attempt. What does not stop even then is handed
 back without being waited for. All reports are written before the worker is gone. A second signal skips the waiting.
 
-The deadline is for everything, the writing included (which gets two seconds in any case): a supervisor that kills
-after its grace finds nobody to kill. If the store is away all that time, the leases run out by themselves.
+The deadline is for everything, the writing and the closing included: a supervisor that kills after its grace finds
+nobody to kill. If the store is away all that time, the leases run out by themselves.
 """
 
 from __future__ import annotations
@@ -22,11 +22,16 @@ from rota.worker.settler import Settler
 from rota.worker.stopper import Stopper
 from rota.worker.verdict import Stop
 
-#: The part of the time, and the most seconds, that are kept for handing back.
+#: The part of the time, and the most seconds, that are kept for handing back; of a short time, half, up to a second.
 RESERVE_PART: Final = 0.25
 LONGEST_RESERVE: Final = 4.0
-#: Even in the greatest hurry: what is handed back must be written, or it waits for its lease.
-LEAST_TO_WRITE: Final = 2.0
+SHORTEST_RESERVE: Final = 1.0
+#: Kept for closing, when all is written.
+TO_CLOSE_SECONDS: Final = 0.25
+#: Even with no time at all: what is handed back must be written, or it waits for its lease.
+LEAST_TO_WRITE: Final = 0.25
+#: How long the question that is still open, and the word that we leave, may take at most.
+LONGEST_LAST_WORD: Final = 2.0
 
 
 class Drain:
@@ -46,7 +51,8 @@ class Drain:
         self._clock = clock
         self._stopper = stopper
         self._seconds = options.drain_timeout.total_seconds()
-        self._reserve = min(self._seconds * RESERVE_PART, LONGEST_RESERVE)
+        least = min(SHORTEST_RESERVE, self._seconds / 2)
+        self._reserve = min(max(self._seconds * RESERVE_PART, least), LONGEST_RESERVE)
         self._changed = asyncio.Event()
         self._ends_at = inf
 
@@ -81,7 +87,11 @@ class Drain:
 
     def seconds_to_write(self) -> float:
         """How long to wait for what was yielded to be written."""
-        return max(self.seconds_left(), LEAST_TO_WRITE)
+        return max(self.seconds_left() - TO_CLOSE_SECONDS, LEAST_TO_WRITE)
+
+    def seconds_for_a_word(self) -> float:
+        """How long to wait for an answer that is not needed to end."""
+        return min(self.seconds_left() / 4, LONGEST_LAST_WORD)
 
     def seconds_left(self) -> float:
         """How much time is left for all that is still to be done."""

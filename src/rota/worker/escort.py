@@ -275,6 +275,7 @@ class CompanionHeart:
             "lease": options.lease.total_seconds(),
             "beat": options.beat.total_seconds(),
             "silence": options.silence.total_seconds(),
+            "logs": options.logs,
         }
         try:
             self._companion = Companion(setup, self._heard, self._lost_companion)

@@ -26,6 +26,7 @@ from rota.core.job import Job
 from rota.core.lease import AHEAD, NOT_AHEAD, Claim
 from rota.core.patience import Patience
 from rota.ports.faces import WorkSource
+from rota.telemetry.outage import Outage
 from rota.worker.options import WorkerOptions
 
 _log = logging.getLogger("rota.worker")
@@ -35,8 +36,6 @@ SHORT_WAIT: Final = timedelta(milliseconds=500)
 #: How long to leave the interpreter to those who begin, where a question has brought all there was. Their loop is on
 #: another thread, and would else wait while we ask for what is not there.
 BREATH_SECONDS: Final = 0.001
-#: How long the last question, asked when the worker stops, may take.
-LAST_WORD_SECONDS: Final = 2.0
 
 
 StoreTime = Callable[[], Awaitable[datetime]]
@@ -51,6 +50,10 @@ class Crew(Protocol):
 
     def types(self) -> tuple[str, ...]:
         """Which types would."""
+        ...
+
+    def queues(self) -> tuple[str, ...]:
+        """Which queues have slots left. However `free` jobs are spread over them, all find a slot."""
         ...
 
     def is_hampered(self) -> bool:
@@ -96,6 +99,7 @@ class Fetcher:
         can_hold = store_time is not None and options.lease * AHEAD_OF_LEASE >= AHEAD
         self._ahead = AHEAD if can_hold else NOT_AHEAD
         self._lease_seconds = options.lease.total_seconds()
+        self._outage = Outage(_log, "claiming jobs", clock=clock)
         self._numbers = count(1)
         self._question: tuple[Claim, float] | None = None
         self._room = asyncio.Event()
@@ -114,23 +118,24 @@ class Fetcher:
         """Claim whatever there is room for."""
         while not self._is_closing:
             self._room.clear()
-            free, types = self._crew.free(), self._crew.types()
-            if free > 0 and types:
-                await self._fetch(free, types)
+            free, types, queues = self._crew.free(), self._crew.types(), self._crew.queues()
+            if free > 0 and types and queues:
+                await self._fetch(free, types, queues)
             else:
                 await self._room.wait()
 
-    async def _fetch(self, free: int, types: tuple[str, ...]) -> None:
-        claim, sent = self._ask(free, types)
+    async def _fetch(self, free: int, types: tuple[str, ...], queues: tuple[str, ...]) -> None:
+        claim, sent = self._ask(free, types, queues)
         is_hampered = self._crew.is_hampered()
         try:
             jobs = await self._source.claim(claim, wait=min(self._wait, SHORT_WAIT) if is_hampered else self._wait)
         except Exception as error:  # noqa: BLE001 - a transport may raise anything; the worker goes on
             pause = self._patience.next()
-            _log.warning("no work could be fetched; again in %.2f s: %s", pause, error)
+            self._outage.failed(error)
             await asyncio.sleep(pause)
             return
         self._patience.reset()
+        self._outage.worked()
         self._question = None
         if jobs and self._is_closing:
             self._crew.turn_away(jobs)
@@ -156,7 +161,7 @@ class Fetcher:
             return
         self._crew.hear_time(told, asked_at)
 
-    def _ask(self, free: int, types: tuple[str, ...]) -> tuple[Claim, float]:
+    def _ask(self, free: int, types: tuple[str, ...], queues: tuple[str, ...]) -> tuple[Claim, float]:
         """Give the question whose answer is still awaited, or a new one."""
         now = self._clock()
         if self._question is None or now - self._question[1] > self._lease_seconds:
@@ -166,7 +171,7 @@ class Fetcher:
             claim = Claim(
                 worker=self._options.identity,
                 limit=free,
-                queues=self._options.queues,
+                queues=queues,
                 types=types,
                 lease=self._options.lease,
                 claim_id=name,
@@ -177,18 +182,18 @@ class Fetcher:
             return replace(claim, is_new=True), now
         return self._question
 
-    async def close(self) -> None:
-        """Hand back what an open question may have brought."""
+    async def close(self, seconds: float) -> None:
+        """Hand back what an open question may have brought, if that can be known within so many seconds."""
         if self._question is None:
             return
         claim, _ = self._question
         self._question = None
         try:
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(seconds):
                 # One at most if the question had brought nothing: a claim of none could not be told from a wrong one.
                 jobs = await self._source.claim(replace(claim, limit=1), wait=timedelta(0))
         except Exception as error:  # noqa: BLE001 - then those leases run out
-            _log.warning("what the last question brought, if anything, is left to its lease: %s", error)
+            _log.warning("jobs of the last claim, if it had any, are left to their leases: %r", error)
             return
         if jobs:
             self._crew.turn_away(jobs)

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from rota.core.lease import Renewal
 from rota.ports.clock import Dice
 from rota.ports.faces import Report, WorkSource
+from rota.telemetry.outage import Outage
 from rota.worker.holding import Holding
 from rota.worker.options import WorkerOptions
 from rota.worker.run import Run
@@ -131,6 +132,7 @@ class LoopHeart:
         self._beat = options.beat.total_seconds()
         self._dice = dice
         self._haste = asyncio.Event()
+        self._outage = Outage(_log, "renewing leases")
 
     async def ready(self) -> None:
         """Be ready at once."""
@@ -154,8 +156,9 @@ class LoopHeart:
         try:
             await self._renewing.renew(runs, reports)
         except Exception as error:  # noqa: BLE001 - a transport may raise anything; the heart goes on
-            _log.warning("%d leases could not be renewed; again soon: %s", len(runs), error)
+            self._outage.failed(error)
             return False
+        self._outage.worked()
         return True
 
     def expect(self, question: str) -> None:

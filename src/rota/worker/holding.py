@@ -16,22 +16,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from rota.core.outcome import Outcome
+from rota.core.job import Job
+from rota.core.outcome import Failed, Outcome
+from rota.core.settlement import JobError
 from rota.ports.faces import Report
 from rota.worker.leases import Key
 from rota.worker.run import Run
 
 Ring = Callable[[], None]
+NoteFailure = Callable[[Job, JobError], None]
+
+
+def _nobody(_: Job, __: JobError) -> None:
+    """Note nothing."""
 
 
 class Holding:
     """Runs and reports."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, note_failure: NoteFailure = _nobody) -> None:
         self.runs: dict[Key, Run] = {}
         self.waiting: dict[Key, Run] = {}
         self.outbox: deque[Report] = deque()
         self._ring = ring
+        self._note_failure = note_failure
         self._is_rung = False
 
     def hold(self, runs: Iterable[Run]) -> None:
@@ -57,6 +65,8 @@ class Holding:
             return False
         # The two know each other. Parted, both go at once; else they wait for the collector, with all that they hold.
         context, run.context = run.context, None
+        if type(outcome) is Failed:
+            self._note_failure(run.job, outcome.error)
         if outcome is not None:
             self.outbox.append(Report(*run.key, outcome, None if context is None else context.log_tail()))
         return True

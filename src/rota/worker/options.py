@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -23,6 +24,8 @@ class WorkerOptions:
     name: str
     boot: str = field(default_factory=fresh_boot)
     queues: tuple[str, ...] = ("default",)
+    #: How many jobs of a queue run at once at most, for queues with a bound of their own.
+    queue_slots: Mapping[str, int] = field(default_factory=dict)
     concurrency: int = 10
     lease: timedelta = DEFAULT_LEASE
     beat: timedelta = timedelta(seconds=5)

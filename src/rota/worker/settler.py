@@ -25,6 +25,7 @@ from rota.core.outcome import Failed
 from rota.core.patience import Patience
 from rota.core.settlement import JobError
 from rota.ports.faces import Report, WorkSource
+from rota.telemetry.outage import Outage
 
 _log = logging.getLogger("rota.worker")
 LARGEST_BATCH: Final = 500
@@ -43,6 +44,7 @@ class Settler:
         self._source = source
         self._outbox = outbox
         self._patience = patience
+        self._outage = Outage(_log, "writing outcomes")
         self._settled = settled
         self._batch: list[Report] = []
         self._filled = asyncio.Event()
@@ -90,10 +92,11 @@ class Settler:
             await self._one_by_one(refusal)
         except Exception as error:  # noqa: BLE001 - a transport may raise anything; none of it may lose an outcome
             pause = self._patience.next()
-            _log.warning("%d outcomes could not be written; again in %.2f s: %s", len(self._batch), pause, error)
+            self._outage.failed(error)
             await asyncio.sleep(pause)
             return False
         self._patience.reset()
+        self._outage.worked()
         return True
 
     async def _send(self, reports: list[Report]) -> None:
@@ -118,7 +121,7 @@ class Settler:
                     pending.popleft()
             except Exception as error:  # noqa: BLE001 - as above
                 pause = self._patience.next()
-                _log.warning("an outcome could not be written; again in %.2f s: %s", pause, error)
+                self._outage.failed(error)
                 await asyncio.sleep(pause)
             else:
                 pending.popleft()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 from rota.core.patience import Patience
 from rota.ports.clock import Dice
 from rota.ports.faces import Report, StepKeeper, WorkSource
+from rota.supervision import supervised
 from rota.telemetry.tracing import Spans
 from rota.worker.crew import Crew
 from rota.worker.drain import Drain
 from rota.worker.escort import CompanionHeart, SourceReference
+from rota.worker.failures import FailureLog
 from rota.worker.ferry import Ferry
 from rota.worker.fetcher import Fetcher, StoreTime
 from rota.worker.floor import Bell, Floor, OwnFloor, SharedFloor
@@ -23,6 +25,7 @@ from rota.worker.gate import Gate
 from rota.worker.handlers import Handlers
 from rota.worker.heartbeat import Heart, LoopHeart, Renewing
 from rota.worker.holding import Holding
+from rota.worker.leases import Key
 from rota.worker.options import WorkerOptions
 from rota.worker.processes import Processes
 from rota.worker.run import Run
@@ -30,6 +33,7 @@ from rota.worker.settler import Settler
 from rota.worker.slots import Slots
 from rota.worker.stopper import Alarm, Stopper
 from rota.worker.threads import Threads
+from rota.worker.verdict import Stop
 from rota.worker.watchdog import Watchdog
 
 _log = logging.getLogger("rota.worker")
@@ -54,9 +58,10 @@ class Shift:
         self._ferry = ferry = None if steps is None else Ferry(steps, dice, clock, options.house)
         self._loop = asyncio.get_running_loop()
         self._is_alone = not options.own_loop
-        self.holding = Holding(lambda: self._soon(self._rung))
+        self._dice = dice
+        self.holding = Holding(lambda: self._soon(self._rung), FailureLog(clock).note)
         alarm = Alarm(self._soon)
-        stopper = Stopper(self.holding, alarm, options.stop_grace.total_seconds(), clock=clock)
+        self._stopper = stopper = Stopper(self.holding, alarm, options.stop_grace.total_seconds(), clock=clock)
         gate_with = partial(
             Gate,
             self.holding,
@@ -119,10 +124,10 @@ class Shift:
         """Start all parts."""
         self._floor.start()
         for name, part in (
-            ("settler", self._settler.run()),
-            ("watchdog", self._watchdog.run()),
-            ("heart", self._heart.run()),
-            ("fetcher", self._fetch()),
+            ("settler", self._settler.run),
+            ("watchdog", self._watchdog.run),
+            ("heart", self._heart.run),
+            ("fetcher", self._fetch),
         ):
             self._start(name, part)
 
@@ -134,6 +139,13 @@ class Shift:
         finally:
             stop.cancel()
 
+    def cancel(self, leases: Iterable[Key]) -> None:
+        """Stop the runs of these leases, as far as they are held here."""
+        for key in leases:
+            run = self.holding.runs.get(key)
+            if run is not None:
+                self._stopper.stop(run, Stop.CANCEL)
+
     async def close(self, announcing: Coroutine[Any, Any, None]) -> None:
         """Drain, hand back, and end all parts within the time there is."""
         self.drain.begin()
@@ -141,10 +153,11 @@ class Shift:
         self._fetcher.stop()
         telling = asyncio.create_task(announcing)
         await self._end("fetcher")
-        await self._fetcher.close()
+        await self._fetcher.close(self.drain.seconds_for_a_word())
         self.drain.hand_back()
         await self.drain.finish()
-        await asyncio.wait([self._tasks["settler"], telling], timeout=self.drain.seconds_to_write())
+        await asyncio.wait([self._tasks["settler"]], timeout=self.drain.seconds_to_write())
+        await asyncio.wait([telling], timeout=self.drain.seconds_for_a_word())
         if self._settler.unsettled:
             _log.error("%d outcomes were not written: their leases will run out", self._settler.unsettled)
         telling.cancel()
@@ -168,8 +181,9 @@ class Shift:
         await self._heart.ready()
         await self._fetcher.run()
 
-    def _start(self, name: str, part: Coroutine[Any, Any, None]) -> None:
-        self._tasks[name] = asyncio.create_task(part, name=f"rota-worker-{name}")
+    def _start(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        kept = supervised(f"the worker's {name}", part, dice=self._dice)
+        self._tasks[name] = asyncio.create_task(kept, name=f"rota-worker-{name}")
 
     async def _end(self, name: str) -> None:
         task = self._tasks[name]

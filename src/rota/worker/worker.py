@@ -10,7 +10,7 @@ States: open -> draining (`stop`) -> hurrying (`stop` again) -> over. Cancelling
 
 What happens when a part dies. A handler: its outcome. A thread or the handlers' loop: cannot be killed, can be
 blocked; see watchdog.py. A child process: its job is lost, with last words. The companion: the worker beats by itself
-and starts another. One of the tasks here (that would be our mistake): the worker drains and `run` raises. The
+and starts another. One of the tasks here (that would be our mistake): it is run again, see supervision.py. The
 process: the companion says so at once, and without one the leases run out.
 """
 
@@ -22,17 +22,19 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from rota.core.fleet import Member, Role
 from rota.ports.clock import Dice
 from rota.ports.faces import StepKeeper, WorkSource
+from rota.telemetry.outage import Outage
 from rota.telemetry.tracing import Spans
 from rota.worker.escort import SourceReference
 from rota.worker.fetcher import StoreTime
 from rota.worker.handlers import Handlers
+from rota.worker.leases import Key
 from rota.worker.options import WorkerOptions
 from rota.worker.shift import Shift
 
@@ -69,6 +71,7 @@ class Worker:
         self._clock = clock
         self._started_at = datetime.now(UTC)
         self._stop_asked = asyncio.Event()
+        self._outage = Outage(_log, "announcing the worker")
         self._shift: Shift | None = None
 
     async def run(self) -> None:
@@ -104,6 +107,14 @@ class Worker:
         if self._stop_asked.is_set() and self._shift is not None:
             self._shift.drain.hurry()
         self._stop_asked.set()
+
+    def cancel(self, leases: Iterable[Key]) -> None:
+        """Stop these jobs at once, if it holds them. To be called on the worker's loop.
+
+        It would learn of it with its next heartbeat otherwise.
+        """
+        if self._shift is not None:
+            self._shift.cancel(leases)
 
     @property
     def busy(self) -> int:
@@ -159,4 +170,6 @@ class Worker:
         try:
             await self._announce_member(self.member())
         except Exception as error:  # noqa: BLE001 - whether others know of it does not keep it from working
-            _log.warning("the worker could not make itself known: %s", error)
+            self._outage.failed(error)
+        else:
+            self._outage.worked()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from conformance.coordination.adapters import LASTING, Place
 from conformance.coordination.conftest import Eventually
@@ -47,6 +47,22 @@ async def test_what_a_member_says_anew_is_known_at_once(ours: Coordinator, their
     draining = replace(WORKER, is_draining=True)
     await ours.enlist([draining])
     assert unseen(await theirs.roll()) == [draining]
+
+
+async def test_who_says_the_same_again_has_been_seen_later(
+    ours: Coordinator, theirs: Coordinator, eventually: Eventually[datetime]
+) -> None:
+    """With etcd the time was that of the last change, and stood still in a cluster where nothing changed."""
+    await ours.enlist([WORKER])
+
+    async def seen() -> datetime:
+        await ours.enlist([WORKER])
+        (member,) = await theirs.roll()
+        assert member.seen_at is not None
+        return member.seen_at
+
+    first = await seen()
+    await eventually(seen, lambda moment: moment > first + timedelta(seconds=1))
 
 
 async def test_who_falls_silent_vanishes_and_who_does_not_stays(

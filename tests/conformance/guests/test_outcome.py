@@ -127,7 +127,6 @@ async def test_what_a_submission_brings_is_stored_with_it(caller: Caller, task: 
         "queue": "q",
         "timeout": "30s",
         "expires": "1h",
-        "concurrency_key": "c",
     }
     handle = await caller.submit(task, 5, on_success=task.call(6), idempotency_key="ключ", **options)
     await caller.commit()
@@ -135,7 +134,7 @@ async def test_what_a_submission_brings_is_stored_with_it(caller: Caller, task: 
     assert (job.run_at, job.state, job.tags) == (when, State.SCHEDULED, ("späte", "100%s"))
     assert (job.meta, job.priority, job.queue) == ({"by": "ö $1 %(p1)s '\"\\"}, 9, "q")
     assert (job.timeout, job.expires_at) == (timedelta(seconds=30), when + timedelta(hours=1))
-    assert (job.concurrency_key, job.idempotency_key) == ("c", "ключ")
+    assert job.idempotency_key == "ключ"
     assert job.on_success is not None
     assert [found.id for found in await store.find(JobQuery(tag="100%s"))] == [job.id]
 

@@ -269,12 +269,12 @@ def test_calls_of_different_transactions_are_refused(file_app: Rota, tmp_path: P
 def test_a_transaction_is_given_to_a_submission_and_to_nothing_else(file_app: Rota) -> None:
     task = shipping(file_app)
     connection = sqlite3.connect(":memory:")
-    with pytest.raises(InvalidRequest, match="task 'late': a transaction ends, a task does not"):
+    with pytest.raises(InvalidRequest, match="task 'late': tx: it belongs to one submission"):
 
         @file_app.task(tx=connection)
         def late() -> None: ...
 
-    with pytest.raises(InvalidRequest, match="on_success: a follow-up is made when its job ends"):
+    with pytest.raises(InvalidRequest, match="on_success: a follow-up takes no tx"):
         task.using(on_success=task.using(tx=connection).call(2)).submit(1)
     connection.close()
 

@@ -18,7 +18,7 @@ from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.settlement import Reason, Settlement
 from rota.core.submission import Delivery, NewJob
 from rota.core.workflow import Verdict, judge
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, Receipt, Retention, Timetable
+from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, JobSlice, Receipt, Retention, Timetable
 
 #: What a job takes over from its submission as it stands.
 WANTING = WAITING | {State.RUNNING}
@@ -27,12 +27,18 @@ TAKEN_OVER = {field.name for field in fields(NewJob)} & {field.name for field in
 
 class Jobs(Memory):
     async def insert(
-        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        bound: int | None = None,
+        entry: Entry | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Inserted]:
         moment = self.at(now)
         answers = [self._insert(new, bound, moment) for new in jobs]
         made = [new for new, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
         self._link(made, moment)
+        self.write(entry if made else None, moment)
         return [
             answer if answer.receipt is Receipt.QUEUE_FULL else replace(answer, state=self.jobs[answer.job_id].state)
             for answer in answers
@@ -58,7 +64,7 @@ class Jobs(Memory):
             return Inserted(new.id, Receipt.ID_TAKEN, self.jobs[new.id].state)
         if key is not None:
             self.keys[key.scope, key.key] = KeptKey(key.request, new.id, now + key.keep)
-        return Inserted(new.id, Receipt.CREATED, self._create(new, now).state)
+        return Inserted(new.id, Receipt.CREATED, self._create(new, now).state, now)
 
     def _is_full(self, queue: str, bound: int | None) -> bool:
         own = self.settings[queue].max_depth if queue in self.settings else None
@@ -339,8 +345,13 @@ class Jobs(Memory):
         return [self.jobs[job_id] for job_id in ids if job_id in self.jobs]
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
-        newest_first = sorted(self.jobs.values(), key=lambda job: -job.id)
-        return [job for job in newest_first if _matches(job, query)][: query.limit]
+        chosen = [job for job in self.jobs.values() if _matches(job, query)]
+        chosen.sort(key=lambda job: (job.finished_at if query.is_by_finish else 0, job.id), reverse=True)
+        return chosen[: query.limit]
+
+    async def find_some(self, query: JobQuery) -> JobSlice:
+        jobs = await self.find(query)
+        return JobSlice(jobs, query.position_of(jobs[-1]) if jobs and len(jobs) == query.limit else None)
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         return list(self.runs.get(job_id, ()))
@@ -349,9 +360,19 @@ class Jobs(Memory):
         living = Counter(
             (Lane(job.queue, job.type), job.state) for job in self.jobs.values() if job.state not in FINISHED
         )
-        lanes = tuple(LaneCount(lane, state, count) for (lane, state), count in living.items())
+        lanes = tuple(
+            LaneCount(lane, state, count, self._due_since(lane, state)) for (lane, state), count in living.items()
+        )
         finished = Counter(job.state for job in self.jobs.values() if job.state in FINISHED)
         return Census(lanes, dict(finished), dict(self.pruned))
+
+    def _due_since(self, lane: Lane, state: State) -> datetime | None:
+        jobs = [job for job in self.jobs.values() if (job.queue, job.type, job.state) == (*lane, state)]
+        if state is State.QUEUED:
+            return min(self.due_since[job.id] for job in jobs)
+        if state is not State.PENDING:
+            return None
+        return self.due_since[min(jobs, key=lambda job: (turn(self.due_since[job.id], job.priority), job.id)).id]
 
     async def timetable(self) -> Timetable:
         jobs = self.jobs.values()
@@ -376,6 +397,9 @@ class Jobs(Memory):
         self.forget(gone)
         self.write(entry if gone else None, moment)
         return gone
+
+    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
+        return sorted(self.waits.get(job_id, ()))[:limit]
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         groups: dict[tuple[str, str | None], list[Job]] = {}
@@ -453,6 +477,14 @@ def _kept_for(retention: Retention, state: State) -> timedelta | None:
             return None
 
 
+def _follows(job: Job, query: JobQuery) -> bool:
+    if query.before is None:
+        return True
+    if query.finished_before is None or job.finished_at is None:
+        return job.id < query.before
+    return (job.finished_at, job.id) < (query.finished_before, query.before)
+
+
 def _matches(job: Job, query: JobQuery) -> bool:
     is_dead_of = job.error.fingerprint(job.type) if job.error is not None and job.state is State.DEAD else None
     return (
@@ -465,5 +497,5 @@ def _matches(job: Job, query: JobQuery) -> bool:
         and (query.fingerprint is None or query.fingerprint == is_dead_of)
         and (query.created_from is None or query.created_from <= job.created_at)
         and (query.created_until is None or job.created_at < query.created_until)
-        and (query.before is None or job.id < query.before)
+        and _follows(job, query)
     )

@@ -9,7 +9,7 @@ from datetime import datetime
 from conformance.model.jobs import Jobs
 from rota.core.identity import JobId, ScheduleId
 from rota.core.ledger import Entry
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.schedule import Fate, Firing, Occurrence, Schedule
 from rota.core.submission import NewJob
 
 
@@ -55,9 +55,13 @@ class Schedules(Jobs):
         ]
         return [self.plans[plan_id] for _, plan_id in sorted(due)[:limit]]
 
-    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+    async def fire(
+        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
         moment = self.at(now)
-        return [job_id for firing in firings for job_id in self._fire(firing, moment)]
+        made = [job_id for firing in firings for job_id in self._fire(firing, moment)]
+        self.write(entry if made else None, moment)
+        return made
 
     def _fire(self, firing: Firing, now: datetime) -> list[JobId]:
         plan = self.plans.get(firing.schedule_id)
@@ -70,7 +74,8 @@ class Schedules(Jobs):
         names: dict[JobId | None, JobId | None] = {}
         for each in firing.occurrences:
             name = (plan.id, each.fire_time)
-            if name in self.fired:
+            known = self.fired.get(name)
+            if known is not None and (known.fate is not Fate.MISSED or each.fate is Fate.MISSED):
                 continue
             job_id = None if each.job_id is None else self.make(_renamed(jobs[each.job_id], names), now)
             names[each.job_id] = job_id

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, key, means, new_job, new_jobs, schedule
 from conformance.stores.driving import begin, call_off, complete, end, kill, look
@@ -32,11 +32,46 @@ async def test_unfinished_jobs_are_counted_by_lane_and_state(store: Store) -> No
         now=BASE,
     )
     assert {lane for lane in (await store.census()).lanes if lane.count} == {
-        LaneCount(Lane("a", "mail"), State.PENDING, 3),
-        LaneCount(Lane("b", "mail"), State.PENDING, 2),
-        LaneCount(Lane("a", "report"), State.PENDING, 1),
+        LaneCount(Lane("a", "mail"), State.PENDING, 3, BASE),
+        LaneCount(Lane("b", "mail"), State.PENDING, 2, BASE),
+        LaneCount(Lane("a", "report"), State.PENDING, 1, BASE),
         LaneCount(Lane("a", "mail"), State.SCHEDULED, 4),
     }
+
+
+async def _due_since(store: Store) -> dict[str, datetime | None]:
+    return {one.lane.type: one.due_since for one in (await store.census()).lanes}
+
+
+async def test_a_lane_says_since_when_its_next_job_has_been_due(store: Store) -> None:
+    await store.insert([new_job("mail", run_at=at(9))], now=BASE)
+    assert await _due_since(store) == {"mail": None}, "it is not due"
+    await store.promote(9, now=at(20))
+    await store.insert(new_jobs(2, "mail"), now=at(20))
+    await store.insert([new_job("report"), new_job("report", run_at=BASE)], now=at(30))
+    assert await _due_since(store) == {"mail": at(9), "report": at(30)}, "none is due before it was submitted"
+    await store.claim(claim(limit=1, types=("mail",)), now=at(40))
+    assert {one.due_since for one in (await store.census()).lanes if one.state is not State.PENDING} == {None}
+    assert {one.due_since for one in (await store.census()).lanes if one.state is State.PENDING} == {at(20), at(30)}
+
+
+async def test_the_next_job_of_a_lane_is_the_one_that_is_claimed_next(store: Store) -> None:
+    await store.insert([new_job("mail", priority=5)], now=BASE)
+    await store.insert([new_job("mail", priority=6)], now=at(60))
+    assert await _due_since(store) == {"mail": at(60)}
+    await store.claim(claim(limit=1), now=at(60))
+    pending = [one for one in (await store.census()).lanes if one.state is State.PENDING]
+    assert [one.due_since for one in pending] == [BASE]
+
+
+async def test_jobs_that_a_broker_holds_are_due_still(store: Store) -> None:
+    jobs = [new_job("mail", priority=5), new_job("mail", priority=6)]
+    await store.insert(jobs[:1], now=BASE)
+    await store.insert(jobs[1:], now=at(60))
+    for job in jobs:
+        await store.settle([(await look(store, job)).settled(Event.DISPATCH)], now=at(60))
+    (lane,) = [one for one in (await store.census()).lanes if one.count]
+    assert (lane.state, lane.count, lane.due_since) == (State.QUEUED, 2, BASE), "the oldest, whatever its priority"
 
 
 async def test_every_state_is_counted(store: Store) -> None:

@@ -143,3 +143,15 @@ async def test_a_job_that_was_handed_back_keeps_its_place(store: Store) -> None:
     await store.insert([first, second], now=BASE)
     await end(store, await begin(store, first), Released(), at(1))
     assert ids_of(await store.claim(claim(), now=at(1))) == [first.id, second.id]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 30, 200])
+async def test_of_many_lanes_the_most_urgent_come_first(store: Store, limit: int) -> None:
+    """Some lanes hold many of the most urgent, some few, some none; those of one turn go by their ids."""
+    types = tuple(f"type-{number}" for number in range(30))
+    jobs = [new_job(types[number * number % 25], priority=1 + number % 3) for number in range(90)]
+    late = new_jobs(20, types[29], priority=9)
+    await store.insert([*jobs, *late], now=BASE)
+    claimed = await store.claim(claim(types=types, limit=limit), now=at(2))
+    expected = sorted([*jobs, *late], key=lambda job: (-job.priority, job.id))[:limit]
+    assert [job.id for job in claimed] == ids_of(expected)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from building import ADA, BASE, BEN, after, at, claim, entry, failure, ids_of, means, new_job, new_jobs
 from conformance.stores.driving import begin, look, state
 from rota.core.decision import decide
@@ -77,6 +79,24 @@ async def test_one_of_two_settlements_under_one_fence_holds(store: Store) -> Non
     answers = await asyncio.gather(*(store.settle([each], now=BASE) for each in ends))
     assert sorted(map(len, answers)) == 9 * [0] + [1]
     assert len(await store.find(JobQuery(types=("next",)))) == 1
+
+
+@pytest.mark.parametrize("tags", [(), ("rich",)], ids=["plain", "rich"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_an_id_that_is_submitted_again_while_its_job_ends_is_taken(
+    store: Store, count: int, tags: tuple[str, ...]
+) -> None:
+    """PostgreSQL stored it once more: the statement looked for the id before the job's end, and stored it after."""
+    for _ in range(40):
+        jobs = new_jobs(count, tags=tags)
+        await store.insert(jobs, now=BASE)
+        held = await store.claim(claim(ADA), now=BASE)
+        calls = [store.insert(jobs, now=BASE) for _ in range(3)]
+        settling = asyncio.ensure_future(store.settle([decide(job, Succeeded(), means()) for job in held], now=BASE))
+        answers = await asyncio.gather(*calls)
+        await settling
+        assert {one.receipt for answer in answers for one in answer} == {Receipt.ID_TAKEN}
+        assert not await store.claim(claim(BEN), now=BASE)
 
 
 async def test_a_settlement_and_the_reaper_do_not_both_end_an_attempt(store: Store) -> None:

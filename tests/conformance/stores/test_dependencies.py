@@ -21,6 +21,18 @@ async def test_a_job_with_an_unfinished_parent_is_blocked(store: Store) -> None:
     assert (stored.state, stored.blockers) == (State.BLOCKED, 1)
 
 
+async def test_a_blocked_job_names_what_it_still_waits_for(store: Store) -> None:
+    parents = new_jobs(3)
+    child = new_job(after=after(*parents))
+    await store.insert([*parents, child], now=BASE)
+    names = sorted(parent.id for parent in parents)
+    assert list(await store.blockers(child.id, 10)) == names
+    assert list(await store.blockers(child.id, 2)) == names[:2]
+    await complete(store, parents[0], now=at(3))
+    assert list(await store.blockers(child.id, 10)) == sorted(parent.id for parent in parents[1:])
+    assert list(await store.blockers(parents[0].id, 10)) == []
+
+
 async def test_a_blocked_job_is_not_given(store: Store) -> None:
     parent = new_job()
     await store.insert([parent, new_job(after=after(parent), priority=10)], now=BASE)

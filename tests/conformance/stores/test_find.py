@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import combinations
 
 import pytest
@@ -24,6 +25,7 @@ from rota.core.identity import JobId
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import JobQuery, Retention, Store
+from rota.stores import listing
 
 
 async def found(store: Store, query: JobQuery) -> list[JobId]:
@@ -191,3 +193,70 @@ def _fits(job: NewJob, query: dict[str, object]) -> bool:
         and ("queues" not in query or job.queue == "q")
         and ("tag" not in query or "t" in job.tags)
     )
+
+
+async def test_of_finished_jobs_the_last_to_finish_comes_first(store: Store) -> None:
+    """Whoever looks at what failed wants to see what failed last, however long it had waited."""
+    first, second, third, waiting = new_jobs(4)
+    await store.insert([first, second, third, waiting], now=BASE)
+    await complete(store, third, now=at(1))
+    await kill(store, first, now=at(2))
+    await complete(store, second, now=at(3))
+    assert await found(store, JobQuery(states=(State.COMPLETED, State.DEAD))) == [second.id, first.id, third.id]
+    assert await found(store, JobQuery(states=(State.COMPLETED,))) == [second.id, third.id]
+    # With others among them, all are in the order of their ids.
+    everything = JobQuery(states=(State.COMPLETED, State.DEAD, State.PENDING))
+    assert await found(store, everything) == [waiting.id, third.id, second.id, first.id]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+async def test_no_page_of_finished_jobs_skips_or_repeats_one(store: Store, size: int) -> None:
+    """Many finish in the same microsecond, and more do while the list is read."""
+    jobs, later = new_jobs(9), new_jobs(9)
+    await store.insert([*jobs, *later], now=BASE)
+    await complete(store, *jobs[:4], now=at(2))
+    await kill(store, *jobs[4:], now=at(2))
+    read: list[JobId] = []
+    query = JobQuery(states=(State.COMPLETED, State.DEAD), limit=size)
+    while page := await store.find(query):
+        read.extend(ids_of(page))
+        await complete(store, later.pop(), now=at(3))
+        query = query.behind(query.position_of(page[-1]))
+    assert read == sorted(ids_of(jobs), reverse=True)
+
+
+async def test_bounded_work_finds_everything_in_the_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rare type far behind many others: no answer takes long, and together they give what `find` gives."""
+    monkeypatch.setattr(listing, "MOST_CANDIDATES", 4)
+    monkeypatch.setattr(listing.find_some, "__kwdefaults__", {"seconds": -1.0})
+    rare, others, last = new_job("rare", queue="a"), new_jobs(30), new_job("rare", queue="b")
+    await store.insert([rare, *others, last], now=BASE)
+    await begin(store, rare, worker=ADA)
+    query = JobQuery(types=("rare",), worker=ADA.name, limit=2)
+    answers, read = 0, []
+    while True:
+        page = await store.find_some(query)
+        answers += 1
+        read += ids_of(page.jobs)
+        if page.resume is None:
+            break
+        query = query.behind(page.resume)
+    assert read == [rare.id]
+    assert await found(store, JobQuery(types=("rare",), worker=ADA.name)) == [rare.id]
+
+
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("states", [(), (State.PENDING,), (State.COMPLETED,)], ids=["all", "waiting", "finished"])
+async def test_moments_beyond_all_ids_are_compared_too(store: Store, states: tuple[State, ...]) -> None:
+    """Ids end in 2093 and the calendar in 9999: what was created behind that is nothing, and before it everything."""
+    jobs = new_jobs(2)
+    await store.insert(jobs, now=BASE)
+    await complete(store, jobs[1])
+    everything = await found(store, JobQuery(states=states))
+    for late in (datetime(2199, 12, 31, tzinfo=UTC), LAST):
+        assert await found(store, JobQuery(states=states, created_from=late)) == []
+        assert await found(store, JobQuery(states=states, created_until=late)) == everything
+    assert await found(store, JobQuery(states=states, created_from=FIRST)) == everything
+    assert await found(store, JobQuery(states=states, created_until=FIRST)) == []

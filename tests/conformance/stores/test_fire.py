@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from building import BASE, DAY, MINUTE, after, at, fresh_id, ids_of, new_job, schedule
+from building import BASE, DAY, MINUTE, after, at, entry, fresh_id, ids_of, new_job, schedule
 from conformance.stores.driving import begin, complete, look, snapshot, state
 from rota.core.identity import JobId
 from rota.core.lifecycle import State
@@ -351,3 +351,13 @@ async def test_a_thousand_fire_times_are_caught_up_at_once(store: Store, count: 
     firing = planned(found, BASE + 2 * count * MINUTE)
     assert len(await store.fire([firing], now=BASE + 2 * count * MINUTE)) == count
     assert len(await made(store, found)) == count
+
+
+async def test_the_entry_of_a_backfill_is_written_with_its_jobs(store: Store) -> None:
+    found = await put(store, schedule())
+    firing = backfill(found, BASE - DAY, BASE - DAY + 2 * MINUTE, BASE, fresh_id=fresh_id)
+    made = await store.fire([firing], entry=entry("backfill"), now=BASE)
+    assert made
+    again = backfill(found, BASE - DAY, BASE - DAY + 2 * MINUTE, BASE, fresh_id=fresh_id)
+    assert list(await store.fire([again], entry=entry("again"), now=BASE)) == []
+    assert [one.action for one in await store.ledger()] == ["backfill"]

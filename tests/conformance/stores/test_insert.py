@@ -5,12 +5,28 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, SECOND, fresh_id, ids_of, key, new_job, new_jobs
+from building import BASE, HOUR, MICROSECOND, SECOND, after, at, entry, fresh_id, ids_of, key, new_job, new_jobs
 from conformance.stores.driving import look, snapshot
 from rota.core.alike import Alike
 from rota.core.lifecycle import State
 from rota.core.submission import Delivery, NewJob
 from rota.ports.store import Inserted, JobQuery, Receipt, Store
+
+
+async def test_the_entry_is_written_with_the_job_that_it_tells_of(store: Store) -> None:
+    """It was a transaction of its own: a crash between them left an act on no record."""
+    job = new_job(idempotency=key("a"))
+    (made,) = await store.insert([job], entry=entry("run now"), now=BASE)
+    assert (made.receipt, [one.action for one in await store.ledger()]) == (Receipt.CREATED, ["run now"])
+    assert (await look(store, job)).state is State.PENDING
+
+
+async def test_no_entry_is_written_where_no_job_is_made(store: Store) -> None:
+    await store.insert([new_job(idempotency=key("a"))], now=BASE)
+    (again,) = await store.insert([new_job(idempotency=key("a"))], entry=entry(), now=BASE)
+    (full,) = await store.insert([new_job()], bound=1, entry=entry(), now=BASE)
+    assert (again.receipt, full.receipt) == (Receipt.REPLAYED, Receipt.QUEUE_FULL)
+    assert list(await store.ledger()) == []
 
 
 async def test_a_job_without_a_time_is_pending_from_now_on(store: Store) -> None:
@@ -225,3 +241,41 @@ async def test_of_jobs_that_are_alike_only_so_many_come_in_as_may_wait(store: St
     jobs = new_jobs(30)
     answers = await store.insert(Alike(jobs[0], ids_of(jobs), ["null"] * len(jobs)), bound=20, now=BASE)
     assert [answer.receipt for answer in answers] == [Receipt.CREATED] * 20 + [Receipt.QUEUE_FULL] * 10
+
+
+async def test_the_answer_tells_the_time_that_the_store_wrote(store: Store) -> None:
+    """By the store's own clock: nobody else's is asked for `now`."""
+    parent = new_job()
+    batches = [
+        [parent],
+        [new_job(run_at=BASE + 1_000_000 * HOUR)],
+        [new_job(run_at=BASE)],
+        [new_job() for _ in range(20)],
+        [new_job(f"t{number}") for number in range(20)],
+        [new_job(idempotency=key("a")), new_job(tags=("b",)), new_job(after=after(parent))],
+    ]
+    for jobs in batches:
+        for answer in await store.insert(jobs):
+            (stored,) = await store.get([answer.job_id])
+            assert answer.at == stored.created_at == stored.updated_at
+    (recorded,) = await store.insert([new_job()], entry=entry())
+    (bounded,) = await store.insert([new_job()], bound=1_000)
+    times = {job.id: job.created_at for job in await store.get([recorded.job_id, bounded.job_id])}
+    assert times == {recorded.job_id: recorded.at, bounded.job_id: bounded.at}
+
+
+async def test_an_answer_without_a_new_job_tells_no_time(store: Store) -> None:
+    first = new_job(idempotency=key("a"))
+    await store.insert([first], now=BASE)
+    replayed, reused = await store.insert(
+        [new_job(idempotency=key("a")), new_job(idempotency=key("a", b"other"))], now=at(1)
+    )
+    (taken,) = await store.insert([replace(new_job(), id=first.id)], now=at(1))
+    (full,) = await store.insert([new_job()], bound=1, now=at(1))
+    assert [one.receipt for one in (replayed, reused, taken, full)] == [
+        Receipt.REPLAYED,
+        Receipt.KEY_REUSED,
+        Receipt.ID_TAKEN,
+        Receipt.QUEUE_FULL,
+    ]
+    assert [one.at for one in (replayed, reused, taken, full)] == [None] * 4

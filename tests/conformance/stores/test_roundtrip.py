@@ -102,6 +102,7 @@ SCHEDULE: Final = replace(
     paused_at=at(-1),
     pause_reason="holiday",
     next_fire_at=at(77),
+    app="shop",
 )
 
 #: Fields of a submission that a job shows under another name, or not at all.

@@ -39,6 +39,9 @@ class Twin:
     crashes: int = 0
     lease_until: int = 0
     claimed_at: int = 0
+    #: When its lease was given or last renewed, by the steady clock, and for how long.
+    leased_at: int = 0
+    leased_for: int = 0
     #: When it was claimed under which fence.
     claims: dict[int, int] = field(default_factory=dict)
     holder: str = ""
@@ -94,8 +97,14 @@ class Court:
         self.claims: dict[str, dict[int, int]] = {}
         self.claimed_at: dict[str, int] = {}
         self.fired: dict[tuple[int, int], int] = {}
-        self.firings: list[tuple[int, dict[str, Any]]] = []
+        self.firings: list[dict[str, Any]] = []
         self.schedules: dict[int, dict[str, Any]] = {}
+        #: For which moment each schedule is armed, and at which version.
+        self.armed: dict[int, tuple[int | None, int]] = {}
+        #: Since when each schedule is armed too late, by the steady clock.
+        self.armed_late_since: dict[int, int] = {}
+        #: When each host's process was started.
+        self.booted_at: dict[str, int] = {}
         self.entries: list[list[str]] = []
         self.acknowledged: dict[int, int] = {}
         #: What each attempt came to, by job and fence; and when the store first told its worker to stop it.

@@ -11,6 +11,8 @@ from simulation.checker.verdict import Record
 SECOND: Final = 1_000_000
 #: How long after its time a fire time may still be on its way when the run ends.
 _SLACK_MICROS: Final = 30 * SECOND
+#: How many fire times that were left out at once are on record at least.
+_LARGEST_RECORD: Final = 100
 
 
 def on_put_schedules(court: Court, record: Record) -> None:
@@ -18,27 +20,56 @@ def on_put_schedules(court: Court, record: Record) -> None:
     for told in record["ask"]:
         if told["id"] in record["got"]:
             court.schedules.setdefault(told["id"], told)
+            court.armed[told["id"]] = None if told["paused"] else told["next_fire_at"], told["version"] + 1
 
 
 def on_fire(court: Court, record: Record) -> None:
     """Replay firings: what was made, and what had to give way to it."""
     made = set(record["got"])
     for firing in record["ask"]:
-        court.firings.append((max(court.clock, record["clock"]), firing))
-        for job in firing["jobs"]:
-            if job["id"] not in made:
-                continue
-            place = (firing["schedule_id"], job["fire_time"])
-            if place in court.fired:
-                court.blame("I8", f"schedule {place[0]}: fire time {place[1]} made a second job", record)
-            court.fired[place] = job["id"]
-        # The first has to give way before the next is made: a chain of jobs may replace each other in one go.
-        if any(job["id"] in made for job in firing["jobs"]):
-            for job in firing["jobs"]:
-                if job["id"] in made:
-                    court.create(job, record)
-            for job_id in firing["cancels"]:
-                _withdraw(court, record, job_id)
+        if not _holds(court, firing):
+            continue
+        court.firings.append(firing)
+        if not firing["is_backfill"]:
+            court.armed[firing["schedule_id"]] = firing["next_fire_at"], firing["version"]
+            _judge_policy(court, record, firing)
+        _make(court, record, firing, [job for job in firing["jobs"] if job["id"] in made])
+
+
+def _make(court: Court, record: Record, firing: dict[str, Any], jobs: list[dict[str, Any]]) -> None:
+    for job in jobs:
+        place = (firing["schedule_id"], job["fire_time"])
+        if place in court.fired:
+            court.blame("I8", f"schedule {place[0]}: fire time {place[1]} made a second job", record)
+        court.fired[place] = job["id"]
+    # The first has to give way before the next is made: a chain of jobs may replace each other in one go.
+    for job in jobs:
+        court.create(job, record)
+    for job_id in firing["cancels"] if jobs else ():
+        _withdraw(court, record, job_id)
+
+
+def _holds(court: Court, firing: dict[str, Any]) -> bool:
+    """Say whether a firing was written: only where its schedule is as it was planned from."""
+    armed, version = court.armed.get(firing["schedule_id"], (None, 0))
+    return bool(version == firing["version"] and (firing["is_backfill"] or armed == firing["planned_for"]))
+
+
+def _judge_policy(court: Court, record: Record, firing: dict[str, Any]) -> None:
+    """A firing makes as many jobs as the catch-up policy says, and leaves out no more."""
+    told = court.schedules[firing["schedule_id"]]
+    for fire_time, fate, _ in firing["occurrences"]:
+        if fire_time > court.clock:
+            court.blame("I8", f"schedule {told['id']}: {fire_time} was {fate} before it came", record)
+    fates = [fate for _, fate, _ in firing["occurrences"]]
+    most = told["catch_up_limit"] if told["catch_up"] == "all" else 1
+    taken = len(fates) - fates.count("missed")
+    if taken > most:
+        court.blame("I8", f"schedule {told['id']}: {taken} fire times at once under {told['catch_up']}", record)
+    if "missed" in fates and taken < most and told["catch_up"] != "skip":
+        court.blame("I8", f"schedule {told['id']}: left a fire time out under {told['catch_up']}", record)
+    if fates != sorted(fates, key=lambda fate: fate != "missed"):
+        court.blame("I8", f"schedule {told['id']}: left out a later fire time than it took", record)
 
 
 def _withdraw(court: Court, record: Record, job_id: int) -> None:
@@ -94,18 +125,15 @@ def _judge_missing(
 
 
 def _is_excused(court: Court, told: dict[str, Any], fire_time: int) -> bool:
-    """Say whether a fire time could be passed over: it was missed for longer than its grace, by a policy that may."""
-    for clock, firing in court.firings:
-        if firing["schedule_id"] != told["id"]:
-            continue
-        upcoming = firing["next_fire_at"]
-        if upcoming is not None and upcoming <= fire_time:
-            continue
-        if told["catch_up"] == "all" and len(firing["occurrences"]) < told["catch_up_limit"]:
-            continue
-        if clock - fire_time > told["grace"]:
-            return True
-    return False
+    """Say whether a fire time need not be on record: of very many that were missed at once, the newest ones are."""
+    return any(
+        firing["schedule_id"] == told["id"]
+        and firing["occurrences"]
+        and (firing["next_fire_at"] is None or fire_time < firing["next_fire_at"])
+        and len(firing["occurrences"]) >= _LARGEST_RECORD
+        and fire_time < firing["occurrences"][0][0]
+        for firing in court.firings
+    )
 
 
 def _fire_times(told: dict[str, Any], horizon: int) -> Iterator[int]:

@@ -15,6 +15,11 @@ _GRACE_ROUNDING_MICROS: Final = 1_000
 _CLOCK_ROUNDING_MICROS: Final = 2
 #: How long the word to stop may take to get to a handler when nothing is in its way.
 _OBEYING_MICROS: Final = 1_000_000
+#: How long a scheduler needs to be back at work once the store is.
+_SHORT_MICROS: Final = 10_000_000
+#: What keeps no scheduler from the store: what happens to other hosts, clocks, and a message that comes twice.
+_OTHERS: Final = ("worker-", "client-", "api-")
+_HARMLESS: Final = frozenset({"clock", "store_clock", "duplication"})
 #: Ends that are not the handler's own.
 _INTERRUPTED: Final = frozenset({"released", "stopped", "aborted"})
 
@@ -25,12 +30,19 @@ class Watch:
 
     under_way: dict[str, int] = field(default_factory=dict)
     felt_until: int = 0
+    #: The same of faults that keep schedulers from the store: no clock's, and not those of other hosts.
+    schedulers_under_way: dict[str, int] = field(default_factory=dict)
+    schedulers_felt_until: int = 0
     has_faults: bool = False
     sigterms: dict[str, Record] = field(default_factory=dict)
 
     def is_calm(self, since: int) -> bool:
         """Whether nothing has gone wrong since a moment, nor shortly before it."""
         return not any(self.under_way.values()) and self.felt_until < since
+
+    def schedulers_calm_since(self, at: int) -> int:
+        """Say since when nothing keeps schedulers from the store; if something does, since now."""
+        return at if any(self.schedulers_under_way.values()) else self.schedulers_felt_until
 
     def feel(self, kind: str, at: int) -> None:
         """Take note of a fault that begins, or ends, or is under way."""
@@ -46,6 +58,9 @@ def on_fault(court: Court, watch: Watch, record: Record) -> None:
     if kind == "terminate":
         return
     if kind == "all":
+        if any(watch.schedulers_under_way.values()):
+            watch.schedulers_felt_until = record["at"] + _AFTERMATH_MICROS
+        watch.schedulers_under_way.clear()
         for one, count in watch.under_way.items():
             if count:
                 watch.feel(one, record["at"])
@@ -53,10 +68,14 @@ def on_fault(court: Court, watch: Watch, record: Record) -> None:
         return
     watch.has_faults = True
     watch.feel(kind, record["at"])
+    concerns_schedulers = kind not in _HARMLESS and not record["target"].startswith(_OTHERS)
+    if concerns_schedulers:
+        watch.schedulers_felt_until = record["at"] + (_LONG_AFTERMATH_MICROS if kind == "delay" else _SHORT_MICROS)
     # A failpoint is over when it strikes; what follows from it is its aftermath.
     if kind != "failpoint":
         step = {"begin": 1, "end": -1, "hit": 0}[phase]
-        watch.under_way[kind] = max(watch.under_way.get(kind, 0) + step, 0)
+        for under_way in (watch.under_way, *([watch.schedulers_under_way] if concerns_schedulers else [])):
+            under_way[kind] = max(under_way.get(kind, 0) + step, 0)
 
 
 def on_start(court: Court, watch: Watch, record: Record) -> None:

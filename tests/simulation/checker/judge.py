@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simulation.checker import firing, handling, leasing, remains, settling, submitting
+from simulation.checker import clock_steps, firing, handling, leasing, remains, settling, submitting
 from simulation.checker.court import Court
 from simulation.checker.handling import Watch
 from simulation.checker.verdict import Record, Verdict
@@ -51,6 +51,8 @@ class Hearing:
             replay(self.court, record)
         if record["verb"] == "settle":
             handling.judge_lost(self.court, self._watch, record)
+            clock_steps.judge_taken(self.court, record)
+        clock_steps.judge_armed(self.court, self._watch, record)
 
     def hear_invoke(self, record: Record) -> None:
         """Remember what was asked; an answer does not repeat it."""
@@ -79,6 +81,10 @@ class Hearing:
         """Keep account of the nemesis."""
         handling.on_fault(self.court, self._watch, record)
 
+    def hear_boot(self, record: Record) -> None:
+        """Remember who started when."""
+        self.court.booted_at[record["host"]] = record["at"]
+
     def hear_sigterm(self, record: Record) -> None:
         """Remember who was asked to end."""
         self._watch.sigterms[record["boot"]] = record
@@ -105,6 +111,7 @@ _HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
     "start": Hearing.hear_start,
     "end": Hearing.hear_end,
     "fault": Hearing.hear_fault,
+    "boot": Hearing.hear_boot,
     "sigterm": Hearing.hear_sigterm,
     "exit": Hearing.hear_exit,
     "end_of_run": Hearing.hear_end_of_run,

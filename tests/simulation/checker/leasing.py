@@ -41,6 +41,7 @@ def _lease(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> Non
     twin.fence, twin.attempts, twin.run_at = job["fence"], twin.attempts + 1, job["run_at"]
     twin.lease_until, twin.holder, twin.last_event = job["lease_until"], record["ask"]["boot"], "claim"
     twin.claimed_at = twin.claims[twin.fence] = record["at"]
+    twin.leased_at, twin.leased_for = record["at"], twin.lease_until - record["clock"]
 
 
 def _judge_claim(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:
@@ -124,6 +125,7 @@ def on_renew(court: Court, record: Record) -> None:
             court.blame("I3", f"renewed under fence {fence}; it is {twin.state} under {twin.fence}", record, twin)
             continue
         twin.lease_until, cancel = answers[job_id, fence]
+        twin.leased_at, twin.leased_for = record["at"], twin.lease_until - record["clock"]
         if cancel:
             court.told_to_stop.setdefault((job_id, fence), record["at"])
         if cancel != twin.is_cancelled:

@@ -22,6 +22,8 @@ INVARIANTS: Final = {
     "I11": "nothing disappears: submitted = waiting + running + finished + pruned",
     "I12": "SIGTERM: out within the grace; what was claimed is finished or handed back, the attempt refunded",
     "G4": "without a fault no lease is lost",
+    "G5": "no lease is taken because the store's clock was set: it has lapsed by the steady clock too",
+    "G6": "no schedule is silent because the store's clock was set back",
 }
 
 

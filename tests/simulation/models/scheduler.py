@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from rota.core.decision import Means, decide, expire
@@ -17,6 +18,8 @@ from rota.core.lifecycle import FINISHED
 from rota.core.outcome import Lost
 from rota.core.schedule import Firing, Schedule, plan
 from rota.core.settlement import Settlement
+from rota.engine.schedules import rearmed
+from rota.engine.store_clock import StoreClock
 from rota.ports.store import Retention
 from simulation.models.stage import Stage
 
@@ -41,6 +44,7 @@ class SchedulerModel:
         self._stage = stage
         self._habits = habits
         self._ticks = 0
+        self._clock = StoreClock(stage.now)
 
     async def run(self) -> None:
         """Tick until asked to stop."""
@@ -65,13 +69,26 @@ class SchedulerModel:
 
     async def _reap(self) -> None:
         stage = self._stage
+        before = await self._read_clock()
         lost = await stage.store.lost(_BATCH)
+        now = await self._read_clock()
+        if not lost:
+            self._clock.note_clear(before)
+            return
+        self._clock.note_lapsed(lost[0].lease_until or before, now)
+        lost = [job for job in lost if self._clock.has_lapsed(job, now)]
         if not lost:
             return
         await stage.reach("scheduler.lost")
         await stage.dawdle()
         await stage.store.settle([self._taken(job) for job in lost])
         await stage.reach("scheduler.reaped")
+
+    async def _read_clock(self) -> datetime:
+        asked_at = self._stage.now()
+        moment = await self._stage.store_time()
+        self._clock.note(moment, asked_at)
+        return moment
 
     def _taken(self, job: Job) -> Settlement:
         """Take a job from a worker that went silent, unless it is heard of before our word is."""
@@ -84,7 +101,16 @@ class SchedulerModel:
         if late:
             await self._stage.store.settle([expire(job) for job in late])
 
+    async def _rearm(self) -> None:
+        """Arm schedules again that wait for a moment which the store's clock has moved away from."""
+        schedules = await self._stage.store.schedules()
+        now = await self._stage.store_time()
+        late = [one for schedule in schedules if (one := rearmed(schedule, now)) is not None]
+        if late:
+            await self._stage.store.put_schedules(late)
+
     async def _fire(self) -> None:
+        await self._rearm()
         due = await self._stage.store.due_schedules(_BATCH)
         if not due:
             return

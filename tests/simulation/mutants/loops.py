@@ -12,16 +12,18 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
+from rota.core import schedule as schedule_module
 from rota.core.errors import InvalidRequest, Unavailable
 from rota.core.identity import JobId
 from rota.core.job import Job
 from rota.core.outcome import Failed, Outcome, Released
 from rota.core.patience import Patience
-from rota.core.schedule import Firing, Schedule
+from rota.core.schedule import Fate, Firing, Schedule
 from rota.core.settlement import JobError, Settlement
 from rota.core.submission import NewJob
 from rota.engine.jobs import Jobs
 from rota.engine.schedules import Schedules
+from rota.engine.store_clock import StoreClock
 from rota.engine.work import Work
 from rota.ports.faces import Report
 from rota.ports.store import Inserted
@@ -175,8 +177,8 @@ def cancel_not_obeyed() -> Planting:
 def open_question_forgotten() -> Planting:
     """What the last claim brought while the worker was told to end is not handed back."""
 
-    async def close(right: Any, fetcher: Fetcher) -> None:
-        del right, fetcher
+    async def close(right: Any, fetcher: Fetcher, seconds: float) -> None:
+        del right, fetcher, seconds
 
     with instead(Fetcher, "close", close):
         yield
@@ -260,7 +262,7 @@ def operators_deeds_not_entered() -> Planting:
 # The scheduler
 
 
-@mutant("I8", LOOPS, first=48)
+@mutant("I8", LOOPS, first=17)
 def fire_times_planned_by_the_hosts_clock() -> Planting:
     """A scheduler whose clock is ahead plans past fire times that have not come yet. (This one was ours.)"""
 
@@ -273,7 +275,7 @@ def fire_times_planned_by_the_hosts_clock() -> Planting:
         yield
 
 
-@mutant("I8", LOOPS, first=6)
+@mutant("I8", LOOPS, first=96)
 def outage_sets_a_schedule_aside() -> Planting:
     """A schedule that could not be planned because the store was away is paused. (This one was ours.)"""
 
@@ -299,6 +301,44 @@ def fired_apart_from_its_plan() -> Planting:
         await right(schedules, firings, made, now)
 
     with instead(Schedules, "_told", told):
+        yield
+
+
+@mutant("I8", LOOPS, first=17)
+def every_missed_fire_time_made_up_for() -> Planting:
+    """A catch-up leaves nothing out, whatever its policy. (This one was ours, within a minute.)"""
+    with patch.object(schedule_module, "_missed", lambda *_: frozenset()):
+        yield
+
+
+@mutant("I8", LOOPS, first=6)
+def missed_fire_times_unrecorded() -> Planting:
+    """What a catch-up leaves out is on no record. (This one was ours.)"""
+
+    async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
+        firing: Firing = await right(schedules, schedule, now)
+        return replace(firing, occurrences=tuple(one for one in firing.occurrences if one.fate is not Fate.MISSED))
+
+    with instead(Schedules, "_planned", planned):
+        yield
+
+
+@mutant("G5", LOOPS, first=8)
+def leases_taken_by_the_stores_clock_alone() -> Planting:
+    """The reaper does not ask whether the store's clock was set. (This one was ours.)"""
+    with patch.object(StoreClock, "has_lapsed", lambda *_: True):
+        yield
+
+
+@mutant("G6", LOOPS, first=39)
+def schedules_never_armed_again() -> Planting:
+    """When the store's clock is set back, schedules wait for a time that has moved away. (This one was ours.)"""
+
+    async def rearm(right: Any, schedules: Schedules) -> int:
+        del right, schedules
+        return 0
+
+    with instead(Schedules, "rearm", rearm):
         yield
 
 

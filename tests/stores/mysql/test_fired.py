@@ -9,7 +9,7 @@ import pytest
 
 from building import BASE, at, claim, fresh_schedule_id, ids_of, means, new_job, new_jobs
 from rota.core.decision import decide
-from rota.core.identity import JobId, ScheduleId
+from rota.core.identity import JobId, ScheduleId, to_text
 from rota.core.instant import to_micros
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
@@ -64,7 +64,7 @@ async def test_what_an_older_process_makes_is_named_and_can_be_taken_in(
     await insert_as_before(connection, [theirs])
     assert await made_by(store, ours.schedule_id) == [ours.id]
     (finding,) = await store.check()
-    assert finding.startswith(f"job {theirs.id} was made by a schedule, but is not among that schedule's jobs")
+    assert finding.startswith(f"job {to_text(theirs.id)} was made by a schedule, but is not among that schedule's jobs")
     # What it says helps.
     await connection.run(finding[finding.index("INSERT") : finding.rindex(")")])
     assert await made_by(store, ours.schedule_id) == [theirs.id, ours.id]

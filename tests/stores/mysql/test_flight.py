@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from rota.stores.mysql.statements import statement
 from rota.stores.mysql.venturing import FEWEST_TO_SHARE, FIRST_PIECE, NEXT_PIECES
 from rota.stores.rows import plain_job_row
 from servers.mariadb import shared_server
-from servers.ways import Way
+from servers.proxies import Proxy
 
 PUT = "INSERT INTO cargo (id, text) VALUES (%s, %s)"
 PUT_ID = "INSERT INTO cargo (id, text) VALUES (%s, @text)"
@@ -368,13 +369,14 @@ def test_with_a_driver_that_is_made_otherwise_nobody_flies() -> None:
     assert not Carrier(Otherwise()).is_able
 
 
-class HalfDuplexWay(Way):
+class HalfDuplexProxy(Proxy):
     """Hands on one command, and hears nothing more from the client until the server has answered it."""
 
     unheard = 0
 
-    async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+    async def _serve(self, raw: socket.socket) -> None:
+        client, to_client = await asyncio.open_connection(sock=raw)
+        server, to_server = await asyncio.open_connection("127.0.0.1", self.server_port)
         is_answered = asyncio.Event()
         is_answered.set()
 
@@ -405,11 +407,11 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_wi
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flight, "PROOF_SECONDS", 0.1)
-    async with HalfDuplexWay(shared_server().port) as way:
-        store = await MysqlStore.open(way.through(url))
+    with HalfDuplexProxy(shared_server().port) as proxy:
+        store = await MysqlStore.open(proxy.through(url))
         for _ in range(3):
             assert {answer.receipt for answer in await store.insert(many())} == {Receipt.CREATED}
-        assert way.unheard == 1
+        assert proxy.unheard == 1
         assert await total(store) == 3 * len(many())
         await store.close()
 
@@ -421,10 +423,10 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_jobs_run_without
     monkeypatch.setattr(flight, "PROOF_SECONDS", 0.1)
     jobs = new_jobs(2 * FEWEST_TO_CARRY)
     await store.insert(jobs)
-    async with HalfDuplexWay(shared_server().port) as way:
-        hindered = await MysqlStore.open(way.through(url))
+    with HalfDuplexProxy(shared_server().port) as proxy:
+        hindered = await MysqlStore.open(proxy.through(url))
         await run_all(hindered, jobs)
-        assert way.unheard == 1
+        assert proxy.unheard == 1
         await hindered.close()
 
 

@@ -82,12 +82,12 @@ async def test_who_looks_from_the_beginning_locks_nothing_ahead_of_the_first_tha
     store: MysqlStore, starts: list[Row]
 ) -> None:
     """What has left the line and is not purged lies ahead of it. To lock that costs thrice as much as to read it."""
-    mails, reports = new_jobs(4), new_jobs(2, "report")
-    await store.insert([*mails, *reports])
+    mails = new_jobs(4)
+    await store.insert(mails)
     await given(store)
     starts.clear()
     await given(store, 9, ("mail", "report"))
-    assert starts[:2] == [("mail", mails[2].id - 1), ("report", reports[0].id - 1)]
+    assert starts == [("mail", mails[2].id - 1)]
 
 
 async def test_several_lanes_are_worked_off_in_the_order_of_turns(store: MysqlStore, looks: list[str]) -> None:

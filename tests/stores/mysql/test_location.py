@@ -34,7 +34,8 @@ def test_a_server_is_named_by_a_url_or_a_dsn(text: str) -> None:
 REFUSED = {
     "mysql://ada:s3cret@db": "no database",
     "mysql://ada:s3cret@db/": "no database",
-    "mysql://ada:s3cret@db:x/rota": "cannot be read",
+    "mysql://ada:s3cret@db:x/rota": "cannot be read; write mysql://user:password@",
+    "mysql://ada:s3cret/5@db/rota": "cannot be read; write mysql://user:password@",
     "mysql://ada:s3cret@db/rota?tls=maybe": "tls='maybe'",
     "mysql://ada:s3cret@db/rota?tsl=true": "'tsl' is no option",
     "ada:s3cret@tcp(db:x)/rota": "'x' is no port",

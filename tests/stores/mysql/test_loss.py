@@ -28,7 +28,7 @@ from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.venturing import FEWEST_TO_SHARE
 from servers.mariadb import MariadbServer, require_binary, shared_server
-from servers.ways import Way
+from servers.proxies import Proxy
 
 
 @pytest.fixture
@@ -312,11 +312,11 @@ async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_con
     assert pool.SILENT_SECONDS < ANSWER_SECONDS
     monkeypatch.setattr(pool, "SILENT_SECONDS", 0.2)
     told = CheckIn((), "upkeep")
-    async with Way(shared_server().port) as way:
-        store = await MysqlStore.open(way.through(url))
+    with Proxy(shared_server().port) as proxy:
+        store = await MysqlStore.open(proxy.through(url))
         await asyncio.gather(*(store.check_in(told) for _ in range(3)))
         assert len(store._readers._idle) > 1
-        way.lose_all()
+        proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await store.check_in(told)
@@ -340,7 +340,7 @@ async def test_whoever_waits_for_a_whole_table_gives_up_before_all_others_wait_b
 
 
 async def test_whoever_listens_and_does_not_greet_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(driver, "CONNECT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(Lost, match="no answer"):

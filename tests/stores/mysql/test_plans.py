@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rota.core.identity import JobId, ScheduleId
-from rota.ports.store import JobQuery
+from rota.stores.mysql import lanes
 from rota.stores.mysql.driver import Connection, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import migrate
-from rota.stores.mysql.reading import search
 from rota.stores.mysql.settling import _COMMON
 from rota.stores.mysql.statements import statement
+from rota.stores.rows import Row
 from servers.databases import fresh_database
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,12 +56,15 @@ CROWD = (
 
 IDS = tuple(range(500, 1000))
 PAIRS = tuple((number, number + 1) for number in IDS)
+KEYS = tuple(("default", f"type-{number % 7}", number, number) for number in IDS)
 STRETCH = {"first_turn": 500, "first_id": 500, "last_turn": 1000, "last_id": 1000}
 BEHIND = {"queue": "default", "type": "type-1", "after_turn": 500, "after_id": 500}
 #: The key that serves each statement, by the table that it reads first.
 SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "next_type": ("ready", "PRIMARY", {"queue": "default", "floor": "", "now": 0}),
-    "pending": ("ready", "PRIMARY", {**BEHIND, "now": 0, "limit": 10}),
+    "take_places": ("ready", "PRIMARY", {"keys": json.dumps(KEYS), "now": 0, "limit": 10}),
+    "leave_places": ("ready", "PRIMARY", {"keys": json.dumps(KEYS)}),
+    "leased_places": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
     "take_pending": ("ready", "PRIMARY", {**BEHIND, "now": 0, "limit": 10}),
     "leased_stretch": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH, "now": 0, "limit": 1000}),
     "leave_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
@@ -116,7 +118,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 #: The most rows of its first table that a statement may expect to read.
 MOST_ROWS = 2 * len(IDS)
-UNBOUNDED = {"next_type", "pending", "take_pending", "due_jobs", "lost", "expired", "finished_before", "queued"}
+UNBOUNDED = {"next_type", "take_pending", "due_jobs", "lost", "expired", "finished_before", "queued"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -144,10 +146,10 @@ async def filled(rows: int) -> AsyncIterator[Connection]:
 
 
 async def plan(connection: Connection, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    return await plan_of(connection, statement(name), parameters)
+    return await plan_of(connection, statement(name).replace(":collation", connection.collation), parameters)
 
 
-async def plan_of(connection: Connection, sql: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+async def plan_of(connection: Connection, sql: str, parameters: dict[str, Any] | Row) -> list[dict[str, Any]]:
     names = ("id", "select", "table", "type", "possible", "key", "length", "ref", "rows", "extra")
     rows = await connection.rows(f"EXPLAIN {sql}", parameters)
     return [dict(zip(names, row, strict=True)) for row in rows]
@@ -171,10 +173,19 @@ async def test_the_order_comes_from_the_key(crowded: Connection, name: str) -> N
     assert not any("filesort" in str(step["extra"]) or "temporary" in str(step["extra"]) for step in steps), steps
 
 
+async def test_of_several_lanes_each_is_read_by_its_key_and_in_its_order(crowded: Connection) -> None:
+    values = tuple(value for number in range(5) for value in ("default", f"type-{number}", 5, 5, 5, ROWS, 0, 0, 10))
+    steps = await plan_of(crowded, lanes._lanes_statement(5), values)
+    read = [step for step in steps if step["table"] == "ready"]
+    assert [(step["key"], step["type"]) for step in read] == [("PRIMARY", "range")] * 5, steps
+    assert not any("filesort" in str(step["extra"]) or "temporary" in str(step["extra"]) for step in steps), steps
+
+
 #: Whoever runs these has rows locked, and others have rows locked beside them.
 BESIDE_OTHERS = [
-    "take_pending", "leave_ready", "leave_ready_range", "leave_ready_one", "own_ready", "lock_jobs", "lock_free_jobs",
-    "lock_leases", "hold_leases", "take_leases", "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished",
+    "take_pending", "take_places", "leave_places", "leave_ready", "leave_ready_range", "leave_ready_one", "own_ready",
+    "lock_jobs", "lock_free_jobs", "lock_leases",
+    "hold_leases", "take_leases", "leave_lease", "leave_scheduled", "leave_expiry", "leave_finished",
     "leave_held", "renew", "complete", "waiters", "meet", "drop_jobs", "drop_tags", "drop_fired", "hold_schedules",
 ]  # fmt: skip
 
@@ -221,20 +232,12 @@ async def test_whether_there_is_work_is_seen_without_reading_other_lanes(
 
 
 async def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: Connection) -> None:
-    steps = await plan(crowded, "census_lanes", {})
-    assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"], steps
+    steps = await plan(crowded, "census_lanes", {"aging": 1})
+    assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"] * 3, steps
 
 
-@pytest.mark.parametrize("before", [None, JobId(ROWS // 2)])
-async def test_the_jobs_of_a_schedule_are_found_without_reading_others(
-    crowded: Connection, before: JobId | None
-) -> None:
-    query = JobQuery(schedule_id=ScheduleId(3), before=before, limit=10)
-    steps = await plan_of(crowded, *search(query))
-    keys = [(step["table"], step["key"], step["type"]) for step in steps]
-    assert keys == [
-        ("fired", "PRIMARY", "range"),
-        ("job", "PRIMARY", "eq_ref"),
-        ("lease", "PRIMARY", "eq_ref"),
-    ], steps
-    assert not any("filesort" in str(step["extra"]) or "temporary" in str(step["extra"]) for step in steps), steps
+async def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(crowded: Connection) -> None:
+    steps = await plan(crowded, "census_lanes", {"aging": 1})
+    (first,) = [step for step in steps if step["table"] == "next"]
+    assert (first["key"], first["type"]) == ("PRIMARY", "ref"), steps
+    assert not any("filesort" in str(step["extra"]) for step in steps if step["id"] == first["id"]), steps

@@ -41,10 +41,10 @@ async def test_every_table_is_told_about(fresh: Connection) -> None:
 
 
 async def test_a_database_is_migrated_once(fresh: Connection) -> None:
-    assert await applied(fresh) == set()
+    assert await applied(fresh) == {}
     assert await migrate(fresh, 0) == [migration.name for migration in all_migrations()]
     assert await migrate(fresh, 0) == []
-    assert await applied(fresh) == {migration.number for migration in all_migrations()}
+    assert await applied(fresh) == {migration.number: migration.name for migration in all_migrations()}
 
 
 CUTS = [
@@ -90,11 +90,11 @@ def test_migrations_are_numbered_without_gaps() -> None:
 
 async def test_the_migrations_a_database_has_seen_can_be_asked_for(fresh_url: str) -> None:
     names = [migration.name for migration in all_migrations()]
-    assert await asyncio.to_thread(migrations_of, fresh_url) == [(name, False) for name in names]
+    assert await asyncio.to_thread(migrations_of, fresh_url) == [(name, False, True) for name in names]
     connection = await connect(location_of(fresh_url), "test", autocommit=True)
     await migrate(connection, 0)
     await connection.close()
-    assert await asyncio.to_thread(migrations_of, fresh_url) == [(name, True) for name in names]
+    assert await asyncio.to_thread(migrations_of, fresh_url) == [(name, True, True) for name in names]
 
 
 BREACHES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 import pytest
@@ -19,7 +18,7 @@ from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.session import Session
 from servers.postgres import PostgresServer, require_binaries, shared_server
-from servers.ways import Way
+from servers.proxies import Proxy
 
 
 @pytest.fixture
@@ -188,50 +187,19 @@ async def test_of_several_hosts_the_one_that_takes_writes_is_used(dsn: str) -> N
         standby.remove()
 
 
-@asynccontextmanager
-async def swallowing_proxy(port: int) -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """Stand between store and server, and swallow every byte, both ways, once the event is set."""
-    is_swallowing = asyncio.Event()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with suppress(ConnectionError):
-                while data := await reader.read(65536):
-                    if not is_swallowing.is_set():
-                        writer.write(data)
-        finally:
-            writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        for one in (pump(reader, far_writer), pump(far_reader, writer)):
-            tasks.add(asyncio.ensure_future(one))
-
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield listener.sockets[0].getsockname()[1], is_swallowing
-    finally:
-        listener.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def test_a_connection_whose_other_end_vanished_without_a_word_is_given_up(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.3)
     monkeypatch.setattr(connecting, "CONNECT_SECONDS", 0.3)
-    port = shared_server().port
-    async with swallowing_proxy(port) as (proxy, is_swallowing):
-        store = await PostgresStore.open(dsn.replace(f":{port}/", f":{proxy}/"))
+    with Proxy(shared_server().port) as proxy:
+        store = await PostgresStore.open(proxy.through(dsn))
         await store.insert([new_job()])
-        is_swallowing.set()
+        proxy.swallow()
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
                 await store.insert([new_job()])
-        is_swallowing.clear()
+        proxy.forward()
         await store.insert([new_job()])
         assert (await store.census()).total() == 2
         await store.close()
@@ -245,11 +213,11 @@ async def test_one_answer_that_never_comes_is_waited_for_and_not_one_on_each_con
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.4)
     monkeypatch.setattr(session, "LEAVE_SECONDS", 0.1)
     told = CheckIn((), "upkeep")
-    async with Way(shared_server().port) as way:
-        store = await PostgresStore.open(way.through(dsn))
+    with Proxy(shared_server().port) as proxy:
+        store = await PostgresStore.open(proxy.through(dsn))
         await asyncio.gather(*(store.check_in(told) for _ in range(3)))
         assert len(store._database.writers._idle) > 1
-        way.lose_all()
+        proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await store.check_in(told)
@@ -264,11 +232,11 @@ async def test_who_counts_for_itself_and_is_called_off_by_us_as_well_sees_its_ow
     """Ours came while the connection was let go of after theirs, and their task ended as if somebody had ended it."""
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.3)
     monkeypatch.setattr(session, "LEAVE_SECONDS", 1.5)
-    async with Way(shared_server().port) as way:
-        store = await PostgresStore.open(way.through(dsn))
+    with Proxy(shared_server().port) as proxy:
+        store = await PostgresStore.open(proxy.through(dsn))
         told = CheckIn((), "upkeep")
         await store.check_in(told)
-        way.lose_all()
+        proxy.lose_all()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.25):
                 await store.check_in(told)
@@ -277,13 +245,12 @@ async def test_who_counts_for_itself_and_is_called_off_by_us_as_well_sees_its_ow
 
 async def test_a_server_that_vanishes_before_we_know_it_is_given_up(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "CONNECT_SECONDS", 0.3)
-    port = shared_server().port
-    async with swallowing_proxy(port) as (proxy, is_swallowing):
-        connector = Connector(dsn.replace(f":{port}/", f":{proxy}/"))
+    with Proxy(shared_server().port) as proxy:
+        connector = Connector(proxy.through(dsn))
         fetchrow = asyncpg.Connection.fetchrow
 
         async def vanishing(connection: asyncpg.Connection, *arguments: str) -> object:
-            is_swallowing.set()
+            proxy.swallow()
             return await fetchrow(connection, *arguments)
 
         monkeypatch.setattr(asyncpg.Connection, "fetchrow", vanishing)

@@ -59,12 +59,12 @@ SELECT value, value, '', '', 0, 0, '', '', 0, 0, '', 0, value, 1 FROM generate_s
 
 #: Statements, and the indexes that alone may lead to the rows of jobs.
 SERVED = {
-    "insert": {"job_done_pkey"},
-    "insert_one": {"job_done_pkey"},
-    "insert_answering": {"job_done_pkey"},
-    "insert_now": {"job_done_pkey"},
-    "insert_plain": {"job_done_pkey"},
-    "insert_alike": {"job_done_pkey"},
+    "insert": {"job_pkey", "job_done_pkey"},
+    "insert_one": {"job_pkey", "job_done_pkey"},
+    "insert_answering": {"job_pkey", "job_done_pkey"},
+    "insert_now": {"job_pkey", "job_done_pkey"},
+    "insert_plain": {"job_pkey", "job_done_pkey"},
+    "insert_alike": {"job_pkey", "job_done_pkey"},
     "claim": {"job_turn"},
     "claim_lanes": {"job_turn"},
     "claim_handed_over": {"job_pkey"},
@@ -240,3 +240,13 @@ async def test_the_driver_knows_every_type_without_asking(dsn: str, name: str) -
     finally:
         await connection.close()
     assert kinds <= {"int8", "text", "text[]"}
+
+
+async def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(planned_dsn: str) -> None:
+    steps = nodes(await plan(planned_dsn, "census_lanes"))
+    (first,) = [step for step in steps if step.get("Parent Relationship") == "SubPlan"]
+    assert (first["Node Type"], [step["Node Type"] for step in first["Plans"]]) == ("Limit", ["Index Scan"]), first
+    (read,) = first["Plans"]
+    assert read["Index Name"] == "job_turn"
+    assert "queue" in read["Index Cond"]
+    assert "type" in read["Index Cond"]

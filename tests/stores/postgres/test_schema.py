@@ -32,6 +32,10 @@ UNION ALL
 SELECT 'constraint', format('%s.%s', conrelid::regclass, conname), pg_get_constraintdef(oid)
 FROM pg_constraint WHERE connamespace = 'public'::regnamespace
 UNION ALL
+SELECT 'trigger', tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL
+SELECT 'function', proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+UNION ALL
 SELECT 'view', viewname, definition FROM pg_views WHERE schemaname = 'public'
 ORDER BY 1, 2
 """
@@ -68,7 +72,7 @@ async def test_a_database_is_migrated_once(blank: str) -> None:
     assert await migrated(blank) == names
     assert await migrated(blank) == []
     database = Database(Connector(blank))
-    assert await database.read(applied) == {migration.number for migration in all_migrations()}
+    assert await database.read(applied) == {migration.number: migration.name for migration in all_migrations()}
     await database.close()
 
 
@@ -102,8 +106,8 @@ def test_migrations_are_numbered_without_gaps() -> None:
 
 async def test_the_status_tells_what_a_database_has_seen_and_changes_nothing(blank: str, dsn: str) -> None:
     names = [migration.name for migration in all_migrations()]
-    assert await asyncio.to_thread(migrations_of, blank) == [(name, False) for name in names]
-    assert await asyncio.to_thread(migrations_of, dsn) == [(name, True) for name in names]
+    assert await asyncio.to_thread(migrations_of, blank) == [(name, False, True) for name in names]
+    assert await asyncio.to_thread(migrations_of, dsn) == [(name, True, True) for name in names]
     assert await shape(blank) == []
 
 

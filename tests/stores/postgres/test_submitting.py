@@ -4,6 +4,7 @@ same no.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from building import new_job
+from building import ADA, claim, means, new_job
 from rota.core.alike import Alike, alike_of
+from rota.core.decision import decide
 from rota.core.identity import LARGEST, JobId
 from rota.core.lifecycle import State
+from rota.core.outcome import Succeeded
 from rota.core.submission import NewJob
 from rota.ports.store import Inserted, Receipt
 from rota.stores.postgres import PostgresStore, submitting
@@ -115,6 +118,72 @@ async def test_a_statement_stores_no_id_that_it_was_not_made_for(store: Postgres
     connection = await asyncpg.connect(dsn)
     assert await connection.fetchval("SELECT count(*) FROM job") == 0
     await connection.close()
+
+
+async def put_rich(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
+    del endings
+    return (await submitting.insert(session, [job], None, NOW))[0]
+
+
+async def put_answering(session: Session, job: NewJob, endings: Endings) -> Inserted | None:
+    stored = await submitting.bring(session, job, endings, NOW, NOTICE)
+    return None if stored is None else stored[0]
+
+
+END = """
+WITH gone AS (DELETE FROM job WHERE id = $1 RETURNING *)
+INSERT INTO job_done (
+    id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, finished_at
+)
+SELECT id, type, queue, priority, 'completed', turn, run_at, created_at, 1, max_attempts, delivery, payload, 1 FROM gone
+"""
+
+
+async def until_it_waits(connection: asyncpg.Connection, work: asyncio.Future[Any]) -> None:
+    """Wait until another connection waits for a lock of this one, or the work is done.
+
+    Never cancelled: a query that is called off would take this connection's transaction with it.
+    """
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    while not work.done() and not await connection.fetchval(waiting):
+        pass
+
+
+@pytest.mark.parametrize("way", [*WAYS, put_answering, put_rich])
+async def test_an_id_whose_job_ends_at_this_moment_is_taken(
+    store: PostgresStore, stranger: asyncpg.Connection, way: Way
+) -> None:
+    """The statement began before the job's end was committed, and reaches the unique index after."""
+    job = new_job()
+    await store.insert([job])
+    transaction = stranger.transaction()
+    await transaction.start()
+    await stranger.execute(END, job.id)
+    again = asyncio.ensure_future(store._database.write(way, job, anywhere))
+    await until_it_waits(stranger, again)
+    await transaction.commit()
+    answer = await again
+    assert answer is None or answer.receipt is Receipt.ID_TAKEN
+    assert await stranger.fetchval("SELECT count(*) FROM job") == 0
+
+
+@pytest.mark.parametrize("tags", [(), ("rich",)])
+async def test_an_id_whose_job_came_and_ended_while_a_batch_waited_is_taken(
+    store: PostgresStore, other: PostgresStore, stranger: asyncpg.Connection, tags: tuple[str, ...]
+) -> None:
+    """The batch began before the job was there. Nothing that its statement sees tells of it."""
+    first, second = new_job(tags=tags), new_job(tags=tags)
+    transaction = stranger.transaction()
+    await transaction.start()
+    await stranger.execute(FINISHED.replace("job_done", "job").replace("'completed'", "'pending'"), first.id)
+    batch = asyncio.ensure_future(store.insert([first, second]))
+    await until_it_waits(stranger, batch)
+    await other.insert([second])
+    (held,) = await other.claim(claim(ADA, ids=(second.id,)))
+    await other.settle([decide(held, Succeeded(), means(datetime.now(UTC)))])
+    await transaction.rollback()
+    assert [answer.receipt for answer in await batch] == [Receipt.CREATED, Receipt.ID_TAKEN]
+    assert await stranger.fetchval("SELECT array_agg(id) FROM job") == [first.id]
 
 
 async def left(dsn: str) -> dict[int, str]:

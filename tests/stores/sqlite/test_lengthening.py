@@ -255,6 +255,7 @@ def test_a_log_that_was_put_in_its_place_is_left_alone(tmp_path: Path) -> None:
     assert _length(tmp_path / "moved") == before
     written.connection.run("BEGIN IMMEDIATE")
     written.connection.run("ROLLBACK")
+    written.connection.close()
 
 
 async def test_where_the_log_is_lost_before_the_store_is_open_the_store_is_unavailable(

@@ -134,11 +134,17 @@ def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: StandardConn
 
 
 def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: StandardConnection) -> None:
-    steps = plan(crowded, "census_lanes", ())
+    steps = plan(crowded, "census_lanes", {"aging": 1})
     assert all("INDEX" in step for step in steps if " job" in step), steps
     read_in_order = [step for step in steps if "INDEX job_" in step and "job_lease" not in step]
-    assert [step.split("INDEX ")[1].split()[0] for step in read_in_order] == ["job_turn", "job_later", "job_held"], (
-        steps
-    )
+    indexes = [step.split("INDEX ")[1].split()[0] for step in read_in_order]
+    assert indexes == ["job_turn", "job_turn", "job_later", "job_held", "job_held"], steps
     sorted_ones = [number for number, step in enumerate(steps) if "TEMP B-TREE" in step]
     assert ["job_lease" in steps[number - 1] for number in sorted_ones] == [True], steps
+
+
+def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(crowded: StandardConnection) -> None:
+    steps = plan(crowded, "census_lanes", {"aging": 1})
+    (place,) = [number for number, step in enumerate(steps) if step.startswith("CORRELATED SCALAR SUBQUERY")]
+    assert steps[place + 1] == "SEARCH job USING INDEX job_turn (queue=? AND type=?)", steps
+    assert "TEMP B-TREE" not in "".join(steps[place + 1 : place + 3]), steps

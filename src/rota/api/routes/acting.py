@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from msgspec import structs
+
 from rota.api.calls import Answer, Call, shown
 from rota.api.errors import Refusal, invalid, refusal_of
 from rota.api.routes.looking import found
@@ -18,7 +20,7 @@ from rota.ports.faces import Actor, Deed
 from rota.ports.faces import Answer as Verdict
 from rota.wire.jobs import ActReply, ActRequest, DeedForm, JobForm, TaskForm
 from rota.wire.scalars import id_within, job_id_of
-from rota.wire.schedules import RecurringForm, recurring_form
+from rota.wire.schedules import RecurringForm, Standing, recurring_form
 
 Verb = Callable[[Engine, Sequence[JobId], Actor], Awaitable[Sequence[Verdict]]]
 
@@ -66,9 +68,10 @@ async def _act_on_schedule(call: Call, verb: Verb, schedule: Schedule) -> Answer
     if verb is _retried:
         raise IllegalTransition(f"schedule {schedule.name!r}: a schedule is not retried; run it now, or retry its jobs")
     if verb is _started:
-        return shown(await found(call, await call.engine.schedules.run_now(schedule.id, call.actor)))
+        made = await call.engine.schedules.run_now(schedule.id, call.actor)
+        return shown(await found(call, made.job_id))
     await call.engine.schedules.drop(schedule.id, call.actor)
-    return shown(recurring_form(schedule))
+    return shown(structs.replace(recurring_form(schedule), status=Standing.CANCELLED, next_run_at=None))
 
 
 def _many(verb: Verb) -> Callable[[Call], Awaitable[Answer]]:
@@ -92,6 +95,14 @@ def deed_form(verdict: Verdict) -> DeedForm:
     return DeedForm(id=to_text(verdict.job_id), status=status, deed=verdict.deed)
 
 
+_CANCELLED: Final = {
+    200: "The job has ended as cancelled, and no handler begins.",
+    202: (
+        "A worker holds the job and is told to stop it: at once over a live connection, otherwise with its next "
+        "heartbeat. Until then its handler may run, or may yet begin. The job ends as cancelled when this attempt "
+        "fails, stops or is lost, and as completed if it succeeds all the same; it is not attempted again."
+    ),
+}
 _FORMS: Final = {
     "/v1/jobs": JobForm | RecurringForm,
     "/jobs": TaskForm | RecurringForm,
@@ -110,6 +121,7 @@ def _family(verb: Callable[[Call], Awaitable[Answer]], method: str, ending: str,
             family="jobs" if root == "/v1/jobs" else "older paths",
             gives={200: form, 202: form} if verb is cancel else {200: form},
             refuses=(409,),
+            meanings=_CANCELLED if verb is cancel else {},
         )
         for root, form in _FORMS.items()
     ]

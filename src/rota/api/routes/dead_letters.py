@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from rota.api.calls import Answer, Call, Stream, nothing, shown
-from rota.api.cursors import opened, page
+from rota.api.cursors import continued
 from rota.api.errors import invalid
-from rota.api.filtering import Listing
+from rota.api.filtering import Listing, whole_name
+from rota.api.job_pages import fields_of, page_of, portions
 from rota.api.routes.acting import deed_form
 from rota.api.settings import Scope
 from rota.api.table import JSON_LINES, Handler, Route
@@ -36,8 +37,9 @@ _MOST_GROUPS: Final = 500
 
 
 class LetterListing(Listing, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters are asked for."""
+    """Which dead letters are asked for. `fields=payload,result` shows these too."""
 
+    fields: Name | None = None
     type: Name | None = None
     queue: Name | None = None
     fingerprint: Name | None = None
@@ -54,6 +56,9 @@ class LetterChoice(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     rate: Annotated[float, Meta(gt=0, le=100_000)] | None = None
 
 
+Letters = TypeVar("Letters", LetterListing, LetterChoice)
+
+
 class LetterReply(Struct, kw_only=True):
     """What was done. With a rate it goes on after this answer (202): `done` is what was done so far."""
 
@@ -63,22 +68,25 @@ class LetterReply(Struct, kw_only=True):
 
 
 async def list_letters(call: Call) -> Answer:
-    """List dead letters, newest first."""
-    listing = call.query(LetterListing)
-    place = opened(KIND, listing.cursor)
-    before = None if place is None else id_within(place, "cursor")
-    found = await call.engine.find(_query(listing, before, listing.limit + 1))
-    items, cursor = page(KIND, found, listing.limit, lambda job: to_text(job.id))
-    return shown(JobPage(items=[form_of(job) for job in items], next_cursor=cursor))
+    """List dead letters, the last to die first; of one cause, newest first."""
+    listing = _named(call.query(LetterListing))
+    query = continued(KIND, listing.cursor, _query(listing, listing.limit + 1))
+    items, cursor = await page_of(call.engine, query, KIND, fields_of(listing.fields))
+    return shown(JobPage(items=items, next_cursor=cursor))
 
 
-def _query(choice: LetterListing | LetterChoice, before: JobId | None, limit: int) -> JobQuery:
+def _named(choice: Letters) -> Letters:
+    """Read the names of a choice, before an answer begins; refuse patterns, as lists of jobs do."""
+    names = {name: value for name in ("type", "queue") if (value := getattr(choice, name))}
+    return structs.replace(choice, **{name: whole_name(value, name) for name, value in names.items()})
+
+
+def _query(choice: LetterListing | LetterChoice, limit: int) -> JobQuery:
     return JobQuery(
         states=(State.DEAD,),
         types=(choice.type,) if choice.type else (),
         queues=(choice.queue,) if choice.queue else (),
         fingerprint=choice.fingerprint,
-        before=before,
         limit=limit,
     )
 
@@ -104,11 +112,9 @@ def _group_form(group: DeadGroup, example: Job | None) -> LetterGroup:
 
 
 async def _batches(engine: Engine, choice: LetterChoice) -> AsyncIterator[Sequence[Job]]:
-    """Give the dead letters of a choice, batch by batch, newest first."""
-    before: JobId | None = None
-    while batch := await engine.find(_query(choice, before, _BATCH)):
+    """Give the dead letters of a choice, batch by batch, in the order in which they are listed."""
+    async for batch in portions(engine, _query(choice, _BATCH)):
         yield batch
-        before = batch[-1].id
 
 
 async def retry_one(call: Call) -> Answer:
@@ -153,7 +159,7 @@ def _choice(choice: LetterChoice) -> LetterChoice:
     """Refuse a choice that says nothing, or two things."""
     if sum((choice.ids is not None, choice.all, bool(choice.fingerprint or choice.type or choice.queue))) != 1:
         raise invalid([("ids", "say which: 'ids', or 'fingerprint', 'type' and 'queue', or 'all': true")])
-    return choice
+    return _named(choice)
 
 
 async def _done_to_all(call: Call, choice: LetterChoice, verb: Verb) -> LetterReply:
@@ -190,7 +196,7 @@ async def _chosen(engine: Engine, choice: LetterChoice) -> AsyncIterator[list[Jo
 
 async def export(call: Call) -> Stream:
     """Give all dead letters of a choice, one JSON object a line."""
-    listing = call.query(LetterListing)
+    listing = _named(call.query(LetterListing))
     await call.body()
     choice = LetterChoice(type=listing.type, queue=listing.queue, fingerprint=listing.fingerprint)
     headers = [(b"content-disposition", b'attachment; filename="dead-letters.jsonl"')]

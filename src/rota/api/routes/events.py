@@ -8,6 +8,7 @@ from rota.api.calls import Answer, Call, Stream, shown
 from rota.api.cursors import opened, page
 from rota.api.errors import invalid
 from rota.api.filtering import Listing
+from rota.api.headers import LAST_EVENT
 from rota.api.settings import Scope
 from rota.api.table import EVENT_STREAM, Route
 from rota.wire.fleet import EntryPage, entry_form
@@ -52,7 +53,7 @@ ROUTES = (
         handler=stream,
         summary="Follow everything as server-sent events: a snapshot, then updates, four a second at most",
         family="events",
-        headers=("Last-Event-ID",),
+        headers=(LAST_EVENT,),
         gives={200: EVENT_STREAM},
     ),
 )

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from rota.api.calls import Answer, Call, Stream, shown
-from rota.api.cursors import page
 from rota.api.errors import invalid
 from rota.api.filtering import KIND, JobListing, query_of
+from rota.api.headers import LAST_STATE, PREFER, preferred_wait
+from rota.api.job_pages import HEAVY, brief, chosen, fields_of, page_of
 from rota.api.live import SILENCE_SECONDS, event_text
 from rota.api.settings import Scope
 from rota.api.table import EVENT_STREAM, Route
@@ -36,7 +37,7 @@ from rota.wire.jobs import (
     result_form,
     task_form,
 )
-from rota.wire.scalars import id_within, job_id_of
+from rota.wire.scalars import id_within, job_id_of, schedule_id_of
 from rota.wire.schedules import RecurringForm, recurring_form
 from rota.wire.system import ExplanationForm, ReasonForm
 
@@ -69,15 +70,20 @@ async def found(call: Call, job_id: JobId) -> JobForm | RecurringForm:
 
 async def forms(call: Call, jobs: Sequence[Job]) -> Sequence[JobForm]:
     """Show jobs as the path they were asked under does."""
+    return await as_tasks(call, [form_of(job) for job in jobs])
+
+
+async def as_tasks(call: Call, jobs: Sequence[JobForm]) -> Sequence[JobForm]:
+    """Add the older names where the path is an older one."""
     if call.path.startswith("/v1/"):
-        return [form_of(job) for job in jobs]
-    ids = {job.schedule_id for job in jobs if job.schedule_id is not None}
-    rules = {one.id: one.rule for one in await call.engine.store.schedules(tuple(ids))} if ids else {}
-    return [task_form(form_of(job), rules.get(job.schedule_id) if job.schedule_id else None) for job in jobs]
+        return jobs
+    ids = {schedule_id_of(job.schedule_id) for job in jobs if job.schedule_id is not None}
+    rules = {to_text(one.id): one.rule for one in await call.engine.store.schedules(tuple(ids))} if ids else {}
+    return [task_form(job, rules.get(job.schedule_id) if job.schedule_id else None) for job in jobs]
 
 
 async def list_jobs(call: Call) -> Answer:
-    """List jobs, newest first."""
+    """List jobs, newest first; of finished ones alone the last finished first."""
     items, cursor = await _listed(call)
     return shown(JobPage(items=list(items), next_cursor=cursor))
 
@@ -95,14 +101,16 @@ async def list_plainly(call: Call) -> Answer:
 
 async def _listed(call: Call) -> tuple[Sequence[JobForm], str | None]:
     listing = call.query(JobListing)
+    # The older lists always had them.
+    fields = fields_of(listing.fields) if call.path.startswith("/v1/") else frozenset(HEAVY)
     if listing.ids is not None:
         ids = [id_within(text, "ids") for text in listing.ids.split(",") if text]
         if len(ids) > call.context.limits.page:
             raise invalid([("ids", f"{len(ids)} ids; at most {call.context.limits.page} at once")])
-        return await forms(call, await call.engine.get(ids)), None
-    jobs = await call.engine.find(query_of(listing, call.engine.clock()))
-    shown_jobs, cursor = page(KIND, jobs, listing.limit, lambda job: to_text(job.id))
-    return await forms(call, shown_jobs), cursor
+        jobs = await chosen(call.engine, ids, fields)
+        return await as_tasks(call, [brief(form_of(job), fields) for job in jobs]), None
+    found, cursor = await page_of(call.engine, query_of(listing, call.engine.clock()), KIND, fields)
+    return await as_tasks(call, found), cursor
 
 
 async def attempts(call: Call) -> Answer:
@@ -131,12 +139,8 @@ async def result(call: Call) -> Answer:
 def _wait_seconds(call: Call) -> float:
     """Read how long to wait: `?wait=30`, or `Prefer: wait=30` (RFC 7240)."""
     asked = call.query(Waiting).wait
-    if not asked and (prefer := call.header(b"prefer")):
-        for part in prefer.split(","):
-            name, _, value = part.strip().partition("=")
-            if name.lower() == "wait" and value.isascii() and value.isdigit():
-                return float(value[:6])
-    return asked
+    prefer = call.header(b"prefer")
+    return asked or (preferred_wait(prefer) if prefer else None) or 0.0
 
 
 async def follow(call: Call) -> Stream:
@@ -234,7 +238,7 @@ ROUTES = (
         summary="Say how a job ended; 202 when it has not yet",
         family="jobs",
         query=Waiting,
-        headers=("Prefer",),
+        headers=(PREFER,),
         gives={200: ResultForm, 202: ResultForm},
     ),
     Route(
@@ -244,7 +248,7 @@ ROUTES = (
         handler=follow,
         summary="Follow a job until it has ended, as server-sent events",
         family="jobs",
-        headers=("Last-Event-ID",),
+        headers=(LAST_STATE,),
         gives={200: EVENT_STREAM},
     ),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import ValidationError, convert
 
 from rota.api.calls import Answer, Call, shown
-from rota.api.counting import live_workers, queue_form, queue_forms
-from rota.api.errors import invalid
+from rota.api.counting import live_workers, queue_form, queue_page
+from rota.api.cursors import opened, sealed
+from rota.api.errors import Refusal, invalid
+from rota.api.filtering import Listing
 from rota.api.settings import Scope
 from rota.api.table import Handler, Route
 from rota.core.lane import Queue
@@ -16,10 +18,14 @@ from rota.wire.fleet import QueueChange, QueueForm, QueueList
 from rota.wire.scalars import QueueName, moment_of
 from rota.wire.schedules import PauseRequest
 
+KIND: Final = "queues"
+
 
 async def list_queues(call: Call) -> Answer:
-    """List the queues that have jobs, workers or settings."""
-    return shown(QueueList(items=await _forms(call)))
+    """List the queues that have jobs, workers or settings, by name."""
+    listing = call.query(Listing)
+    items, left = await _page(call, after=opened(KIND, listing.cursor) or "", limit=listing.limit)
+    return shown(QueueList(items=items, next_cursor=sealed(KIND, items[-1].name) if left else None))
 
 
 async def get(call: Call) -> Answer:
@@ -28,19 +34,29 @@ async def get(call: Call) -> Answer:
 
 
 async def pause(call: Call) -> Answer:
-    """Stop handing out a queue's jobs; those that run go on."""
+    """Stop handing out a queue's jobs; those that run go on. A new name may be paused before its first job."""
     request = await call.read_or(PauseRequest, PauseRequest())
     name = _name(call)
     resume_at = moment_of(request.resume_at, "resume_at")
     await call.engine.queues.pause(name, request.reason, call.actor, resume_at=resume_at)
-    return shown(await _form(call, name))
+    return shown(await _form(call, name, is_patient=True))
 
 
 async def resume(call: Call) -> Answer:
-    """Hand out a queue's jobs again."""
+    """Hand out a queue's jobs again; a name that has neither settings nor unfinished jobs is not found."""
     name = _name(call)
+    await _require_known(call, name)
     await call.engine.queues.resume(name, call.actor)
-    return shown(await _form(call, name))
+    return shown(await _form(call, name, is_patient=True))
+
+
+async def _require_known(call: Call, name: str) -> None:
+    """Refuse a queue that cannot be paused, most likely a typing error. The count of jobs may be some seconds old."""
+    if any(queue.name == name for queue in await call.engine.queues.all()):
+        return
+    if not any(one.lane.queue == name for one in (await call.context.counting.census()).lanes):
+        detail = f"queue {name!r}: unknown, it has neither settings nor unfinished jobs"
+        raise Refusal(404, "not_found", detail, fix="see `rota queues list` for the names in use")
 
 
 async def change(call: Call) -> Answer:
@@ -48,17 +64,26 @@ async def change(call: Call) -> Answer:
     request = await call.read(QueueChange)
     name = _name(call)
     await call.engine.queues.limit(name, request.max_depth, call.actor)
-    return shown(await _form(call, name))
+    return shown(await _form(call, name, is_patient=True))
 
 
-async def _forms(call: Call) -> list[QueueForm]:
+async def _page(call: Call, *, after: str, limit: int) -> tuple[list[QueueForm], int]:
     engine = call.engine
-    return queue_forms(await call.context.counting.census(), await engine.queues.all(), await live_workers(engine))
+    census, queues, workers = (
+        await call.context.counting.census(),
+        await engine.queues.all(),
+        await live_workers(engine),
+    )
+    return queue_page(census, queues, workers, after=after, limit=limit)
 
 
-async def _form(call: Call, name: str) -> QueueForm:
-    found = {form.name: form for form in await _forms(call)}
-    return found[name] if name in found else queue_form(Queue(name), {}, 0)
+async def _form(call: Call, name: str, *, is_patient: bool = False) -> QueueForm:
+    engine = call.engine
+    census = await call.context.counting.census(is_patient=is_patient)
+    lanes = [one for one in census.lanes if one.lane.queue == name]
+    known = {queue.name: queue for queue in await engine.queues.all()}
+    attending = sum(worker.queues.count(name) for worker in await live_workers(engine))
+    return queue_form(known.get(name, Queue(name)), lanes, attending)
 
 
 def _name(call: Call) -> str:
@@ -81,7 +106,9 @@ def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str,
 
 
 ROUTES = (
-    _route("GET", "", Scope.READ, list_queues, "List queues with what is in them", gives={200: QueueList}),
+    _route(
+        "GET", "", Scope.READ, list_queues, "List queues with what is in them", query=Listing, gives={200: QueueList}
+    ),
     _route("GET", "/{name}", Scope.READ, get, "Show a queue"),
     _route(
         "POST",
@@ -94,5 +121,5 @@ ROUTES = (
         refuses=(409,),
     ),
     _route("PATCH", "/{name}", Scope.ADMIN, change, "Set a queue's limits", takes=QueueChange, refuses=(409,)),
-    _route("POST", "/{name}/resume", Scope.ADMIN, resume, "Hand out a queue's jobs again", refuses=(409,)),
+    _route("POST", "/{name}/resume", Scope.ADMIN, resume, "Hand out a queue's jobs again", refuses=(404, 409)),
 )

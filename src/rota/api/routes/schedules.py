@@ -14,13 +14,16 @@ from rota.api.calls import Answer, Call, nothing, shown
 from rota.api.cursors import opened, page
 from rota.api.errors import Refusal, invalid
 from rota.api.filtering import Listing
-from rota.api.routes.submitting import check_payloads
+from rota.api.headers import IDEMPOTENCY_KEY, IF_MATCH
+from rota.api.routes.submitting import check_payloads, header_key
 from rota.api.settings import Scope
 from rota.api.table import Handler, Route
 from rota.core.errors import JobNotFound
 from rota.core.identity import ScheduleId, to_number, to_text
 from rota.core.instant import from_micros, to_micros
 from rota.core.schedule import Schedule, rule_of, zone_of
+from rota.core.submission import IdempotencyKey, request_hash
+from rota.ports.store import Receipt
 from rota.wire.jobs import JobForm, form_of
 from rota.wire.scalars import moment_of
 from rota.wire.schedules import (
@@ -125,10 +128,16 @@ async def resume(call: Call) -> Answer:
 
 
 async def run_now(call: Call) -> Answer:
-    """Make a job of a schedule at once, beside its fire times."""
-    job_id = await call.engine.schedules.run_now((await known(call)).id, call.actor)
-    form = form_of(await call.engine.jobs.one(job_id))
-    return shown(form, 201, location=f"/v1/jobs/{form.id}")
+    """Make a job of a schedule at once, beside its fire times; the same `Idempotency-Key` again makes no other one."""
+    schedule, key, name = await known(call), None, header_key(call)
+    if name is not None:
+        key = IdempotencyKey(name, request_hash(f"run_now {schedule.id}".encode()), call.key.key_scope)
+    inserted = await call.engine.schedules.run_now(schedule.id, call.actor, key)
+    form = form_of(await call.engine.jobs.one(inserted.job_id))
+    place = f"/v1/jobs/{form.id}"
+    if inserted.receipt is Receipt.REPLAYED:
+        return shown(form, location=place, idempotent_replayed="true")
+    return shown(form, 201, location=place)
 
 
 async def backfill(call: Call) -> Answer:
@@ -268,7 +277,7 @@ ROUTES = (
         edit,
         "Change a schedule; what is left out stays",
         takes=ScheduleChange,
-        headers=("If-Match",),
+        headers=(IF_MATCH,),
         gives=_FORM,
         refuses=(409, 412),
     ),
@@ -293,7 +302,15 @@ ROUTES = (
         gives=_FORM,
         refuses=(409,),
     ),
-    _route("POST", f"{_ONE}/run-now", Scope.SUBMIT, run_now, "Make a job of a schedule at once", gives={201: JobForm}),
+    _route(
+        "POST",
+        f"{_ONE}/run-now",
+        Scope.SUBMIT,
+        run_now,
+        "Make a job of a schedule at once",
+        headers=(IDEMPOTENCY_KEY,),
+        gives={201: JobForm, 200: JobForm},
+    ),
     _route(
         "POST",
         f"{_ONE}/backfill",

@@ -24,7 +24,7 @@ from rota.core.settlement import JobError
 from rota.core.submission import DEFAULT_QUEUE
 from rota.ports.faces import Report
 from rota.wire.jobs import ErrorForm, TaskForm, plain_error
-from rota.wire.scalars import Fence, Name, job_id_of, no_value
+from rota.wire.scalars import Count, Fence, Identifier, Moment, Name, job_id_of, no_value
 from rota.wire.submission import text_of
 
 
@@ -40,7 +40,12 @@ class NextJob(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Completion(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a job went: `success` or `status`, and the result or the error. Without `fence`, `worker_id` must hold it."""
+    """How a job went: `success` or `status`, and the result or the error. Without `fence`, `worker_id` must hold it.
+
+    The fields of the lease may be sent back as `/next-job` gave them: `id` and `boot_id` must be those of the job and
+    of its lease. `lease_until` and `attempts` are not compared, since a renewal moves the one and the fence counts more
+    exactly than the other.
+    """
 
     worker_id: Name | None = None
     success: bool | None = None
@@ -49,6 +54,10 @@ class Completion(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults
     error: Annotated[str, Meta(max_length=65_536)] | ErrorForm | None = None
     fence: Fence | None = None
     permanent: bool = False
+    id: Identifier | None = None
+    boot_id: Name | None = None
+    lease_until: Moment | None = None
+    attempts: Count | None = None
 
 
 async def next_job(call: Call) -> Answer:
@@ -72,6 +81,8 @@ async def complete(call: Call) -> Answer:
     completion = await call.read(Completion)
     is_success = _is_success(completion)
     job = await call.engine.jobs.one(job_id_of(call.path_names["id"]))
+    if completion.id is not None and completion.id != call.path_names["id"]:
+        raise invalid([("id", "this is not the id in the path")])
     fence = _fence(job, completion)
     applied = await call.engine.settle([Report(job.id, fence, _outcome(completion, is_success=is_success))])
     after = await call.engine.jobs.one(job.id)
@@ -98,6 +109,8 @@ def _fence(job: Job, completion: Completion) -> int:
     """Find the fence that is spoken under: the one given, or that of the lease which this worker holds or last held."""
     if completion.worker_id is not None and job.worker != completion.worker_id:
         raise LeaseLost(f"{job.name}: worker {completion.worker_id!r} does not hold it")
+    if completion.boot_id is not None and job.boot not in {None, completion.boot_id}:
+        raise LeaseLost(f"{job.name}: the process {completion.boot_id!r} does not hold it")
     if completion.fence is not None:
         return completion.fence
     if completion.worker_id is None:

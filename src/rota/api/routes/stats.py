@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from time import process_time
+from typing import Annotated, Final
+
+from msgspec import Meta, structs
 
 from rota.api.calls import Answer, Call, Context, shown
 from rota.api.counting import FRESH_SECONDS
+from rota.api.cursors import opened, page
+from rota.api.errors import Refusal
+from rota.api.filtering import Listing
+from rota.api.headers import ACCEPT
 from rota.api.settings import Scope
 from rota.api.table import PLAIN_TEXT, Route
 from rota.core.errors import RotaError
-from rota.core.lifecycle import FINISHED, WAITING, State
+from rota.core.lane import Queue
+from rota.core.lifecycle import DUE_STATES, FINISHED, WAITING, State
 from rota.engine import Engine
 from rota.ports.store import JobQuery
 from rota.telemetry import catalogue
 from rota.telemetry.exposition import OPEN_METRICS, exposition, is_asked_for
 from rota.telemetry.metrics import Metrics
 from rota.telemetry.tallies import Counts, Tally
-from rota.wire.system import MetricsForm, Stats
+from rota.wire.system import LaneForm, MetricsForm, Stats
+
+KIND: Final = "lanes"
+
+
+class Lanes(Listing, kw_only=True, forbid_unknown_fields=True):
+    """How many lanes are asked for, and from where on."""
+
+    limit: Annotated[int, Meta(ge=1, le=5_000)] = 500
 
 
 async def stats(call: Call) -> Answer:
     """Count everything; where that is much, the last count may have to do for a while (`timestamp` is its moment)."""
-    return shown(await call.context.counting.stats())
+    listing = call.query(Lanes)
+    counts = await call.context.counting.stats()
+    place = opened(KIND, listing.cursor)
+    lanes = counts.lanes if place is None else [lane for lane in counts.lanes if _place(lane) > place]
+    items, cursor = page(KIND, lanes, listing.limit, _place)
+    return shown(structs.replace(counts, lanes=items, next_cursor=cursor))
+
+
+def _place(lane: LaneForm) -> str:
+    # Names have no control characters, so these texts are in the order of the lanes.
+    return f"{lane.queue}\x01{lane.type}\x01{lane.state}"
 
 
 async def metrics(call: Call) -> Answer:
@@ -52,10 +79,10 @@ async def _seed_metrics(engine: Engine, counts: Stats) -> MetricsForm:
 
 
 async def _last_start(engine: Engine) -> int:
-    """Say when the newest of the jobs that have started did."""
-    started = (State.RUNNING, State.COMPLETED, State.DEAD, State.RETRYING)
-    newest = await engine.find(JobQuery(states=started, limit=1))
-    return int(newest[0].started_at.timestamp()) if newest and newest[0].started_at else 0
+    """Say when the newest of the jobs that run, or else the last to end, started."""
+    groups = ((State.RUNNING, State.RETRYING), (State.COMPLETED, State.DEAD))
+    newest = [job for states in groups for job in (await engine.jobs.find_some(JobQuery(states=states, limit=1))).jobs]
+    return max((int(job.started_at.timestamp()) for job in newest if job.started_at is not None), default=0)
 
 
 async def _tallies(context: Context) -> Sequence[Tally]:
@@ -66,32 +93,57 @@ async def _tallies(context: Context) -> Sequence[Tally]:
         Counts.of(catalogue.CPU, process_time()),
         Counts.of(catalogue.LEADER, settings.is_leader()),
         Counts.of(catalogue.COORDINATOR_UP, settings.coordinator_is_healthy()),
+        Counts.of(catalogue.STORE_WRITABLE, settings.store_is_writable()),
         Counts.of(catalogue.BROKER_UP, context.engine.broker.is_up),
         *context.metrics.tallies(),
+        context.rejections.counts,
     )
     try:
         counts = await context.counting.stats(at_most_old=FRESH_SECONDS)
+        queues = await context.engine.queues.all()
+    except Refusal:
+        # Not counted yet. The store answers, as far as anybody knows.
+        return (*own, Counts.of(catalogue.STORE_UP, 1))
     except RotaError:
         return (*own, Counts.of(catalogue.STORE_UP, 0))
-    return (*own, Counts.of(catalogue.STORE_UP, 1), *_counted(counts, context.metrics))
+    counted = _counted(counts, queues, context.metrics)
+    oldest = _oldest_due(counts.lanes, context.metrics, context.engine.clock())
+    return (*own, Counts.of(catalogue.STORE_UP, 1), *counted, oldest)
 
 
-def _counted(counts: Stats, metrics: Metrics) -> Iterator[Tally]:
+def _counted(counts: Stats, queues: Sequence[Queue], metrics: Metrics) -> Iterator[Tally]:
     jobs, depth, finished = Counts(catalogue.JOBS), Counts(catalogue.DEPTH), Counts(catalogue.FINISHED)
+    due, paused = Counts(catalogue.QUEUE_DUE), Counts(catalogue.QUEUE_PAUSED)
     for queue in metrics.queues.known:
         # A queue that ran empty shows its nought: whoever scales by it must not take silence for an answer.
         depth.add((queue,), 0)
+        due.add((queue,), 0)
     for lane in counts.lanes:
         queue = metrics.queues.shown(lane.queue)
         jobs.add((queue, metrics.types.shown(lane.type), lane.state), lane.count)
         depth.add((queue,), lane.count if lane.state in WAITING else 0)
+        due.add((queue,), lane.count if lane.state in DUE_STATES else 0)
+    for one in queues:
+        paused.add((metrics.queues.shown(one.name),), one.paused_at is not None)
     for state in sorted(FINISHED):
         finished.add((state,), counts.states[state] + counts.pruned.get(state, 0))
-    yield from (jobs, depth, finished)
+    yield from (jobs, depth, due, paused, finished)
     yield Counts.of(catalogue.DEAD_LETTERS, counts.dlq_size)
     yield Counts.of(catalogue.WORKERS, counts.workers)
     yield Counts.of(catalogue.FLEET_SLOTS, counts.slots)
     yield Counts.of(catalogue.FLEET_BUSY, counts.busy)
+
+
+def _oldest_due(lanes: Sequence[LaneForm], metrics: Metrics, now: datetime) -> Counts:
+    """Say for how long the next job of each queue has been due; a queue that ran empty shows 0."""
+    oldest = Counts(catalogue.QUEUE_OLDEST_DUE)
+    for queue in metrics.queues.known:
+        oldest.add((queue,), 0)
+    for lane in lanes:
+        if lane.due_since is not None:
+            labels = (metrics.queues.shown(lane.queue),)
+            oldest.values[labels] = max(oldest.values[labels], (now - lane.due_since).total_seconds())
+    return oldest
 
 
 _STATS = Route(
@@ -101,6 +153,7 @@ _STATS = Route(
     handler=stats,
     summary="Count everything: what waits, runs and died, and who works",
     family="system",
+    query=Lanes,
     gives={200: Stats},
 )
 ROUTES = (
@@ -113,6 +166,7 @@ ROUTES = (
         handler=metrics,
         summary="The counts as JSON, or as Prometheus text when Accept names it",
         family="system",
+        headers=(ACCEPT,),
         gives={200: (MetricsForm, PLAIN_TEXT, OPEN_METRICS)},
     ),
 )

@@ -7,11 +7,13 @@ from datetime import datetime
 from difflib import get_close_matches
 
 import msgspec
-from msgspec import ValidationError
+from msgspec import ValidationError, structs
 
 from rota.api.aliases import bare_key
 from rota.api.calls import Answer, Call, shown
 from rota.api.errors import invalid, refusal_of
+from rota.api.headers import IDEMPOTENCY_KEY, TRACEPARENT
+from rota.api.large_bodies import LARGE_BYTES, read_large
 from rota.api.reading import read, take
 from rota.api.settings import ApiSettings, Scope
 from rota.api.table import Route
@@ -19,7 +21,7 @@ from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaE
 from rota.core.identity import to_text
 from rota.core.lifecycle import State
 from rota.core.schedule import Draft, Schedule, rule_of
-from rota.core.submission import NewJob, Template
+from rota.core.submission import NewJob, Template, unknown_parent
 from rota.core.trace import is_traceparent, traced
 from rota.engine.jobs import full
 from rota.ports.store import Inserted, Receipt
@@ -37,7 +39,11 @@ async def submit(call: Call) -> Answer:
     """Take one job; it is on stable storage when this answers."""
     context, headers = call.context, call.headers
     engine = context.engine
-    submission = read(await call.json(), Submission, context.settings.limits)
+    body = await call.json()
+    if len(body) > LARGE_BYTES:
+        submission = await read_large(body, Submission, context.settings.limits)
+    else:
+        submission = read(body, Submission, context.settings.limits)
     kind = None
     if b"idempotency-key" not in headers and b"traceparent" not in headers:
         kind = context.kinds.find(submission)
@@ -48,7 +54,7 @@ async def submit(call: Call) -> Answer:
         submission = folded(submission, header_key(call))
         if submission.cron is not None:
             return await _recurring(call, submission)
-        now = await engine.store.time() if _counts_from_now(submission) else engine.clock()
+        now = await engine.store.time() if _counts_from_now(call, submission) else engine.clock()
         job = checked(call, submission, now)
     (inserted,) = await engine.jobs.submit([job])
     path = call.path
@@ -57,8 +63,13 @@ async def submit(call: Call) -> Answer:
         id_text, warned = to_text(inserted.job_id), warnings(job.type, context.settings)
         place = f"{path}/{id_text}"
         if kind is not None and is_ours and inserted.state is _PENDING and not warned:
-            return Answer(kind.shown(id_text, job.payload, now), 201, [(b"location", place.encode())])
-        form = fresh_form(job, inserted, now, warned)
+            assert inserted.at is not None
+            return Answer(kind.shown(id_text, job.payload, inserted.at), 201, [(b"location", place.encode())])
+        if job.after:
+            # How many of these have ended meanwhile, and how, is the store's to say.
+            form = structs.replace(form_of(await engine.jobs.one(inserted.job_id)), warnings=warned)
+        else:
+            form = fresh_form(job, inserted, warned)
         return shown(form if is_ours else task_form(form), 201, location=place)
     if inserted.receipt is Receipt.KEY_REUSED:
         raise KeyReused(_KEY_REUSED, field="idempotency_key")
@@ -72,7 +83,7 @@ async def submit(call: Call) -> Answer:
 async def submit_many(call: Call) -> Answer:
     """Take many jobs in one transaction; each is answered by itself."""
     limits = call.context.limits
-    request = read(await call.json(), BatchRequest, limits)
+    request = await call.read(BatchRequest)
     if len(request.jobs) > limits.batch:
         raise invalid([("jobs", f"{len(request.jobs)} jobs; at most {limits.batch} at once")])
     items: list[BatchItem | None] = [None] * len(request.jobs)
@@ -85,14 +96,20 @@ async def submit_many(call: Call) -> Answer:
             wanted.append((place, submission))
         except RotaError as error:
             items[place] = _refused_item(error)
-    counts_from_now = any(_counts_from_now(submission) for _, submission in wanted)
+    counts_from_now = any(_counts_from_now(call, submission) for _, submission in wanted)
     now = await call.engine.store.time() if counts_from_now else call.engine.clock()
-    jobs: list[NewJob] = []
+    made: dict[int, NewJob] = {}
     for place, submission in wanted:
         try:
-            jobs.append(checked(call, submission, now))
+            made[place] = checked(call, submission, now)
         except RotaError as error:
             items[place] = _refused_item(error)
+    missing = await call.engine.jobs.unknown_parents(list(made.values()))
+    for place, job in tuple(made.items()):
+        if unknown := [parent.on for parent in job.after if parent.on in missing]:
+            items[place] = _refused_item(unknown_parent(unknown[0]))
+            del made[place]
+    jobs = list(made.values())
     answers = zip(jobs, await call.engine.submit(jobs) if jobs else (), strict=True)
     answered = [item or _batch_item(*next(answers)) for item in items]
     counts = [item.receipt for item in answered]
@@ -101,9 +118,11 @@ async def submit_many(call: Call) -> Answer:
     return shown(BatchReply(items=answered, created=created, replayed=replayed, refused=refused))
 
 
-def _counts_from_now(submission: Submission) -> bool:
+def _counts_from_now(call: Call, submission: Submission) -> bool:
     """Say whether it matters what time it is: then the store is asked, since its clock will be the judge."""
-    return submission.delay is not None or submission.expires is not None
+    own = call.context.settings.defaults.of(submission.type)
+    delay = own.delay if submission.delay is None else submission.delay
+    return bool(delay) or submission.expires is not None or own.expires is not None
 
 
 def _refused_item(error: RotaError) -> BatchItem:
@@ -112,16 +131,12 @@ def _refused_item(error: RotaError) -> BatchItem:
 
 
 def _batch_item(job: NewJob, inserted: Inserted) -> BatchItem:
-    item = BatchItem(status=201, id=to_text(inserted.job_id), state=inserted.state, receipt=inserted.receipt)
-    if inserted.receipt is Receipt.REPLAYED:
-        item.status = 200
-    elif inserted.receipt is Receipt.QUEUE_FULL:
-        item.status = 429
-        item.error = refusal_of(full(job.queue)).problem()
-    elif inserted.receipt is not Receipt.CREATED:
-        item.status = 422
-        item.error = refusal_of(KeyReused(_KEY_REUSED)).problem()
-    return item
+    if inserted.receipt is Receipt.CREATED or inserted.receipt is Receipt.REPLAYED:
+        status = 201 if inserted.receipt is Receipt.CREATED else 200
+        return BatchItem(status=status, id=to_text(inserted.job_id), state=inserted.state, receipt=inserted.receipt)
+    # No job was made, so there is no id or state to show.
+    refusal = refusal_of(full(job.queue) if inserted.receipt is Receipt.QUEUE_FULL else KeyReused(_KEY_REUSED))
+    return BatchItem(status=refusal.status, receipt=inserted.receipt, error=refusal.problem())
 
 
 def header_key(call: Call) -> str | None:
@@ -208,7 +223,8 @@ def _draft(call: Call, submission: Submission) -> Draft:
     return Draft(
         name=submission.name or f"{submission.type}:{suffix}"[:200],
         rule=str(rule_of(submission.cron or "")),
-        template=template_of(submission, call.context.settings.defaults),
+        # Its jobs start at its fire times: a delay of the task is for submissions.
+        template=replace(template_of(submission, call.context.settings.defaults), delay=None),
         zone=submission.zone or "UTC",
         start_at=submission.run_at,
     )
@@ -232,7 +248,7 @@ _SUBMIT = Route(
     family="jobs",
     takes=Submission,
     gives={201: JobForm | RecurringForm, 200: JobForm | RecurringForm},
-    headers=("Idempotency-Key",),
+    headers=(IDEMPOTENCY_KEY, TRACEPARENT),
     refuses=(409,),
 )
 _OLDER = {201: TaskForm | RecurringForm, 200: TaskForm | RecurringForm}
@@ -248,6 +264,7 @@ ROUTES = (
         summary="Submit up to 1,000 jobs; each is answered by itself",
         family="jobs",
         takes=BatchRequest,
+        headers=(TRACEPARENT,),
         gives={200: BatchReply},
     ),
 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Final
 
 from rota.api.calls import Answer, Call, nothing, shown
+from rota.api.cursors import opened, page
+from rota.api.filtering import Listing
 from rota.api.settings import Scope
 from rota.api.table import Route
-from rota.core.fleet import ALIVE_FOR, Role
+from rota.core.fleet import ALIVE_FOR, Member, Role
 from rota.wire.fleet import BeatRequest, LeaveRequest, WorkerList, member_of, worker_form
 
+KIND: Final = "workers"
 
-class Roll(Struct, kw_only=True, forbid_unknown_fields=True):
+
+class Roll(Listing, kw_only=True, forbid_unknown_fields=True):
     """Whom to list. Without `all` only those heard of lately."""
 
     role: Role = Role.WORKER
@@ -22,8 +26,15 @@ async def list_workers(call: Call) -> Answer:
     """List processes as they last described themselves."""
     roll = call.query(Roll)
     since = call.engine.clock() - ALIVE_FOR
+    place = opened(KIND, roll.cursor) or ""
     members = await call.engine.store.members(role=roll.role, since=None if roll.all else since)
-    return shown(WorkerList(items=[worker_form(member, since) for member in members]))
+    behind = sorted((member for member in members if _place(member) > place), key=_place)
+    items, cursor = page(KIND, behind, roll.limit, _place)
+    return shown(WorkerList(items=[worker_form(member, since) for member in items], next_cursor=cursor))
+
+
+def _place(member: Member) -> str:
+    return f"{member.name}\x00{member.boot}"
 
 
 async def beat(call: Call) -> Answer:

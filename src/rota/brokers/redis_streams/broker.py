@@ -28,6 +28,7 @@ from rota.core.precedence import Rank
 from rota.ports.broker import Attendance
 from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
 from rota.ports.store import Store
+from rota.supervision import supervised
 
 PACE_SECONDS: Final = 1.0
 #: How long to try to reach the server when a process starts; it goes on without.
@@ -63,7 +64,8 @@ class RedisStreamsBroker:
             async with asyncio.timeout(BEGIN_SECONDS):
                 await broker._server.heal()
         loop = asyncio.get_running_loop()
-        broker._tasks = [loop.create_task(broker._ear.listen()), loop.create_task(broker._knock())]
+        parts = (("the listener on Redis", broker._ear.listen), ("the check of Redis", broker._knock))
+        broker._tasks = [loop.create_task(supervised(name, part)) for name, part in parts]
         return broker
 
     @property

@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from rota.core.errors import InvalidRequest
+from rota.sockets import TCP_OPTIONS
 
 _log = logging.getLogger("rota.broker")
 #: How long to wait for a connection and for an answer. A server that hangs must not hold up a claim for longer.
@@ -181,6 +182,7 @@ def _common(location: Location) -> dict[str, Any]:
         "socket_connect_timeout": CONNECT_SECONDS,
         "socket_timeout": ANSWER_SECONDS,
         "socket_keepalive": True,
+        "socket_keepalive_options": dict(TCP_OPTIONS),
         # Whoever asked decides what to do without an answer; the store is always there to be asked.
         "retry": Retry(NoBackoff(), 1 if location.is_cluster else 0, supported_errors=(RedisConnectionError,)),
     }

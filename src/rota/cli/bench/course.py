@@ -80,9 +80,10 @@ class Course:
     async def _measured(self, crew: Crew | None) -> Report:
         plan, target = self._plan, self._target
         round_trip = await _median(target.round_trip)
+        # Counted before the probes are submitted: a probe that still runs must not be taken for somebody else's job.
+        watch = Watch(target, crew.slots if crew else 0, await target.tide()) if plan.is_to_run else None
         alone = await _median(self._probe)
         before, host = await self._strain(), host_busy()
-        watch = Watch(target, crew.slots if crew else 0, await target.tide()) if plan.is_to_run else None
         watching = None if watch is None else asyncio.create_task(watch.keep_looking())
         begun = time.perf_counter()
         try:

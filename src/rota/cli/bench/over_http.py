@@ -78,7 +78,7 @@ class OverHttp:
     async def crew(self) -> Crew:
         """Look at the workers on record, and at the queue."""
         queue = self._plan.queue
-        there = (await self._asked("GET", "/v1/workers", WorkerList)).items
+        there = (await self._asked("GET", "/v1/workers?limit=500", WorkerList)).items
         able = [one for one in there if queue in one.queues and (one.types is None or TYPE in one.types)]
         able = [one for one in able if one.is_alive and not one.is_draining]
         form = await self._asked("GET", f"/v1/queues/{quote(queue, safe='')}", QueueForm)
@@ -86,7 +86,11 @@ class OverHttp:
 
     async def tide(self) -> Tide:
         """Count the queue's jobs."""
-        lanes = (await self._asked("GET", "/v1/stats", Stats)).lanes
+        stats = await self._asked("GET", "/v1/stats?limit=5000", Stats)
+        lanes = stats.lanes
+        while stats.next_cursor is not None:
+            stats = await self._asked("GET", f"/v1/stats?limit=5000&cursor={stats.next_cursor}", Stats)
+            lanes += stats.lanes
         mine = [one for one in lanes if (one.queue, one.type) == (self._plan.queue, TYPE) and one.state in UNDER_WAY]
         running = sum(one.count for one in mine if one.state is State.RUNNING)
         return Tide(sum(one.count for one in mine) - running, running)

@@ -15,9 +15,9 @@ from rota.cli.bench.targets import Target, Trouble
 from rota.cli.commands.setup import server_of, settings_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.core.errors import RotaError
+from rota.core.redaction import redacted
 from rota.loops import new_loop
 from rota.runtime.link import connect
-from rota.settings import without_password
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,7 +50,7 @@ async def _loaded(options: argparse.Namespace, plan: Plan, store: str) -> Report
 async def _target(options: argparse.Namespace, plan: Plan, store: str) -> Target:
     settings = settings_of(options)
     if options.store:
-        return OnStore(plan, await connect(settings.store), without_password(settings.store))
+        return OnStore(plan, await connect(settings.store), redacted(settings.store))
     return OverHttp(plan, settings.api_url, settings.token, store)
 
 

@@ -38,7 +38,8 @@ def members(options: argparse.Namespace) -> int:
         ("busy", lambda member: f"{member['busy']}/{member['slots']}" if member["slots"] else ""),
         column("version"),
     )
-    printer_of(options).records(server_of(options).get("/v1/cluster")["members"], columns, empty="nobody is alive")
+    found = server_of(options).get("/v1/cluster")["members"]
+    printer_of(options).records(found, columns, empty="no process is alive", identity="worker_id")
     return Exit.OK
 
 

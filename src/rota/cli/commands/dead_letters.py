@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rota.cli.commands.jobs import COLUMNS, PAGE
+from rota.cli.commands.jobs import COLUMNS, finished, listed
 from rota.cli.commands.setup import is_meant, printer_of, server_of
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.output import Progress, column, say
-from rota.cli.server import Server
+from rota.cli.output import Progress, column, counted, say
+from rota.cli.server import Server, refusal_of
+from rota.core.errors import JobNotFound
+from rota.core.identity import to_number
+
+#: As many as the server acts on in one request.
+BATCH: Final = 1_000
 
 GROUPS: Final = (
     column("type"),
@@ -25,10 +32,11 @@ def list_letters(options: argparse.Namespace) -> int:
     """List dead jobs, or the causes they died of."""
     server, printer = server_of(options), printer_of(options)
     if options.group:
-        printer.records(server.get("/v1/dead-letters/groups")["items"], GROUPS, empty="no dead letters")
+        found = server.get("/v1/dead-letters/groups")["items"]
+        printer.records(found, GROUPS, empty="no dead letters", identity="fingerprint")
     else:
-        found = server.get("/v1/dead-letters", limit=min(options.limit, PAGE))["items"]
-        printer.records(found, COLUMNS, empty="no dead letters")
+        letters = listed(server, "/v1/dead-letters", options.limit)
+        printer.records(letters, COLUMNS, empty="no dead letters")
     return Exit.OK
 
 
@@ -37,25 +45,40 @@ def act(options: argparse.Namespace) -> int:
     server = server_of(options)
     if not options.ids and not options.all:
         raise CommandFailed(f"dlq {options.verb}: which?", fix="name their ids, or say --all", code=Exit.USAGE)
-    ids = _all_ids(server) if options.all else options.ids
-    is_careful = len(ids) > 1 or options.verb == "discard" or options.dry_run
-    if is_careful and not is_meant(options, f"{options.verb} {len(ids)} dead jobs"):
+    if options.ids and options.all:
+        raise CommandFailed(f"dlq {options.verb}: ids and --all", fix="give one of the two", code=Exit.USAGE)
+    ids = [letter["id"] for letter in listed(server, "/v1/dead-letters", sys.maxsize)] if options.all else options.ids
+    if not ids:
+        say("no dead letters")
         return Exit.OK
-    progress = Progress(options.verb, len(ids))
-    for number, job_id in enumerate(ids, 1):
-        server.post(f"/v1/dead-letters/{job_id}/{options.verb}")
-        progress.show(number)
-    if not options.quiet:
+    is_careful = len(ids) > 1 or options.verb == "discard" or options.dry_run
+    if is_careful and not is_meant(options, f"{options.verb} {counted(len(ids), 'dead job')}"):
+        return Exit.OK
+    wrong = {text: refusal for text in ids if (refusal := _refusal_of_id(text)) is not None}
+    for text, refusal in wrong.items():
+        say(f"{options.verb} {text}: {refusal}")
+    refusals = [*wrong.values(), *_acted(server, options.verb, [text for text in ids if text not in wrong])]
+    if not options.quiet and not refusals:
         say(f"{options.verb}: {len(ids)} done")
-    return Exit.OK
+    return finished(refusals, len(ids))
 
 
-def _all_ids(server: Server) -> list[str]:
-    ids: list[str] = []
-    cursor = None
-    while True:
-        page = server.get("/v1/dead-letters", limit=PAGE, cursor=cursor)
-        ids += [job["id"] for job in page["items"]]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return ids
+def _refusal_of_id(text: str) -> CommandFailed | None:
+    """Refuse what is no id here: the server would refuse the whole batch with it."""
+    try:
+        to_number(text)
+    except JobNotFound as error:
+        return CommandFailed(str(error), code=Exit.NOT_FOUND)
+    return None
+
+
+def _acted(server: Server, verb: str, ids: Sequence[str]) -> Iterator[CommandFailed]:
+    """Act on dead letters batch by batch; give the refusals, each of which is also said."""
+    progress = Progress(verb, len(ids))
+    for start in range(0, len(ids), BATCH):
+        reply = server.post(f"/v1/dead-letters:{verb}", {"ids": ids[start : start + BATCH]})
+        progress.show(min(start + BATCH, len(ids)))
+        for item in reply["refused"]:
+            refusal = refusal_of(item["status"], item["error"])
+            say(f"{verb} {item['id']}: {refusal}")
+            yield refusal

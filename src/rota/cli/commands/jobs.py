@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rota.cli.commands.setup import is_meant, json_of, printer_of, server_of
-from rota.cli.exits import Exit
-from rota.cli.output import clean, column, say
+from rota.cli.commands.setup import duration_of, is_meant, json_of, printer_of, server_of
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.output import clean, column, counted, say
 from rota.cli.server import Server
-from rota.core.duration import parse_duration
 
 PAGE: Final = 500
 #: How long one request waits for a job's end.
 LOOK_SECONDS: Final = 30
 FINISHED: Final = ("completed", "dead", "cancelled")
+#: Ends that concern one job and not the server: the others are still acted on.
+REFUSALS: Final = (Exit.NOT_FOUND, Exit.CONFLICT, Exit.USAGE)
 
 COLUMNS: Final = (
     column("id"),
@@ -36,17 +38,20 @@ def status(options: argparse.Namespace) -> int:
     if options.id is not None:
         return get(options)
     server, printer = server_of(options), printer_of(options)
-    stats, health = server.get("/v1/stats"), server.get("/health")
-    printer.record(stats if printer.form != "table" else _summary(stats, health))
+    stats, health = server.get("/v1/stats"), server.health()
+    if printer.form != "table":
+        printer.record({**stats, "health": health["status"], "problems": health["problems"]})
+        return Exit.OK
+    printer.record(_summary(stats, health))
+    for problem in health["problems"]:
+        say(f"{problem['code']}: {clean(problem['text'])}\n  fix: {clean(problem['fix'])}")
     return Exit.OK
 
 
 def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, Any]:
     """Say how things stand, for people: the main figures, and the states in which there are jobs."""
     shown: dict[str, Any] = {"health": health["status"]}
-    if not health["coordinator_health"]:
-        shown["health"] += ": the coordinator does not answer; jobs run, and nobody is known to lead"
-    shown |= {name: stats[name] for name in ("queue_depth", "running", "dlq_size")}
+    shown |= {name: stats[name] for name in ("due", "queue_depth", "running", "dlq_size")}
     shown["workers"] = f"{stats['workers']} with {stats['slots']} slots, {stats['busy']} busy"
     shown["worker_utilization"] = f"{stats['worker_utilization']:.0%}"
     shown["jobs"] = ", ".join(f"{count} {state}" for state, count in stats["states"].items() if count) or "none"
@@ -57,25 +62,23 @@ def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, A
 
 def list_jobs(options: argparse.Namespace) -> int:
     """List jobs, newest first, page by page."""
-    server = server_of(options)
-    jobs: list[Mapping[str, Any]] = []
+    filters = {name: getattr(options, name) for name in ("status", "type", "queue", "tag")}
+    jobs = listed(server_of(options), "/v1/jobs", options.limit, **filters)
+    printer_of(options).records(jobs, COLUMNS, empty="no jobs")
+    return Exit.OK
+
+
+def listed(server: Server, path: str, limit: int = sys.maxsize, **query: object) -> list[Mapping[str, Any]]:
+    """Read a list page by page, up to a number of records."""
+    records: list[Mapping[str, Any]] = []
     cursor = None
-    while len(jobs) < options.limit:
-        page = server.get(
-            "/v1/jobs",
-            status=options.status,
-            type=options.type,
-            queue=options.queue,
-            tag=options.tag,
-            limit=min(options.limit - len(jobs), PAGE),
-            cursor=cursor,
-        )
-        jobs += page["items"]
+    while len(records) < limit:
+        page = server.get(path, **query, limit=min(limit - len(records), PAGE), cursor=cursor)
+        records += page["items"]
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    printer_of(options).records(jobs, COLUMNS, empty="no jobs")
-    return Exit.OK
+    return records
 
 
 def get(options: argparse.Namespace) -> int:
@@ -102,7 +105,7 @@ def steps(options: argparse.Namespace) -> int:
     """Show a job's guarded steps."""
     found = server_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
     columns = (column("key"), column("began_at"), column("ended_at"), column("result"))
-    printer_of(options).records(found, columns, empty="no steps")
+    printer_of(options).records(found, columns, empty="no steps", identity="key")
     return Exit.OK
 
 
@@ -125,7 +128,7 @@ def attempts(options: argparse.Namespace) -> int:
         column("event"),
         ("error", lambda attempt: attempt["error"]["message"][:80] if attempt.get("error") else ""),
     )
-    printer_of(options).records(found, columns, empty="not yet started")
+    printer_of(options).records(found, columns, empty="not yet started", identity="fence")
     return Exit.OK
 
 
@@ -139,7 +142,15 @@ def result(options: argparse.Namespace) -> int:
 
 def await_end(options: argparse.Namespace, server: Server, job_id: str, at_most: str) -> int:
     """Wait until a job has ended, at most for a while, and show how."""
-    give_up_at = time.monotonic() + parse_duration(at_most, field="wait").total_seconds() if at_most else None
+    give_up_at = time.monotonic() + duration_of(at_most, "--wait") if at_most else None
+    try:
+        return _await_end(options, server, job_id, give_up_at)
+    except KeyboardInterrupt:
+        say(f"job {job_id} goes on; to wait again: rota jobs result {job_id} --wait")
+        raise
+
+
+def _await_end(options: argparse.Namespace, server: Server, job_id: str, give_up_at: float | None) -> int:
     while True:
         left = LOOK_SECONDS if give_up_at is None else min(max(give_up_at - time.monotonic(), 0), LOOK_SECONDS)
         ended = server.get(f"/v1/jobs/{job_id}/result", wait=round(left, 3))
@@ -167,11 +178,32 @@ def _show_end(options: argparse.Namespace, ended: Mapping[str, Any]) -> int:
 def act(options: argparse.Namespace) -> int:
     """Cancel, retry or start jobs."""
     count = len(options.ids)
-    if (count > 1 or options.dry_run) and not is_meant(options, f"{options.verb} {count} jobs"):
+    if (count > 1 or options.dry_run) and not is_meant(options, f"{options.verb} {counted(count, 'job')}"):
         return Exit.OK
     server = server_of(options)
-    for job_id in options.ids:
-        server.post(f"/v1/jobs/{job_id}/{options.verb}")
-        if not options.quiet:
-            say(f"{options.verb} {job_id}: done")
-    return Exit.OK
+    refusals = [refusal for job_id in options.ids if (refusal := _act_on(server, options, job_id)) is not None]
+    return finished(refusals, count)
+
+
+def _act_on(server: Server, options: argparse.Namespace, job_id: str) -> CommandFailed | None:
+    """Act on one job and say what came of it; give the refusal if it was refused."""
+    try:
+        job = server.post(f"/v1/jobs/{job_id}/{options.verb}")
+    except CommandFailed as refusal:
+        if refusal.code not in REFUSALS:
+            raise
+        say(f"{options.verb} {job_id}: {refusal}")
+        return refusal
+    if not options.quiet:
+        is_asked = options.verb == "cancel" and job.get("status") == "running"
+        say(f"{options.verb} {job_id}: {'it runs; it was asked to stop' if is_asked else 'done'}")
+    return None
+
+
+def finished(refusals: Sequence[CommandFailed], count: int) -> int:
+    """End a command over many jobs: with the first refusal's exit code, if there is one."""
+    if not refusals:
+        return Exit.OK
+    if count > 1:
+        say(f"{count - len(refusals)} of {count} done, {len(refusals)} refused")
+    return refusals[0].code

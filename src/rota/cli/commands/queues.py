@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from rota.cli.commands.jobs import listed
 from rota.cli.commands.setup import printer_of, server_of
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
@@ -11,7 +12,7 @@ from rota.cli.output import column, say
 
 def list_queues(options: argparse.Namespace) -> int:
     """List queues."""
-    found = server_of(options).get("/v1/queues")["items"]
+    found = listed(server_of(options), "/v1/queues")
     columns = (
         column("name"),
         column("depth"),
@@ -20,7 +21,7 @@ def list_queues(options: argparse.Namespace) -> int:
         column("paused_at"),
         column("reason", "pause_reason"),
     )
-    printer_of(options).records(found, columns, empty="no queues")
+    printer_of(options).records(found, columns, empty="no queues", identity="name")
     return Exit.OK
 
 

@@ -35,16 +35,25 @@ def printer_of(options: argparse.Namespace) -> Printer:
     return Printer(options.output, time=options.time)
 
 
-def json_of(text: str, name: str) -> Any:  # noqa: ANN401 - JSON
-    """Read JSON that was typed, or stands in a file, or comes by standard input."""
+def strict_json(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Read JSON; raise ValueError for NaN and Infinity, which Python's parser takes and JSON does not have."""
     import json  # noqa: PLC0415 - a command that needs none does not load it
 
+    from rota.core.finite import require_finite  # noqa: PLC0415 - as above
+
+    value = json.loads(text)
+    require_finite(value, "value")
+    return value
+
+
+def json_of(text: str, name: str) -> Any:  # noqa: ANN401 - JSON
+    """Read JSON that was typed, or stands in a file, or comes by standard input."""
     try:
         if text == "-":
             text = sys.stdin.read()
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        return json.loads(text)
+        return strict_json(text)
     except OSError as error:
         raise CommandFailed(f"{name}: {error}", fix="name a file that can be read", code=Exit.USAGE) from None
     except ValueError as error:
@@ -55,12 +64,28 @@ def json_of(text: str, name: str) -> Any:  # noqa: ANN401 - JSON
         ) from None
 
 
+def duration_of(text: str, flag: str) -> float:
+    """Read a duration that was typed, in seconds."""
+    from rota.core.duration import parse_duration  # noqa: PLC0415 - a command that needs none does not load it
+
+    try:
+        return parse_duration(text, field=flag).total_seconds()
+    except InvalidRequest as error:
+        raise CommandFailed(str(error), fix="write it as 30s, 5m or 1h30m", code=Exit.USAGE) from None
+
+
 def is_meant(options: argparse.Namespace, what: str) -> bool:
     """Ask before something that cannot be undone, or is done to many."""
     if options.dry_run:
         say(f"would {what}")
         return False
-    if options.yes or not sys.stdin.isatty():
+    if options.yes:
         return True
+    if not sys.stdin.isatty():
+        raise CommandFailed(
+            f"{what}: not done, because nobody can be asked: standard input is not a terminal",
+            fix="add --yes if you mean it, or --dry-run to see what would be done",
+            code=Exit.USAGE,
+        )
     say(f"{what}? [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from rota.cli.commands.jobs import await_end
-from rota.cli.commands.setup import json_of, printer_of, server_of
+from rota.cli.commands.setup import json_of, printer_of, server_of, strict_json
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Progress, clean, say
 from rota.cli.server import Server
 
+#: The flags that describe one job, by the names of their values.
+_FLAGS: Final = {
+    "type": "--type", "payload": "--payload", "max_attempts": "--max-attempts", "cron": "--cron", "every": "--every",
+    "at": "--at", "delay": "--in", "tz": "--tz", "priority": "--priority", "queue": "--queue", "key": "--key",
+    "timeout": "--timeout", "tag": "--tag", "on_success": "--on-success", "on_failure": "--on-failure",
+}  # fmt: skip
 #: As many as the server takes at once.
 BATCH: Final = 1000
 
@@ -21,8 +26,13 @@ BATCH: Final = 1000
 def submit(options: argparse.Namespace) -> int:
     """Submit what was described."""
     if options.source is not None:
+        _refuse_beside_file(options)
         return _submit_file(options)
     body = _body(options)
+    if options.tz is not None and options.cron is None:
+        raise CommandFailed("--tz: there is no --cron whose zone it would be", fix="leave --tz out", code=Exit.USAGE)
+    if "cron" in body and options.wait is not None:
+        raise CommandFailed("--wait: a recurring job has no end to wait for", fix="leave --wait out", code=Exit.USAGE)
     if options.dry_run:
         printer_of(options).record(body)
         return Exit.OK
@@ -30,24 +40,27 @@ def submit(options: argparse.Namespace) -> int:
     job = server.post("/tasks" if "cron" in body else "/v1/jobs", body)
     for warning in job.get("warnings", ()):
         say(f"warning: {clean(warning)}")
-    if options.wait is not None and "cron" not in body:
+    if options.wait is not None:
+        if not options.quiet:
+            say(f"submitted {job['id']}")
         return await_end(options, server, job["id"], options.wait)
     printer = printer_of(options)
-    if printer.form == "table" and not options.quiet:
+    if printer.form != "table":
+        printer.record(job)
+        return Exit.OK
+    if not options.quiet:
         when = f", next run {job['next_run_at']}" if "cron" in body else ""
         say(f"submitted {job.get('type', options.type)}{when}")
-        print(job["id"])
-    else:
-        printer.record(job)
+    print(job["id"])
     return Exit.OK
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "type": options.type,
-        "payload": json_of(options.payload, "payload"),
+        "type": "default" if options.type is None else options.type,
+        "payload": None if options.payload is None else json_of(options.payload, "payload"),
         "max_attempts": options.max_attempts,
-        "cron": options.cron or (f"@every {options.every}" if options.every else None),
+        "cron": f"@every {options.every}" if options.every is not None else options.cron,
         "zone": options.tz,
         "run_at": options.at,
         "delay": options.delay,
@@ -56,10 +69,21 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         "idempotency_key": options.key,
         "timeout": options.timeout,
         "tags": options.tag,
-        "on_success": {"type": options.on_success} if options.on_success else None,
-        "on_failure": {"type": options.on_failure} if options.on_failure else None,
+        "on_success": None if options.on_success is None else {"type": options.on_success},
+        "on_failure": None if options.on_failure is None else {"type": options.on_failure},
     }
     return {name: value for name, value in body.items() if value is not None}
+
+
+def _refuse_beside_file(options: argparse.Namespace) -> None:
+    """Refuse flags that describe one job: each line of the file says all of that itself."""
+    given = [name for name in (*_FLAGS, "wait") if getattr(options, name) is not None]
+    if given:
+        raise CommandFailed(
+            f"--from: {_FLAGS.get(given[0], '--wait')} does not apply to the jobs of a file",
+            fix="write it on each line of the file",
+            code=Exit.USAGE,
+        )
 
 
 def _submit_file(options: argparse.Namespace) -> int:
@@ -95,7 +119,7 @@ def _lines(path: Path) -> Iterator[Any]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                yield json.loads(line)
+                yield strict_json(line)
             except ValueError as error:
                 fix = "write one JSON object on each line"
                 raise CommandFailed(f"{path.name}:{number}: {error}", fix=fix, code=Exit.USAGE) from None

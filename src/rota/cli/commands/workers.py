@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from rota.cli.commands.jobs import listed
 from rota.cli.commands.setup import printer_of, server_of
 from rota.cli.exits import Exit
 from rota.cli.output import column
@@ -11,7 +12,7 @@ from rota.cli.output import column
 
 def list_workers(options: argparse.Namespace) -> int:
     """List workers."""
-    found = server_of(options).get("/v1/workers")["items"]
+    found = listed(server_of(options), "/v1/workers")
     columns = (
         column("worker", "worker_id"),
         column("host"),
@@ -22,5 +23,5 @@ def list_workers(options: argparse.Namespace) -> int:
         column("seen_at"),
         column("version"),
     )
-    printer_of(options).records(found, columns, empty="no workers")
+    printer_of(options).records(found, columns, empty="no workers", identity="worker_id")
     return Exit.OK

@@ -40,6 +40,8 @@ from rota.core.fleet import ALIVE_FOR, Leadership, Lock, Member, Role
 #: How often a member's load is written.
 LOAD_EVERY_SECONDS: Final = 60.0
 _ROUNDS: Final = 3
+#: How many leases are asked about at once when the roll is called.
+_AT_ONCE: Final = 20
 _log = logging.getLogger("rota.coordination")
 
 
@@ -106,9 +108,19 @@ class EtcdCoordinator:
     async def roll(self, role: Role | None = None) -> Sequence[Member]:
         """Give the processes that are alive."""
         page = await self._keys.under(self._key("members", ""))
-        members = [member for entry in page.entries if (member := _member(entry)) is not None]
-        found = [member for member in members if role in (None, member.role)]
-        return sorted(found, key=lambda member: (member.name, member.role, member.boot))
+        members = [(entry, member) for entry in page.entries if (member := _member(entry)) is not None]
+        found = [(entry, member) for entry, member in members if role in (None, member.role)]
+        turns = asyncio.Semaphore(_AT_ONCE)
+        seen = await asyncio.gather(*(self._seen(entry, member, turns) for entry, member in found))
+        return sorted(seen, key=lambda member: (member.name, member.role, member.boot))
+
+    async def _seen(self, entry: Entry, member: Member, turns: asyncio.Semaphore) -> Member:
+        """Give a member with when it was last heard of: it keeps its lease, and seldom writes."""
+        async with turns:
+            age = await self._keys.age(entry.lease)
+        if age is None or member.seen_at is None:
+            return member
+        return replace(member, seen_at=max(member.seen_at, datetime.now(UTC) - age))
 
     async def configuration(self) -> Configuration:
         """Read the configuration."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 from rota.coordination.etcd.location import Location
 from rota.core.errors import CoordinatorUnavailable
 from rota.lean import httpx
+from rota.sockets import OPTIONS
 
 #: How long a call may take in all, and how long one node is waited for.
 PATIENCE_SECONDS: Final = 4.0
@@ -59,7 +60,8 @@ class Gateway:
         self._place = 0
         self._token: str | None = None
         # Proxies of the environment are for the world outside.
-        self._client = httpx.AsyncClient(verify=location.context(), trust_env=False)
+        transport = httpx.AsyncHTTPTransport(verify=location.context(), trust_env=False, socket_options=OPTIONS)
+        self._client = httpx.AsyncClient(transport=transport, trust_env=False)
 
     async def call(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Ask until a node answers."""

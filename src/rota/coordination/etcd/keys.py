@@ -99,6 +99,12 @@ class Keys:
         told = await self._gateway.call("/v3/lease/keepalive", {"ID": str(lease)})
         return int(told.get("TTL", 0)) > 0
 
+    async def age(self, lease: int) -> timedelta | None:
+        """Say how long ago a lease was granted or last kept, to the second; None if it has run out."""
+        told = await self._gateway.call("/v3/lease/timetolive", {"ID": str(lease)})
+        left = int(told.get("TTL", 0))
+        return timedelta(seconds=max(int(told.get("grantedTTL", 0)) - left, 0)) if left > 0 else None
+
     async def revoke(self, lease: int) -> None:
         """End a lease, and the keys that hang on it. If that cannot be done, it runs out by itself."""
         with suppress(CoordinatorUnavailable):

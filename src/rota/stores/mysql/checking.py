@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rota.core.identity import to_text
 from rota.stores.mysql.driver import Connection
 
 _TABLES: Final = (
@@ -48,5 +49,5 @@ async def check(connection: Connection) -> list[str]:
         found = await connection.rows(f"CHECK TABLE {_TABLES}")
         findings = [f"{table}: {text}" for table, _, kind, text in found if kind != "note" and text != "OK"]
         for complaint, question in _BOOKS.items():
-            findings += [f"job {job_id} {complaint}" for (job_id,) in await connection.rows(question)]
+            findings += [f"job {to_text(job_id)} {complaint}" for (job_id,) in await connection.rows(question)]
     return findings

@@ -22,19 +22,26 @@ from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
+from rota.sockets import notice_silence_of
 from rota.stores.mysql.flight import Carrier, Freight, Grounded, Parcel, Unfit
 from rota.stores.mysql.location import Location
-from rota.stores.mysql.packets import most_alike, packets, without_nulls
+from rota.stores.mysql.packets import MOST_ROWS, most_alike, packets, without_nulls
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
 #: Compares characters by their number, and a trailing space is a character. The same thing has two names.
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
 MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
-CONNECT_SECONDS: Final = 5
+#: How long it may take to connect. With a statement that is waited for in vain it makes 10 s.
+CONNECT_SECONDS: Final = 3
 #: A server that has not answered after so long is gone, whatever the network says. We count it ourselves, once for each
 #: thing that we ask: the driver would start a task for each piece of an answer, a sixth of the client's work in a bulk.
-PATIENCE_SECONDS: Final = 60.0
+#: Longer than the server lets a statement wait for a lock.
+PATIENCE_SECONDS: Final = 7.0
+#: What many rows in one statement may take longer.
+SECONDS_FOR_A_ROW: Final = 0.01
+#: How long a connection that has rested may take to answer a ping.
+PROBE_SECONDS: Final = 2.0
 #: For what goes through whole tables: migrations, and a check of all there is.
 LONG_PATIENCE_SECONDS: Final = 6 * 3600.0
 LOCK_WAIT_SECONDS: Final = 5
@@ -44,6 +51,8 @@ REST_SECONDS: Final = 0.1
 LONGEST_LIST: Final = 500
 _STATEMENTS_KEPT: Final = 128
 _COMMIT: Final = "COMMIT"
+#: What the driver raises when a statement fails. A RuntimeError is raised for a transport that is closed by now.
+_FAILURES: Final = (errors.MySQLError, OSError, EOFError, RuntimeError)
 _NAMED: Final = re.compile(r"%\((\w+)\)s")
 
 #: Without backslash escapes our quoting would not hold; without strictness values would be bent to fit.
@@ -61,6 +70,10 @@ class Again(Exception):
 
 class Lost(Exception):
     """The server or the way to it is gone. What was not committed did not happen."""
+
+
+class Silent(Lost):
+    """It did not answer in time. Other connections may lead to the same silence."""
 
 
 class Unsent(Lost):
@@ -105,7 +118,7 @@ _SIGNALLED: Final = 1644
 def translated(error: Exception) -> Exception:
     """Say in our words what the driver or the server reported."""
     if isinstance(error, TimeoutError):
-        return Lost("no answer in time")
+        return Silent("no answer in time")
     if not isinstance(error, errors.MySQLError):
         return Lost(f"{type(error).__name__}: {error}")
     code, message = (*error.args, 0, "")[:2] if error.args else (0, str(error))
@@ -195,13 +208,23 @@ class Connection:
         self._patience = PATIENCE_SECONDS
 
     @contextmanager
-    def at_leisure(self) -> Iterator[None]:
-        """Give the server hours for what goes through whole tables."""
-        self._patience = LONG_PATIENCE_SECONDS
+    def at_leisure(self, seconds: float = LONG_PATIENCE_SECONDS) -> Iterator[None]:
+        """Give the server more time: hours for what goes through whole tables, or as much as it was told to wait."""
+        self._patience = seconds
         try:
             yield
         finally:
             self._patience = PATIENCE_SECONDS
+
+    async def probe(self) -> None:
+        """See that the server still answers."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._raw.ping(reconnect=False)
+        except Exception as error:
+            failure = translated(error)
+            raise failure if isinstance(failure, Lost) else Lost(str(failure)) from error
+        self.used_at = time.monotonic()
 
     @property
     def collation(self) -> str:
@@ -276,7 +299,7 @@ class Connection:
         try:
             await self._run_deferred()
             for batch in packets(rows):
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._patience + len(batch) * SECONDS_FOR_A_ROW):
                     if len(batch) == 1:
                         await self._cursor.execute(sql, batch[0])
                     elif self.is_mariadb:
@@ -284,7 +307,7 @@ class Connection:
                     else:
                         await self._cursor.executemany(sql, batch)
                 changed += cast("int", self._cursor.rowcount)
-        except (errors.MySQLError, OSError, EOFError) as error:
+        except _FAILURES as error:
             raise translated(error) from error
         return changed
 
@@ -298,7 +321,7 @@ class Connection:
         script = ";\n".join((*self._deferred, sql) if sql is not None else self._deferred)
         self._deferred.clear()
         with self._flying():
-            return await self._carrier.fly(script, parcels, self._patience)
+            return await self._carrier.fly(script, parcels, self._patience + MOST_ROWS * SECONDS_FOR_A_ROW)
 
     async def _send_freight(self) -> None:
         """Send the rows that wait, if any do, and see that they were stored."""
@@ -316,11 +339,14 @@ class Connection:
         with self._flying():
             try:
                 await self._carrier.be_ready([one for one, *_ in (*others, last)], self._patience)
-            except (errors.MySQLError, OSError, EOFError) as error:
+            except _FAILURES as error:
                 raise Unsent(str(error)) from error
             for one in others:
-                await self._carrier.follow(one, "", self._patience)
-            return await self._carrier.follow(last, script, self._patience)
+                await self._carrier.follow(one, "", self._patience_for(one))
+            return await self._carrier.follow(last, script, self._patience_for(last))
+
+    def _patience_for(self, freight: Freight) -> float:
+        return self._patience + len(freight[1][0]) * SECONDS_FOR_A_ROW
 
     def _script(self, statements: Sequence[str], *, is_end: bool) -> str:
         """Write statements one after the other; if nobody asks what each of them yields, as one, with one answer.
@@ -341,7 +367,7 @@ class Connection:
         except Grounded as error:
             self.can_fly = False
             raise Again("the server has no statements prepared for us") from error
-        except (errors.MySQLError, OSError, EOFError) as error:
+        except _FAILURES as error:
             raise translated(error) from error
 
     async def commit(self) -> None:
@@ -361,7 +387,7 @@ class Connection:
         """Let go of the server."""
         try:
             await self._raw.ensure_closed()
-        except (errors.MySQLError, OSError, EOFError):
+        except _FAILURES:
             self._raw.close()
         except asyncio.CancelledError:
             # Nobody comes back for it.
@@ -381,7 +407,7 @@ class Connection:
             else:
                 async with asyncio.timeout(self._patience):
                     await self._cursor.execute(sql, parameters)
-        except (errors.MySQLError, OSError, EOFError) as error:
+        except _FAILURES as error:
             raise translated(error) from error
 
     async def _run_deferred(self, *, is_end: bool = False) -> None:
@@ -397,10 +423,11 @@ class Connection:
 
 async def connect(location: Location, origin: str, *, autocommit: bool) -> Connection:
     """Open a connection and set it up."""
+    words = location.words()
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS):
             raw = await asyncmy.connect(
-                **location.words(),
+                **words,
                 autocommit=autocommit,
                 binary_prefix=True,
                 # Rows found, not rows changed: a compare-and-set that sets what was there holds.
@@ -408,8 +435,10 @@ async def connect(location: Location, origin: str, *, autocommit: bool) -> Conne
                 connect_timeout=CONNECT_SECONDS,
                 stmt_cache_size=_STATEMENTS_KEPT,
             )
-    except (errors.MySQLError, OSError, EOFError) as error:
+    except Exception as error:
+        # Whatever it is: one that is reset while the driver sets it up is reported by a plain RuntimeError.
         raise translated(error) from error
+    notice_silence_of(getattr(raw, "_transport", None))
     connection = Connection(raw, origin)
     try:
         for sql in (*_SESSION, f"SET NAMES utf8mb4 COLLATE {connection.collation}"):

@@ -47,12 +47,15 @@ class Trail:
     begun: float
     start: Mapping[Lane, Place] = field(default_factory=dict)
     stop: Mapping[Lane, Place] = field(default_factory=dict)
+    #: Of several lanes, what is known to stand next behind the start, and behind the stop, in its order.
+    ahead: Sequence[tuple[Place, Lane]] = ()
+    left: Sequence[tuple[Place, Lane]] = ()
     #: Whether it has looked from the beginning.
     is_whole: bool = False
 
     def forget(self) -> None:
         """Begin again."""
-        self.stop, self.is_whole = {}, False
+        self.stop, self.left, self.is_whole = {}, (), False
 
 
 class Floors:
@@ -69,7 +72,7 @@ class Floors:
         trail = Trail(kinds, news, time.monotonic())
         last = self._last
         if may_go_on and len(kinds) == 1 and (kinds, news) == (last.asked, last.news) and trail.begun < self._until:
-            trail.start = last.stop
+            trail.start, trail.ahead = last.stop, last.left
         return trail
 
     def keep(self, trail: Trail) -> None:

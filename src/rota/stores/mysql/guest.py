@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from asyncmy.cursors import Cursor
 
+from rota.core.alike import parents_of
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.identity import JobId
 from rota.core.instant import from_micros
@@ -35,6 +36,7 @@ from rota.stores.guests import (
     foreign,
     has_refusal,
     require_form,
+    require_parents,
     without_transaction,
 )
 from rota.stores.mysql.driver import CLASHES, Again, Clash
@@ -43,7 +45,7 @@ from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.stepping import look, perform
-from rota.stores.mysql.submitting import insert
+from rota.stores.mysql.submitting import insert, known_of
 from rota.stores.rows import Row
 
 _WHERE: Final = "the database that the connection uses"
@@ -108,7 +110,10 @@ class MysqlGuest:
 
     async def _insert(self, runner: _GuestRunner, make: Make, bound: int | None, *, boldly: bool) -> Sequence[Inserted]:
         now, number = await self._recognise(runner)
-        answers = await insert(runner, make(from_micros(now)), bound, now, boldly=boldly)
+        jobs = make(from_micros(now))
+        if parents := parents_of(jobs):
+            require_parents(parents, await known_of(runner, sorted(parents)))
+        answers = await insert(runner, jobs, bound, now, boldly=boldly)
         if runner.has_made_work:
             await runner.run(statement("ring"), {"origin": f"guest-{number}", "now": now})
         return answers

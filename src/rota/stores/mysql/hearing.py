@@ -26,9 +26,10 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from rota.core.errors import RotaError
-from rota.stores.mysql.driver import Again, Broken, Connection, Interrupted, Lost, connect
+from rota.stores.mysql.driver import PATIENCE_SECONDS, Again, Broken, Connection, Interrupted, Lost, connect
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.statements import statement
+from rota.supervision import supervised
 
 #: How long after a wake the next one goes out at the earliest, and by how much longer each time while it goes on.
 PAUSE_SECONDS: Final = 0.005
@@ -165,11 +166,18 @@ class Ear:
         self._deaf_seconds = DEAF_SECONDS
         self._is_closing = False
         self._listening: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
 
     def begin(self) -> None:
         """Begin to listen, unless we do."""
         if self._listening is None and not self._is_closing:
-            self._listening = asyncio.get_running_loop().create_task(self._listen_always())
+            listening = supervised("the listener on MariaDB", self._listen_always)
+            self._listening = asyncio.get_running_loop().create_task(listening)
+
+    def begin_anew(self) -> None:
+        """Drop the connection by which we listen, which may be half-open; another is made soon."""
+        if self._connection is not None:
+            self._connection.abandon()
 
     async def close(self) -> None:
         """Stop listening. Who goes without a word leaves a warning in the server's log."""
@@ -188,6 +196,7 @@ class Ear:
         while not self._is_closing:
             with suppress(RotaError, Again, Broken, Lost):
                 connection = await connect(self._readers.location, "ear", autocommit=True)
+                self._connection = connection
                 try:
                     if connection.is_mariadb:
                         await self._listen(connection)
@@ -195,6 +204,7 @@ class Ear:
                     connection.abandon()
                     raise
                 finally:
+                    self._connection = None
                     self.is_hearing = False
                     self.seat = NOWHERE
                 await connection.close()
@@ -234,7 +244,8 @@ class Ear:
             "looks": LOOKS,
         }
         try:
-            ((seen, ending),) = await connection.rows(statement("listen"), parameters)
+            with connection.at_leisure(LOOK_SECONDS * LOOKS + PATIENCE_SECONDS):
+                ((seen, ending),) = await connection.rows(statement("listen"), parameters)
         except Interrupted:
             # Woken while we looked: the next look tells what for.
             return WOKEN

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Final
@@ -14,10 +13,12 @@ from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
+from rota.stores.mysql import lanes
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import LONGEST_LIST, Again, Clash, Connection, lists
 from rota.stores.mysql.flight import FEWEST_TO_CARRY
 from rota.stores.mysql.floors import BEGINNING, Lane, Place, Trail
+from rota.stores.mysql.lanes import Found
 from rota.stores.mysql.places import Standing, leave, lock, own
 from rota.stores.mysql.statements import statement
 from rota.stores.rounds import rounds
@@ -25,6 +26,9 @@ from rota.stores.rows import Row, job_of, leased_jobs
 
 #: Fewer jobs than this leave the line one by one.
 SHORTEST_STRETCH: Final = 16
+#: If more lanes than this have work, all that are wanted are looked at together, unless they are more than that.
+FEW_LANES: Final = 3
+MOST_LANES: Final = 128
 #: Rather fail than wait for a lock.
 _AT_ONCE: Final = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR"
 
@@ -241,51 +245,40 @@ async def _most_urgent(
     """
     read: dict[JobId, Row] = {}
     floors = trail.start
-    taken = await _take_earliest(connection, floors, limit, now, read)
+    taken, ahead = await _take_earliest(connection, floors, list(trail.ahead), limit, now, read)
     if len(taken) < limit:
-        floors = {lane: floor async for lane, floor in _lanes(connection, wanted, now)}
-        taken += await _take_earliest(connection, floors, limit - len(taken), now, read)
+        floors = await _lanes(connection, wanted, now)
+        more, ahead = await _take_earliest(connection, floors, [], limit - len(taken), now, read)
+        taken += more
         trail.is_whole = True
     taken.sort()
     if len(taken) == limit:
         # The last of each lane remains.
         trail.stop = {**floors, **{lane: place for place, lane in taken}}
+        trail.left = ahead
     return [job_id for (_, job_id), _ in taken], read
 
 
 async def _take_earliest(
-    connection: Connection, floors: Mapping[Lane, Place], limit: int, now: int, read: dict[JobId, Row]
-) -> list[tuple[Place, Lane]]:
-    """Take the earliest turns of some lanes, and read them.
+    connection: Connection, floors: Mapping[Lane, Place], ahead: Found, limit: int, now: int, read: dict[JobId, Row]
+) -> tuple[Found, Found]:
+    """Take the earliest turns of some lanes, and read them. Give those, and what is known to come behind them.
 
-    With several lanes we first look how many of each come first, and then take so many: what was locked and not taken
-    would look claimed to others, who would go to sleep.
+    A single lane is read in one stretch.
     """
-    taken: list[tuple[Place, Lane]] = []
-    while floors and (left := limit - len(taken)) > 0:
-        shares = dict.fromkeys(floors, left) if len(floors) == 1 else await _shares(connection, floors, left, now)
-        got: list[tuple[Place, Lane]] = []
-        for lane, share in shares.items():
-            places = await _hold(connection, lane, share, now, floors[lane])
-            if places:
-                found = await _read_stretch(connection, lane, places, now)
-                read.update((row[0], row) for row in found)
-                _leave_ready(connection, lane, places, is_whole=len(found) == len(places))
-                got += [(place, lane) for place in places]
-        taken += got
-        # In a single lane we have what there was. Otherwise somebody may have been faster in one, so we look again.
-        if not got or len(floors) == 1:
-            break
-    return taken
-
-
-async def _shares(connection: Connection, floors: Mapping[Lane, Place], limit: int, now: int) -> Counter[Lane]:
-    """Say how many of the next jobs are in which lane."""
-    found: list[tuple[Row, Lane]] = []
+    if len(floors) > 1:
+        taken, left = await lanes.take(connection, floors, ahead, limit, now)
+        read.update((row[0], row) for row in await lanes.read(connection, taken, now))
+        lanes.leave(connection, taken)
+        return taken, left
     for lane, floor in floors.items():
-        rows = await connection.rows(statement("pending"), {**_behind(lane, floor), "now": now, "limit": limit})
-        found += [(row, lane) for row in rows]
-    return Counter(lane for _, lane in nsmallest(limit, found))
+        places = await _hold(connection, lane, limit, now, floor)
+        if places:
+            found = await _read_stretch(connection, lane, places, now)
+            read.update((row[0], row) for row in found)
+            _leave_ready(connection, lane, places, is_whole=len(found) == len(places))
+            return [(place, lane) for place in places], []
+    return [], []
 
 
 async def take(connection: Connection, lane: Lane, limit: int, now: int) -> Sequence[Place]:
@@ -344,14 +337,25 @@ def _leave_ready(connection: Connection, lane: Lane, places: Sequence[Place], *,
         leave(connection, "ready", [(*lane, turn, job_id) for turn, job_id in left])
 
 
-async def _lanes(connection: Connection, wanted: Claim, now: int) -> AsyncIterator[tuple[Lane, Place]]:
-    """Give the lanes that have pending jobs and are wanted, and the last place of each ahead of all that stand there.
+async def _lanes(connection: Connection, wanted: Claim, now: int) -> dict[Lane, Place]:
+    """Give the lanes that a claim looks at, and a place in each that is ahead of all that stand there.
 
-    Who takes jobs from there need not step over the dead at the beginning, and try to lock them, a second time.
+    Those that have pending jobs are found one by one, and with them the last place ahead of their first: who takes jobs
+    from there need not step over the dead at the beginning, and try to lock them, a second time. If there are several,
+    and those that are wanted are not too many, these are looked at together, whether they have jobs or not.
     """
-    for queue in dict.fromkeys(wanted.queues):
+    found: dict[Lane, Place] = {}
+    queues = list(dict.fromkeys(wanted.queues))
+    are_few = wanted.types is not None and len(queues) * len(wanted.types) <= MOST_LANES
+    for queue in queues:
         async for type_, turn, job_id in _types_with_work(connection, queue, wanted.types, now):
-            yield (queue, type_), (turn, JobId(job_id - 1))
+            found[queue, type_] = (turn, JobId(job_id - 1))
+            if are_few and len(found) > FEW_LANES:
+                paused = await paused_queues(connection, now)
+                open_queues = [queue for queue in queues if queue not in paused]
+                all_lanes = [(queue, type_) for queue in open_queues for type_ in wanted.types or ()]
+                return {**dict.fromkeys(all_lanes, BEGINNING), **found}
+    return found
 
 
 async def _types_with_work(

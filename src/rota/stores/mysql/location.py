@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rota.core.errors import InvalidRequest
+from rota.core.redaction import redacted
 
 DEFAULT_PORT: Final = 3306
 #: Such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true. The last @ parts the password, as Go's driver has it.
@@ -94,8 +95,10 @@ def _of_url(text: str) -> Location:
     try:
         parts = urlsplit(text)
         port = parts.port or DEFAULT_PORT
-    except ValueError as error:
-        _refuse(f"the URL cannot be read: {error}")
+    except ValueError:
+        # Without what the parser says: it may have taken a part of the password for a port.
+        remedy = "write mysql://user:password@host:port/database, with signs in user and password as in %40"
+        _refuse(f"{redacted(text)!r} cannot be read; {remedy}")
     options = _options(parts.query)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return _location(

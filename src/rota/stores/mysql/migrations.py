@@ -10,7 +10,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.migrations import Migration, migrations_in
+from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, require_known
 from rota.stores.mysql.driver import Broken, Connection, Lost, connect
 from rota.stores.mysql.location import location_of
 
@@ -34,20 +34,24 @@ def all_migrations() -> list[Migration]:
     return migrations_in(__package__)
 
 
-async def applied(connection: Connection) -> set[int]:
-    """Give the numbers of the migrations a database has seen; none for an empty one."""
+async def applied(connection: Connection) -> dict[int, str]:
+    """Give the migrations a database has seen, by number; none for an empty one."""
     if not await connection.rows(_IS_REGISTERED):
-        return set()
-    return {number for (number,) in await connection.rows("SELECT number FROM migration")}
+        return {}
+    return dict(await connection.rows("SELECT number, name FROM migration"))
 
 
 async def migrate(connection: Connection, now_micros: int) -> list[str]:
     """Apply what is missing and give the names of what was applied."""
-    if {migration.number for migration in all_migrations()} <= await applied(connection):
+    seen = await applied(connection)
+    require_known(all_migrations(), seen)
+    if {migration.number for migration in all_migrations()} <= seen.keys():
         return []
     ((database,),) = await connection.rows("SELECT database()")
     lock = {"name": f"rota.{sha256(database.encode()).hexdigest()[:32]}", "patience": _PATIENCE_SECONDS}
-    if await connection.rows("SELECT get_lock(%(name)s, %(patience)s)", lock) != ((1,),):
+    with connection.at_leisure():
+        is_ours = await connection.rows("SELECT get_lock(%(name)s, %(patience)s)", lock) == ((1,),)
+    if not is_ours:
         raise StoreUnavailable(f"another process has been migrating {database} for {_PATIENCE_SECONDS} s; try again")
     try:
         with connection.at_leisure():
@@ -61,6 +65,7 @@ async def migrate(connection: Connection, now_micros: int) -> list[str]:
 async def _migrate(connection: Connection, now_micros: int) -> list[str]:
     await connection.run(_REGISTER.format(collation=connection.collation))
     seen = await applied(connection)
+    require_known(all_migrations(), seen)
     done = []
     for migration in all_migrations():
         if migration.number in seen:
@@ -80,8 +85,8 @@ def statements_in(text: str, collation: str) -> list[str]:
     return [part.strip() for part in script.split(";\n") if part.strip(" ;\n")]
 
 
-async def status(location: str) -> list[tuple[str, bool]]:
-    """Give this release's migrations and whether a database has seen them; changes nothing."""
+async def status(location: str) -> list[MigrationState]:
+    """Give the migrations of this release, and those of others, and whether a database has seen them."""
     where = location_of(location)
     try:
         connection = await connect(where, "", autocommit=True)
@@ -91,4 +96,4 @@ async def status(location: str) -> list[tuple[str, bool]]:
             await connection.close()
     except (Broken, Lost) as error:
         raise StoreUnavailable(f"{where.name}: {error}") from error
-    return [(migration.name, migration.number in seen) for migration in all_migrations()]
+    return compare(all_migrations(), seen)

@@ -9,8 +9,10 @@ A transaction runs on a connection that nobody else uses meanwhile. What can go 
 - The connection is lost while the commit is under way: whether it happened nobody can tell. `StoreUnavailable`.
 - It is lost because a proxy cannot bear several commands at once: run again without, and so is all else for a while.
 - No connection can be made: `StoreUnavailable` at once; the next call tries again. So everything heals by itself.
-- The caller goes away: the connection is dropped, and the server undoes what was begun. If it had waited for long, the
-  server may be gone without a word, and all idle connections with it: the next call makes one anew, and waits for none.
+- The caller goes away: the connection is dropped, and the server undoes what was begun.
+- An answer does not come in time, or the caller goes away after a long wait: the server may be gone without a word. The
+  idle connections of all pools are dropped (`condemn`): the next call makes one anew, and waits for none.
+- A connection has rested: it is pinged first, since it may be half-open. That takes no turn of a busy one.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 from rota.core.errors import StoreUnavailable
-from rota.stores.mysql.driver import Again, Broken, Connection, Lost, Unpassable, Unsent, connect
+from rota.stores.mysql.driver import Again, Broken, Connection, Lost, Silent, Unpassable, Unsent, connect
 from rota.stores.mysql.location import Location
 
 #: How long a transaction that yields to others is tried.
@@ -32,8 +34,12 @@ SHORTEST_PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.1
 #: How often a transaction is run again whose connection was lost before its commit.
 MOST_LOSSES: Final = 3
+#: How often it is run again after silence. The server may still be at work on it, and would be on each further one.
+MOST_SILENCES: Final = 1
 #: A caller who goes away after so long may have waited for an answer that never comes.
 SILENT_SECONDS: Final = 5.0
+#: A connection that has rested for so long is pinged before it is used.
+REST_SECONDS: Final = 1.0
 #: How long nobody flies after a proxy could not bear it. It may have been something else.
 GROUNDED_SECONDS: Final = 3600.0
 
@@ -54,6 +60,8 @@ class Pool:
         self._made = 0
         self._grounded_until = float("-inf")
         self._is_open = True
+        #: Called when a connection is silent: drops the idle ones, of other pools too where there are any.
+        self.condemn: Callable[[], None] = self.drop_idle
 
     @property
     def has_room(self) -> bool:
@@ -86,7 +94,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + LONGEST_TRIAL_SECONDS
         pause = SHORTEST_PAUSE_SECONDS
-        losses = 0
+        losses = silences = 0
         has_yielded = False
         while True:
             try:
@@ -99,7 +107,8 @@ class Pool:
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             except Lost as error:
                 losses += 1
-                if losses > MOST_LOSSES:
+                silences += isinstance(error, Silent)
+                if losses > MOST_LOSSES or silences > MOST_SILENCES:
                     raise self._unavailable(error) from error
             except Broken as error:
                 raise self._unavailable(error) from error
@@ -114,7 +123,7 @@ class Pool:
                 await self._commit(connection)
         except Lost as error:
             connection.abandon()
-            self._drop_idle()
+            self._lose(error)
             if isinstance(error, Unpassable):
                 self._grounded_until = asyncio.get_running_loop().time() + GROUNDED_SECONDS
             raise
@@ -128,7 +137,7 @@ class Pool:
             # Cut off in the middle of a reply, the connection can no longer be understood.
             connection.abandon()
             if asyncio.get_running_loop().time() - begun >= SILENT_SECONDS:
-                self._drop_idle()
+                self.condemn()
             raise
         connection.used_at = time.monotonic()
         self._idle.append(connection)
@@ -140,7 +149,7 @@ class Pool:
         except Unsent:
             raise
         except Lost as error:
-            self._drop_idle()
+            self._lose(error)
             raise self._unavailable(f"lost while committing, so it may have happened: {error}") from error
 
     async def _roll_back(self, connection: Connection) -> None:
@@ -153,11 +162,14 @@ class Pool:
             connection.abandon()
             raise
         else:
+            connection.used_at = time.monotonic()
             self._idle.append(connection)
 
     async def _take(self) -> Connection:
-        if self._idle:
-            return self._idle.pop()
+        while self._idle:
+            connection = self._idle.pop()
+            if time.monotonic() < connection.used_at + REST_SECONDS or await self._answers(connection):
+                return connection
         self._made += 1
         try:
             made = await connect(self.location, f"{self.origin}-{self._made}", autocommit=self._autocommit)
@@ -166,7 +178,27 @@ class Pool:
         made.can_fly = made.can_fly and asyncio.get_running_loop().time() >= self._grounded_until
         return made
 
-    def _drop_idle(self) -> None:
+    async def _answers(self, connection: Connection) -> bool:
+        """See whether a connection that has rested is still there; if it is silent, so are the others."""
+        try:
+            await connection.probe()
+        except Lost as error:
+            connection.abandon()
+            self._lose(error)
+            return False
+        except BaseException:
+            connection.abandon()
+            raise
+        return True
+
+    def _lose(self, error: Lost) -> None:
+        if isinstance(error, Silent):
+            self.condemn()
+        else:
+            self.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Drop the connections that nobody uses."""
         while self._idle:
             self._idle.pop().abandon()
 

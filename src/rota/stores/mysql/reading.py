@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from rota.core.attempt import Attempt
-from rota.core.identity import LARGEST, JobId
-from rota.core.instant import from_micros, to_micros
-from rota.core.job import Job
-from rota.core.lane import Lane, LaneCount
+from rota.core.identity import JobId
+from rota.core.instant import from_micros
+from rota.core.job import AGING_MICROS, Job
 from rota.core.lifecycle import Event, State
-from rota.ports.store import Census, DeadGroup, JobQuery
+from rota.ports.store import Census, DeadGroup, JobQuery, JobSlice
+from rota.stores.listing import answered_later, slice_of
 from rota.stores.mysql.driver import Connection, lists
+from rota.stores.mysql.listing import MysqlDialect
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import attempt_of, job_of, states_of
+from rota.stores.rows import Row, attempt_of, job_of, lanes_of, states_of
+
+_DIALECT: Final = MysqlDialect()
 
 
 async def get(connection: Connection, ids: Sequence[JobId]) -> list[Job]:
@@ -26,45 +29,13 @@ async def get(connection: Connection, ids: Sequence[JobId]) -> list[Job]:
     return [jobs[job_id] for job_id in ids if job_id in jobs]
 
 
-async def find(connection: Connection, query: JobQuery) -> list[Job]:
-    """Give the jobs that a query asks for, newest first."""
-    return [job_of(row) for row in await connection.rows(*search(query))]
+async def find(connection: Connection, query: JobQuery, size: int) -> JobSlice:
+    """Give the jobs that a query asks for, as far as they are among so many candidates of each index."""
 
+    async def rows(sql: str, values: list[Any]) -> Sequence[Row]:
+        return await connection.rows(sql, {f"value_{number}": value for number, value in enumerate(values)})
 
-def search(query: JobQuery) -> tuple[str, dict[str, Any]]:
-    """Write a query as a statement and its parameters."""
-    beginning, job_id = ("find", "job.id") if query.schedule_id is None else ("find_fired", "fired.job_id")
-    conditions = [f"{job_id} <= %(last)s" if query.before is None else f"{job_id} < %(last)s"]
-    parameters: dict[str, Any] = {"last": LARGEST if query.before is None else query.before, "limit": query.limit}
-    for condition, name, parameter in _conditions(query):
-        conditions.append(condition)
-        parameters[name] = parameter
-    # Conditions are constants of this module; what the caller brings is bound.
-    sql = f"{statement(beginning)} WHERE {' AND '.join(conditions)} ORDER BY {job_id} DESC LIMIT %(limit)s"
-    return sql, parameters
-
-
-def _conditions(query: JobQuery) -> Iterator[tuple[str, str, Any]]:
-    if query.states:
-        states = tuple(state.value for state in query.states)
-        yield "IF(lease.id IS NULL, job.state, 'running') IN %(states)s", "states", states
-    if query.types:
-        yield "job.type IN %(types)s", "types", tuple(query.types)
-    if query.queues:
-        yield "job.queue IN %(queues)s", "queues", tuple(query.queues)
-    if query.tag is not None:
-        yield "job.id IN (SELECT job_id FROM tag WHERE tag = %(tag)s)", "tag", query.tag
-    if query.worker is not None:
-        yield "coalesce(lease.worker, job.worker) = %(worker)s", "worker", query.worker
-    if query.schedule_id is not None:
-        yield "fired.schedule_id = %(schedule_id)s", "schedule_id", query.schedule_id
-    if query.fingerprint is not None:
-        condition = "job.id IN (SELECT id FROM finished WHERE state = 'dead' AND fingerprint = %(fingerprint)s)"
-        yield condition, "fingerprint", query.fingerprint
-    if query.created_from is not None:
-        yield "job.created_at >= %(created_from)s", "created_from", to_micros(query.created_from)
-    if query.created_until is not None:
-        yield "job.created_at < %(created_until)s", "created_until", to_micros(query.created_until)
+    return await answered_later(slice_of(_DIALECT, query, size), rows)
 
 
 async def attempts(connection: Connection, job_id: JobId) -> list[Attempt]:
@@ -88,12 +59,18 @@ async def attempts(connection: Connection, job_id: JobId) -> list[Attempt]:
 
 async def census(connection: Connection) -> Census:
     """Count all jobs."""
-    lanes = await connection.rows(statement("census_lanes"))
+    lanes = await connection.rows(statement("census_lanes"), {"aging": AGING_MICROS})
     return Census(
-        lanes=tuple(LaneCount(Lane(queue, type_), State(state), count) for queue, type_, state, count in lanes),
+        lanes=lanes_of(lanes),
         finished=states_of(await connection.rows(statement("census_finished"))),
         pruned=states_of(await connection.rows(statement("census_pruned"))),
     )
+
+
+async def blockers(connection: Connection, job_id: JobId, limit: int) -> list[JobId]:
+    """Give the jobs that a job still waits for."""
+    rows = await connection.rows(statement("blockers"), {"child": job_id, "limit": limit})
+    return [parent for (parent,) in rows]
 
 
 async def dead_groups(connection: Connection, limit: int) -> list[DeadGroup]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.core.identity import JobId, ScheduleId
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.schedule import Fate, Firing, Occurrence, Schedule
 from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
 from rota.stores.mysql.driver import Again, Clash, Connection, lists
 from rota.stores.mysql.settling import withdraw
@@ -85,16 +85,25 @@ async def _recorded(connection: Connection, firings: Sequence[Firing], now: int)
     Nobody else records any meanwhile: we hold their schedules.
     """
     wanted = records(firings)
-    known: set[Row] = set()
+    known: dict[FireTime, str] = {}
     for some in lists(list(wanted)):
-        known.update(await connection.rows(statement("known_occurrences"), {"fire_times": some}))
-    fresh = {fire_time: rest for fire_time, rest in wanted.items() if fire_time not in known}
+        rows = await connection.rows(statement("known_occurrences"), {"fire_times": some})
+        known.update(((schedule_id, fire_time), fate) for schedule_id, fire_time, fate in rows)
+    fresh = {one: rest for one, rest in wanted.items() if one not in known or _replaces(rest[0], known[one])}
+    missed = [one for one in fresh if one in known]
+    if missed:
+        await connection.each(statement("drop_occurrence"), missed)
     if fresh:
         try:
             await connection.many(statement("put_occurrence"), [(*one, *rest, now) for one, rest in fresh.items()])
         except Clash as error:
             raise Again("somebody else recorded a fire time of a schedule that we hold") from error
     return {fire_time: job_id for fire_time, (_, job_id) in fresh.items()}
+
+
+def _replaces(fate: str, recorded: str) -> bool:
+    """Say whether what is on record of a fire time may change: only that it was missed."""
+    return recorded == Fate.MISSED and fate != Fate.MISSED
 
 
 async def _made(

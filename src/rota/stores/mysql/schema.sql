@@ -116,7 +116,8 @@ CREATE TABLE scheduled (
     state  VARCHAR(16)  NOT NULL,
     queue  VARCHAR(255) NOT NULL,
     type   VARCHAR(255) NOT NULL,
-    PRIMARY KEY (run_at, id)
+    PRIMARY KEY (run_at, id),
+    KEY scheduled_state (state, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs that wait for something else than a worker or their time: `blocked` and `queued`.
@@ -243,6 +244,7 @@ CREATE TABLE schedule (
     version        BIGINT       NOT NULL,
     created_at     BIGINT       NOT NULL,
     updated_at     BIGINT       NOT NULL,
+    app            VARCHAR(255),
     PRIMARY KEY (id),
     UNIQUE KEY schedule_name (name),
     KEY schedule_due (paused_at, next_fire_at)

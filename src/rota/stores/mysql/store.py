@@ -26,7 +26,19 @@ from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.desk import MergingDesk
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import (
+    Census,
+    DeadGroup,
+    Dispatched,
+    Heed,
+    Inserted,
+    JobQuery,
+    JobSlice,
+    Receipt,
+    Retention,
+    Timetable,
+)
+from rota.stores import listing
 from rota.stores.mysql import (
     checking,
     dispatching,
@@ -54,6 +66,12 @@ from rota.stores.mysql.statements import statement
 #: Few connections with large batches beat many.
 WRITERS: Final = 4
 READERS: Final = 2
+#: For lists and counts, so that these hold up neither health nor the scheduler.
+BROWSERS: Final = 2
+#: How long the server may work on a list for a person, and on a count, which is made in the background. Both less than
+#: a connection waits for an answer, after which the server would be taken for gone.
+LIST_SECONDS: Final = 2
+COUNT_SECONDS: Final = 5
 #: The largest and the smallest count of microseconds that a moment of Python can be.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
@@ -70,10 +88,12 @@ class MysqlStore:
     def __init__(self, writers: Pool, readers: Pool, clock: Clock | None) -> None:
         self._writers = writers
         self._readers = readers
+        self._browsers = Pool(readers.location, BROWSERS, autocommit=True)
         self._clock = clock
         self._server_clock = ServerClock()
         self._lookout = Lookout(readers, f"{writers.origin}-%")
         self._bell = Bell(readers, self._lookout.ear)
+        writers.condemn = readers.condemn = self._browsers.condemn = self._condemn_connections
         #: How often we have rung, and how often anybody had when somebody last claimed.
         self._rings = 0
         self._news = -1
@@ -108,8 +128,15 @@ class MysqlStore:
             await desk.close()
         await self._bell.close()
         await self._lookout.close()
-        for pool in (self._writers, self._readers):
+        for pool in (self._writers, self._readers, self._browsers):
             await pool.close()
+
+    def _condemn_connections(self) -> None:
+        """Drop all that rests: one connection was silent, and the others may be."""
+        self._writers.drop_idle()
+        self._readers.drop_idle()
+        self._browsers.drop_idle()
+        self._lookout.ear.begin_anew()
 
     async def time(self) -> datetime:
         """Tell the time: the server's, one for all who share it."""
@@ -134,10 +161,31 @@ class MysqlStore:
     # Jobs
 
     async def insert(
-        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        bound: int | None = None,
+        entry: Entry | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
+        if entry is not None:
+            return await self._insert_recorded(jobs, bound, entry, now)
         return await self._inserting.run(jobs, bound, _given(now))
+
+    async def _insert_recorded(
+        self, jobs: Sequence[NewJob], bound: int | None, entry: Entry, now: datetime | None
+    ) -> Sequence[Inserted]:
+        """Store jobs that an operator asked for: rare, so in the plainest way."""
+
+        async def insert(connection: Connection, jobs: Sequence[NewJob], moment: int) -> Sequence[Inserted]:
+            answers = await submitting.insert(connection, jobs, bound, moment)
+            if any(answer.receipt is Receipt.CREATED for answer in answers):
+                await ledger.record(connection, [entry], moment)
+            return answers
+
+        answers: Sequence[Inserted] = await self._write(insert, jobs, now=now)
+        return answers
 
     def brought(self, wanted: Claim) -> Sequence[Job]:  # noqa: ARG002 - the port's
         """Nothing: claims do not stay here."""
@@ -233,8 +281,15 @@ class MysqlStore:
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
         """Give the jobs that a query asks for."""
-        jobs: list[Job] = await self._read(reading.find, query)
-        return jobs
+        return await listing.find(self._find, query)
+
+    async def find_some(self, query: JobQuery) -> JobSlice:
+        """Give jobs as `find` does, with bounded work."""
+        return await listing.find_some(self._find, query)
+
+    async def _find(self, query: JobQuery, size: int) -> JobSlice:
+        found: JobSlice = await self._browsers.run(_limited, LIST_SECONDS, reading.find, query, size)
+        return found
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """Give a job's attempts."""
@@ -243,7 +298,7 @@ class MysqlStore:
 
     async def census(self) -> Census:
         """Count all jobs, at one moment."""
-        counts: Census = await self._read(_in_snapshot, reading.census)
+        counts: Census = await self._browsers.run(_limited, COUNT_SECONDS, reading.census)
         return counts
 
     async def timetable(self) -> Timetable:
@@ -266,9 +321,14 @@ class MysqlStore:
         deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=now)
         return deleted
 
+    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
+        """Give the jobs that a job still waits for."""
+        found: list[JobId] = await self._read(reading.blockers, job_id, limit)
+        return found
+
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Give the causes that jobs have died of."""
-        groups: list[DeadGroup] = await self._read(reading.dead_groups, limit)
+        groups: list[DeadGroup] = await self._browsers.run(_limited, COUNT_SECONDS, reading.dead_groups, limit)
         return groups
 
     # Jobs that a broker hands over
@@ -312,9 +372,11 @@ class MysqlStore:
         found: list[Schedule] = await self._read_at(scheduling.due_schedules, limit, now=now)
         return found
 
-    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+    async def fire(
+        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
         """Write firings down."""
-        made: list[JobId] = await self._write(scheduling.fire, firings, now=now)
+        made: list[JobId] = await self._write(_recorded, scheduling.fire, firings, entry, now=now)
         return made
 
     async def drop_schedules(
@@ -504,10 +566,17 @@ def _untimed(verb: Verb) -> Verb:
     return run
 
 
+async def _limited(connection: Connection, seconds: int, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401
+    """Run several reads at one moment, and have the server end a statement that takes longer than this."""
+    limit = f"max_statement_time = {seconds}" if connection.is_mariadb else f"max_execution_time = {seconds * 1000}"
+    await connection.run(f"SET SESSION {limit}")
+    return await _in_snapshot(connection, verb, *arguments)
+
+
 async def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
     """Run several reads so that they see one moment."""
-    await connection.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    await connection.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    connection.defer("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+    connection.defer("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", {})
     answer = await verb(connection, *arguments)
     await connection.commit()
     return answer

@@ -79,6 +79,7 @@ async def _insert_with_care(
     taken = await _states(connection, [job.id for job in jobs])
     answers: list[Inserted] = []
     made: list[NewJob] = []
+    moment = from_micros(now)
     for job in jobs:
         name = _name(job.idempotency)
         earlier = None if name is None else kept.get(name)
@@ -93,7 +94,7 @@ async def _insert_with_care(
             state = _state_of(job, now)
             if state is State.PENDING and job.queue in room:
                 room[job.queue] -= 1
-            answers.append(Inserted(job.id, Receipt.CREATED, state))
+            answers.append(Inserted(job.id, Receipt.CREATED, state, moment))
             made.append(job)
             taken[job.id] = state
             if name is not None and job.idempotency is not None:
@@ -137,7 +138,7 @@ async def _store_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> li
         row = new_job_row(job, state, run_at, now)
         rows.append(row)
         standings.append(Standing(job.id, state, job.queue, job.type, job.priority, row[5], row[6], row[10]))
-        answers.append(Inserted(job.id, Receipt.CREATED, state))
+        answers.append(Inserted(job.id, Receipt.CREATED, state, moment))
     await connection.many(statement("insert"), rows)
     await shift(connection, (), standings)
     tags = [(tag, job.id) for job in jobs for tag in dict.fromkeys(job.tags)]
@@ -154,13 +155,14 @@ async def _store_plain(connection: Runner, jobs: Sequence[NewJob], now: int) -> 
     ready: list[Row] = []
     scheduled: list[Row] = []
     answers: list[Inserted] = []
+    moment = from_micros(now)
     for job_id, type_, queue, _, state, turn, run_at, *_ in rows:
         if state == _PENDING:
             ready.append((queue, type_, turn, job_id, run_at, None))
-            answers.append(Inserted(job_id, Receipt.CREATED, State.PENDING))
+            answers.append(Inserted(job_id, Receipt.CREATED, State.PENDING, moment))
         else:
             scheduled.append((run_at, job_id, state, queue, type_))
-            answers.append(Inserted(job_id, Receipt.CREATED, State.SCHEDULED))
+            answers.append(Inserted(job_id, Receipt.CREATED, State.SCHEDULED, moment))
     await enter(connection, {"ready": ready, "scheduled": scheduled})
     return answers
 
@@ -216,6 +218,13 @@ async def _put_keys(connection: Runner, jobs: Sequence[NewJob], known: set[_Name
         await connection.many(statement("put_key"), fresh)
     if again:
         await connection.each(statement("retake_key"), again)
+
+
+async def known_of(connection: Runner, ids: Sequence[JobId]) -> set[JobId]:
+    """Give the ids that jobs have, also where a caller's transaction looks at an older moment and does not see them."""
+    seen = await _states(connection, ids)
+    unseen = await _states(connection, [job_id for job_id in ids if job_id not in seen], "states_now")
+    return {*seen, *unseen}
 
 
 async def _states(connection: Runner, ids: Sequence[JobId], how: str = "states") -> dict[JobId, State]:

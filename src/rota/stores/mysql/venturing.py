@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rota.core.alike import alike_of
 from rota.core.identity import JobId
+from rota.core.instant import from_micros
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import AllCreated, Inserted, Receipt
@@ -66,7 +67,7 @@ async def _store_lone(connection: Runner, job: NewJob, bound: int | None, now: i
         await connection.rollback()
         return None
     connection.has_made_work = True
-    return [Inserted(job_id, _CREATED, _PENDING if is_due else _SCHEDULED)]
+    return [Inserted(job_id, _CREATED, _PENDING if is_due else _SCHEDULED, from_micros(now))]
 
 
 async def _store_alike(
@@ -87,7 +88,7 @@ async def _store_alike(
         await connection.rollback()
         return None
     connection.has_made_work = True
-    return AllCreated(ids, _PENDING)
+    return AllCreated(ids, _PENDING, from_micros(now))
 
 
 def _shared(jobs: Sequence[NewJob], now: int) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ from typing import Final
 
 from rota.stores.postgres.session import Session
 
+#: A check goes through whole tables.
+_SECONDS: Final = 3600.0
 #: What each question's rows mean. A question gives one text per finding.
 _QUESTIONS: Final = {
     "settings": "setting {} lets a crash of the host lose acknowledged jobs; turn it on",
@@ -21,5 +23,5 @@ async def findings(session: Session) -> list[str]:
     return [
         sentence.format(finding, finding)
         for question, sentence in _QUESTIONS.items()
-        for finding in await session.values(f"check_{question}")
+        for (finding,) in await session.rows(f"check_{question}", seconds=_SECONDS)
     ]

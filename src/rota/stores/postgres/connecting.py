@@ -10,19 +10,25 @@ by its forgetting, what we say when connecting.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
+
+from rota.core.errors import InvalidRequest
+from rota.core.redaction import redacted
+from rota.sockets import notice_silence_of
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
 else:
     Connection = asyncpg.Connection
 
-CONNECT_SECONDS: Final = 5.0
+#: How long it may take to connect. With a statement that is waited for in vain it makes 10 s.
+CONNECT_SECONDS: Final = 3.0
 
 _MARK: Final = "rota.direct"
 #: jit off with pinned plans: they do not know the limit, take a claim for a big query, and would compile it each time.
@@ -40,6 +46,10 @@ _THINKING: Final[Mapping[str, str]] = {
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
 }
+#: How long a list for a person may take on the server; and a count, which few wait for: it is made in the background.
+#: Both less than the session waits for an answer, which would take the server for gone.
+_PATIENCE: Final = "SET LOCAL statement_timeout = '2s'"
+_PATIENCE_TO_COUNT: Final = "SET LOCAL statement_timeout = '5s'"
 _SESSION: Final[Mapping[str, str]] = {
     "application_name": "rota",
     "default_transaction_isolation": "read committed",
@@ -87,7 +97,10 @@ class Connector:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         # Of several hosts, the one that takes writes; followed when it changes. Said in the address, that counts.
-        names = parse_qs(urlsplit(dsn).query)
+        try:
+            names = parse_qs(urlsplit(dsn).query)
+        except ValueError:
+            _refuse(dsn)
         self._attributes = None if "target_session_attrs" in names else "read-write"
         self._knows = False
         #: Whether sessions are not our own. Known after the first connection.
@@ -103,6 +116,19 @@ class Connector:
             if self._makes_sync:
                 parts.append("SET LOCAL synchronous_commit = 'on'")
         return "; ".join(parts)
+
+    @property
+    def browse(self) -> str:
+        """What begins a transaction that reads a list at one moment for a person, who will not wait for long."""
+        parts = ["BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", _PATIENCE]
+        if self.is_pooled:
+            parts += [f"SET LOCAL {name} = '{value}'" for name, value in _PLANS.items() if name != "plan_cache_mode"]
+        return "; ".join(parts)
+
+    @property
+    def count(self) -> str:
+        """What begins a transaction that counts at one moment."""
+        return f"{self.survey}; {_PATIENCE_TO_COUNT}"
 
     @property
     def survey(self) -> str:
@@ -155,10 +181,26 @@ class Connector:
 
     async def _connect(self, settings: Mapping[str, str]) -> Connection:
         options: dict[str, Any] = {"server_settings": dict(settings)} if settings else {"statement_cache_size": 0}
-        return await asyncpg.connect(
-            self._dsn,
-            timeout=CONNECT_SECONDS,
-            target_session_attrs=self._attributes,
-            connection_class=_Knowing,
-            **options,
-        )
+        try:
+            connection = await asyncpg.connect(
+                self._dsn,
+                timeout=CONNECT_SECONDS,
+                target_session_attrs=self._attributes,
+                connection_class=_Knowing,
+                **options,
+            )
+        except asyncpg.exceptions.ClientConfigurationError as error:
+            _refuse(self._dsn, f": {redacted(str(error))}")
+        except ssl.SSLError:
+            # A certificate that is not trusted is a ValueError too, and no fault of the URL.
+            raise
+        except ValueError:
+            # Without what it says: it may have taken a part of the password for a port.
+            _refuse(self._dsn)
+        notice_silence_of(getattr(connection, "_transport", None))
+        return connection
+
+
+def _refuse(dsn: str, why: str = "") -> NoReturn:
+    remedy = "write postgresql://user:password@host:port/database, with signs in user and password as in %40"
+    raise InvalidRequest(f"store: {redacted(dsn)!r} cannot be read{why}; {remedy}", field="store") from None

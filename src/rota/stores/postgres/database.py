@@ -15,10 +15,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from asyncpg.exceptions import QueryCanceledError
+
 from rota.core.errors import RotaError, StoreUnavailable
-from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.connecting import CONNECT_SECONDS, Connector
 from rota.stores.postgres.faults import AWAY, FAULTS, PASSING, REFUSED, told
 from rota.stores.postgres.pool import Pool
 from rota.stores.postgres.session import Session
@@ -26,11 +29,15 @@ from rota.stores.postgres.session import Session
 #: Few connections with big batches beat many.
 WRITERS: Final = 4
 READERS: Final = 2
+#: For lists and counts, so that these hold up neither claims nor health.
+BROWSERS: Final = 2
 #: How often a transaction is tried again that stood in another's way.
 CLASHES: Final = 20
 CLASH_PAUSE_SECONDS: Final = 0.005
-#: How often another connection is tried. A server that restarts takes longer, and the caller had better know.
+#: How often another connection is tried. A server that restarts takes longer, and the caller had better know. None is
+#: tried after some seconds: then the caller has waited as long as it can be asked to.
 LOSSES: Final = 3
+LONGEST_TRIAL_SECONDS: Final = 8.0
 LOSS_PAUSE_SECONDS: Final = 0.05
 
 T = TypeVar("T")
@@ -46,11 +53,24 @@ class Database:
         self.connector = connector
         self.writers = Pool(connector, WRITERS)
         self.readers = Pool(connector, READERS)
+        self.browsers = Pool(connector, BROWSERS)
+        for pool in (self.writers, self.readers, self.browsers):
+            pool.condemn = self._condemn_connections
+        #: Called too when a connection is silent, by whoever has one of its own.
+        self.on_silence: Callable[[], None] | None = None
+
+    def _condemn_connections(self) -> None:
+        """Drop all that rests: one connection was silent, and the others may be."""
+        for pool in (self.writers, self.readers, self.browsers):
+            pool.drop_idle()
+        if self.on_silence is not None:
+            self.on_silence()
 
     async def close(self) -> None:
         """Let go of the server."""
         await self.writers.close()
         await self.readers.close()
+        await self.browsers.close()
 
     async def write(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb in a transaction."""
@@ -78,17 +98,26 @@ class Database:
                         raise told(error) from error
             except FAULTS as error:
                 failure = error
-            trials = trials or _Trials()
+            # What can be tried again here has failed to connect, for so long.
+            trials = trials or _Trials(LONGEST_TRIAL_SECONDS - CONNECT_SECONDS)
             await trials.failed(failure)
 
     async def read(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a verb that changes nothing."""
         begin = self.connector.preamble if self.connector.is_pooled else None
-        return await self._look(begin, verb, *arguments, **options)
+        return await self._look(self.readers, begin, verb, *arguments, **options)
 
     async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run statements that look at much and change nothing, so that they see one moment."""
-        return await self._look(self.connector.survey, verb, *arguments, **options)
+        return await self._look(self.readers, self.connector.survey, verb, *arguments, **options)
+
+    async def browse(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Run statements that read a list for a person: on connections of their own, and not for long."""
+        return await self._look(self.browsers, self.connector.browse, verb, *arguments, **options)
+
+    async def count(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Run statements that count for a person, so that they see one moment: as `browse` does."""
+        return await self._look(self.browsers, self.connector.count, verb, *arguments, **options)
 
     async def _transact(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         with self.writers.at_hand() or await self.writers.lend() as session:
@@ -104,17 +133,22 @@ class Database:
                 return answer
         raise failure
 
-    async def _look(self, begin: str | None, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    async def _look(
+        self, pool: Pool, begin: str | None, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
         trials = _Trials()
         while True:
             try:
-                with self.readers.at_hand() or await self.readers.lend() as session:
+                with pool.at_hand() or await pool.lend() as session:
                     if begin is not None:
                         await session.say(begin)
                     answer = await verb(session, *arguments, **options)
                     if begin is not None:
                         await session.say("COMMIT")
                     return answer
+            except QueryCanceledError as error:
+                # It took too long, and would again.
+                raise told(error) from error
             except FAULTS as error:
                 await trials.failed(error)
 
@@ -122,8 +156,9 @@ class Database:
 class _Trials:
     """What has gone wrong so far with something that is tried until it is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = LONGEST_TRIAL_SECONDS) -> None:
         self._clashes = self._losses = 0
+        self._give_up_at = monotonic() + seconds
 
     async def failed(self, error: Exception) -> None:
         """Pause, as long as trying again can neither harm nor be in vain; otherwise raise what the caller is told."""
@@ -134,7 +169,7 @@ class _Trials:
             await asyncio.sleep(CLASH_PAUSE_SECONDS * random.random() * self._clashes)  # noqa: S311 - spreads only
             return
         self._losses += 1
-        if self._losses > LOSSES or isinstance(error, REFUSED):
+        if self._losses > LOSSES or isinstance(error, REFUSED) or monotonic() > self._give_up_at:
             raise told(error) from error
         await asyncio.sleep(LOSS_PAUSE_SECONDS * random.random() * self._losses)  # noqa: S311 - spreads only
 

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any, Final
 
+from rota.core.alike import parents_of
 from rota.core.errors import StoreUnavailable
 from rota.core.identity import JobId
 from rota.core.instant import from_micros
@@ -33,6 +34,7 @@ from rota.stores.guests import (
     foreign,
     has_refusal,
     require_form,
+    require_parents,
     without_transaction,
 )
 from rota.stores.postgres.connecting import Connection
@@ -49,6 +51,8 @@ _MARK: Final = "guest"
 _WHERE: Final = "the database that the connection leads to, on its search_path"
 #: There is no such table, column or schema.
 _MISSING: Final = frozenset({"42P01", "42703", "3F000"})
+#: Unique violation: a job came and ended, or a key was taken, while our statement was under way.
+_ID_TAKEN: Final = "23505"
 _PARAMETER: Final = re.compile(r"\$(\d+)")
 
 
@@ -102,13 +106,18 @@ class PostgresGuest:
         for _ in range(ROUNDS):
             try:
                 return await self._insert(make, bound)
-            except MovedError:
+            except Exception as error:
+                if not isinstance(error, MovedError) and getattr(error, "sqlstate", None) != _ID_TAKEN:
+                    raise
                 await self._runner.say(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
         raise StoreUnavailable("PostgreSQL: others keep changing what was looked at; try again")
 
     async def _insert(self, make: Make, bound: int | None) -> Sequence[Inserted]:
         now = await self._recognise()
-        answers = await _stored(self._runner, make(from_micros(now)), bound, now)
+        jobs = make(from_micros(now))
+        if parents := parents_of(jobs):
+            require_parents(parents, await self._runner.values("states", sorted(parents)))
+        answers = await _stored(self._runner, jobs, bound, now)
         if any(answer.receipt is Receipt.CREATED for answer in answers):
             await self._runner.rows("notify", CHANNEL, _MARK)
         return answers

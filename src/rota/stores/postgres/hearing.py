@@ -42,6 +42,7 @@ from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.lanes import Place
 from rota.stores.postgres.open_claims import Address, OpenClaims, new_address
 from rota.stores.postgres.session import Session
+from rota.supervision import supervised
 
 CHANNEL: Final = "rota"
 WORK_CHANNEL: Final = "rota_work"
@@ -69,12 +70,14 @@ PROBE: Final = "?"
 MANY: Final = 2**31
 #: A notice may have 8000 bytes.
 LONGEST: Final = 7900
-#: How long after a notice the next one is sent at the earliest, and by how much longer each time while it goes on.
-PAUSE_SECONDS: Final = 0.005
+#: How long after a notice the next one is sent at the earliest, and by how much longer each time while notices come as
+#: fast as they may: with many who commit, one for many jobs spares the server; with a hundred jobs a second, to hold a
+#: notice back only delays a job.
+PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.015
 PAUSE_GROWTH: Final = 1.25
 #: For how much longer a notice waits for somebody to take it along.
-GRACE_SECONDS: Final = 0.003
+GRACE_SECONDS: Final = 0.001
 #: How often to wake up when nothing can be heard.
 POLL_SECONDS: Final = 0.5
 #: How long a first watch may take longer than it was meant to, until listening has begun.
@@ -209,7 +212,7 @@ class Bell:
 
     def _note_sent(self) -> None:
         now = monotonic()
-        goes_on = now < self._sent_at + 2 * LONGEST_PAUSE_SECONDS
+        goes_on = now < self._sent_at + 2 * (self._pause + GRACE_SECONDS)
         self._pause = min(self._pause * PAUSE_GROWTH, LONGEST_PAUSE_SECONDS) if goes_on else PAUSE_SECONDS
         self._sent_at = now
 
@@ -253,6 +256,8 @@ class Ear:
         self._stirred = asyncio.Event()
         self._ready = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        database.on_silence = self._begin_anew
 
     @property
     def _is_hearing(self) -> bool:
@@ -316,7 +321,8 @@ class Ear:
     async def _begin(self) -> bool:
         """Begin to listen, and say whether anything can be heard."""
         if self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(self._listen_always())
+            listening = supervised("the listener on PostgreSQL", self._listen_always)
+            self._listening = asyncio.get_running_loop().create_task(listening)
             # The first time only: later, whoever watches while the server is away need not wait for it.
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEGIN_SECONDS):
@@ -333,16 +339,22 @@ class Ear:
     async def _listen_always(self) -> None:
         while True:
             with suppress(RotaError, *AWAY):
-                connection = await self._database.connector()
+                connection = self._connection = await self._database.connector()
                 try:
                     await self._listen(connection)
                 finally:
+                    self._connection = None
                     connection.terminate()
             self._open_claims.address = None
             self._deaf.set()
             self._wake()
             self._ready.set()
             await asyncio.sleep(DEAF_SECONDS)
+
+    def _begin_anew(self) -> None:
+        """Drop the connection by which we listen, which may be half-open: a job could be brought to us in vain."""
+        if self._connection is not None:
+            self._connection.terminate()
 
     async def _listen(self, connection: Connection) -> None:
         if self._database.connector.is_pooled:

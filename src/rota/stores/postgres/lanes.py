@@ -16,7 +16,7 @@ from rota.core.lease import Claim
 from rota.stores.postgres.session import Session
 
 #: Up to this many lanes are looked at without asking first which of them have work.
-FEW_LANES: Final = 64
+FEW_LANES: Final = 128
 #: More types than this in memory are a sign that someone makes them up: start anew.
 MANY_TYPES: Final = 10_000
 #: Before every turn.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rota.stores.migrations import Migration, migrations_in
+from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, require_known
 from rota.stores.postgres.connecting import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.session import Session
@@ -33,29 +33,34 @@ def all_migrations() -> list[Migration]:
     return migrations_in(__package__)
 
 
-async def applied(session: Session) -> set[int]:
-    """Give the numbers of the migrations a database has seen; none for an empty one."""
+async def applied(session: Session) -> dict[int, str]:
+    """Give the migrations a database has seen, by number; none for an empty one."""
     ((register,),) = await session.fetch("SELECT to_regclass('migration')")
-    return set() if register is None else {row[0] for row in await session.fetch("SELECT number FROM migration")}
+    if register is None:
+        return {}
+    return {row[0]: row[1] for row in await session.fetch("SELECT number, name FROM migration")}
 
 
-async def status(dsn: str) -> list[tuple[str, bool]]:
-    """Give this release's migrations and whether a database has seen them; changes nothing."""
+async def status(dsn: str) -> list[MigrationState]:
+    """Give the migrations of this release, and those of others, and whether a database has seen them."""
     database = Database(Connector(dsn))
     try:
         seen = await database.read(applied)
     finally:
         await database.close()
-    return [(migration.name, migration.number in seen) for migration in all_migrations()]
+    return compare(all_migrations(), seen)
 
 
 async def migrate(session: Session) -> list[str]:
     """Apply what is missing and give the names of what was applied. Within a transaction."""
-    if {migration.number for migration in all_migrations()} <= await applied(session):
+    seen = await applied(session)
+    require_known(all_migrations(), seen)
+    if {migration.number for migration in all_migrations()} <= seen.keys():
         return []
     await session.say(f"SELECT pg_advisory_xact_lock({_LOCK})", seconds=_SECONDS)
     await session.say(_REGISTER)
     seen = await applied(session)
+    require_known(all_migrations(), seen)
     done = []
     for migration in all_migrations():
         if migration.number not in seen:

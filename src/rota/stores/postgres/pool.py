@@ -3,21 +3,26 @@
 Connections are made when they are first needed and made anew when they have died. Whoever was interrupted in the middle
 of something does not give its connection back: nobody knows what is still on its way through it. Whoever waits for an
 answer for too long is called off. Where one was waited for in vain the server may be gone without a word, and so those
-that rest are dropped as well: the next caller has one made, and need not find out about each of them.
+that rest are dropped as well, in all pools (`condemn`): the next caller has one made, and need not find out about each
+of them. One that has rested is asked for a sign of life before it is lent, since it may be half-open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
 from rota.core.errors import StoreUnavailable
 from rota.stores.postgres import session as sessions
 from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.faults import AWAY
 from rota.stores.postgres.session import Session
 
+#: A connection that has rested for so long is asked for a sign of life before it is lent.
+REST_SECONDS: Final = 1.0
 #: How often in such a time to look who has waited for it.
 LOOKS: Final = 13
 
@@ -39,12 +44,17 @@ class Pool:
         self._patrol: asyncio.TimerHandle | None = None
         self._late_from = 0.0
         self._is_open = True
+        #: Called when a connection is silent: drops those that rest, of other pools too where there are any.
+        self.condemn: Callable[[], None] = self.drop_idle
 
     def at_hand(self) -> Session | None:
-        """Lend a session that rests and is alive as far as anyone can know, if there is one and nobody waits."""
+        """Lend a session that was used just now and is alive, if there is one and nobody waits."""
         while self._idle and self._places and self._is_open:
             # The last one back first: the others may rest, and a busy one is the most surely alive.
-            session = self._idle.pop()
+            session = self._idle[-1]
+            if session.used_at < monotonic() - REST_SECONDS:
+                return None
+            del self._idle[-1]
             if not session.connection.is_closed():
                 self._places -= 1
                 self._note(session)
@@ -61,14 +71,34 @@ class Pool:
             return session
         self._places -= 1
         try:
-            if not self._is_open:
-                raise StoreUnavailable("the store is closed")
-            session = Session(await self._connect(), self._take_back, is_pooled=self._connect.is_pooled)
+            session = await self._rested() or await self._new()
         except BaseException:
             self._free_a_place()
             raise
         self._note(session)
         return session
+
+    async def _rested(self) -> Session | None:
+        """Give a session that has rested and still answers, if there is one."""
+        while self._idle and self._is_open:
+            session = self._idle.pop()
+            try:
+                await session.probe()
+            except AWAY as error:
+                session.connection.terminate()
+                if isinstance(error, TimeoutError):
+                    self.condemn()
+            except BaseException:
+                session.connection.terminate()
+                raise
+            else:
+                return session
+        return None
+
+    async def _new(self) -> Session:
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
+        return Session(await self._connect(), self._take_back, is_pooled=self._connect.is_pooled)
 
     async def close(self) -> None:
         """Let go of all connections; those lent out, when they come back."""
@@ -80,14 +110,16 @@ class Pool:
         self.lent.remove(session)
         session.task = None
         if is_sound and self._is_open:
+            session.used_at = monotonic()
             self._idle.append(session)
         else:
             session.connection.terminate()
             if session.is_silent:
-                self._drop_idle()
+                self.condemn()
         self._free_a_place()
 
-    def _drop_idle(self) -> None:
+    def drop_idle(self) -> None:
+        """Drop the connections that nobody uses."""
         while self._idle:
             self._idle.pop().connection.terminate()
 

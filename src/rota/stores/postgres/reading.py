@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from rota.core.attempt import Attempt
-from rota.core.identity import LARGEST, JobId
-from rota.core.instant import from_micros, to_micros
-from rota.core.job import Job
-from rota.core.lane import Lane, LaneCount
+from rota.core.identity import JobId
+from rota.core.instant import from_micros
+from rota.core.job import AGING_MICROS, Job
 from rota.core.lifecycle import Event, State
-from rota.ports.store import Census, DeadGroup, JobQuery
+from rota.ports.store import Census, DeadGroup, JobQuery, JobSlice
+from rota.stores.listing import answered_later, slice_of
+from rota.stores.postgres.listing import PostgresDialect
 from rota.stores.postgres.session import Session
-from rota.stores.postgres.statements import statement
-from rota.stores.rows import attempt_of, job_of, states_of
+from rota.stores.rows import Row, attempt_of, job_of, lanes_of, states_of
 from rota.stores.texts import readable
+
+_DIALECT: Final = PostgresDialect()
 
 
 async def get(session: Session, ids: Sequence[JobId]) -> list[Job]:
@@ -25,37 +27,13 @@ async def get(session: Session, ids: Sequence[JobId]) -> list[Job]:
     return [jobs[job_id] for job_id in ids if job_id in jobs]
 
 
-async def find(session: Session, query: JobQuery) -> list[Job]:
-    """Give the jobs that a query asks for, newest first."""
-    conditions: list[tuple[str, Any]] = [("id <= {}", LARGEST if query.before is None else query.before - 1)]
-    conditions += _conditions(query)
-    # Conditions are constants of this module; what the caller brings is bound.
-    texts = [text.format(f"${number}") for number, (text, _) in enumerate(conditions, 1)]
-    limit = f"${len(conditions) + 1}::bigint"
-    sql = f"{statement('find')} WHERE {' AND '.join(texts)} ORDER BY id DESC LIMIT {limit}"
-    rows = await session.fetch(sql, *(value for _, value in conditions), query.limit)
-    return [job_of(row) for row in rows]
+async def find(session: Session, query: JobQuery, size: int) -> JobSlice:
+    """Give the jobs that a query asks for, as far as they are among so many candidates of each index."""
 
+    async def rows(sql: str, values: list[Any]) -> Sequence[Row]:
+        return await session.fetch(sql, *values)
 
-def _conditions(query: JobQuery) -> Iterator[tuple[str, Any]]:
-    if query.states:
-        yield "state = ANY({}::text[])", [state.value for state in query.states]
-    if query.types:
-        yield "type = ANY({}::text[])", list(query.types)
-    if query.queues:
-        yield "queue = ANY({}::text[])", list(query.queues)
-    if query.tag is not None:
-        yield "id IN (SELECT job_id FROM tag WHERE tag = {}::text)", query.tag
-    if query.worker is not None:
-        yield "worker = {}::text", query.worker
-    if query.schedule_id is not None:
-        yield "schedule_id = {}::bigint", query.schedule_id
-    if query.fingerprint is not None:
-        yield "state = 'dead' AND fingerprint = {}::text", query.fingerprint
-    if query.created_from is not None:
-        yield "created_at >= {}::bigint", to_micros(query.created_from)
-    if query.created_until is not None:
-        yield "created_at < {}::bigint", to_micros(query.created_until)
+    return await answered_later(slice_of(_DIALECT, query, size), rows)
 
 
 async def attempts(session: Session, job_id: JobId) -> list[Attempt]:
@@ -79,12 +57,17 @@ async def attempts(session: Session, job_id: JobId) -> list[Attempt]:
 
 async def census(session: Session) -> Census:
     """Count all jobs."""
-    lanes = await session.rows("census_lanes")
+    lanes = await session.rows("census_lanes", AGING_MICROS)
     return Census(
-        lanes=tuple(LaneCount(Lane(queue, type_), State(state), count) for queue, type_, state, count in lanes),
+        lanes=lanes_of(lanes),
         finished=states_of(await session.rows("census_finished")),
         pruned=states_of(await session.rows("census_pruned")),
     )
+
+
+async def blockers(session: Session, job_id: JobId, limit: int) -> list[JobId]:
+    """Give the jobs that a job still waits for."""
+    return [parent for (parent,) in await session.rows("blockers", job_id, limit)]
 
 
 async def dead_groups(session: Session, limit: int) -> list[DeadGroup]:

@@ -16,7 +16,7 @@ from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
 #: The order of create_schedule.sql and replace_schedule.sql.
 _COLUMNS: Final = (
     "id", "name", "rule", "template", "now", "zone", "catch_up", "catch_up_limit", "grace", "overlap", "jitter",
-    "start_at", "end_at", "blackouts", "paused_at", "pause_reason", "next_fire_at", "version",
+    "start_at", "end_at", "blackouts", "paused_at", "pause_reason", "next_fire_at", "version", "app",
 )  # fmt: skip
 
 

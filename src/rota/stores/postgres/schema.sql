@@ -82,6 +82,7 @@ CREATE INDEX job_time ON job (run_at, id) WHERE state IN ('scheduled', 'retrying
 CREATE INDEX job_lease ON job (lease_until, id) WHERE state = 'running';
 CREATE INDEX job_expiry ON job (expires_at, id) WHERE expires_at IS NOT NULL;
 CREATE INDEX job_queued ON job (queue) WHERE state = 'queued';
+CREATE INDEX job_waiting ON job (state, id) WHERE state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued');
 CREATE INDEX job_schedule ON job (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
 -- A job that has ended.
@@ -136,6 +137,27 @@ CREATE TABLE job_done_rest PARTITION OF job_done DEFAULT;
 CREATE INDEX job_done_finished ON job_done (state, finished_at);
 CREATE INDEX job_done_dead ON job_done (fingerprint, id) WHERE state = 'dead';
 CREATE INDEX job_done_schedule ON job_done (schedule_id, id) WHERE schedule_id IS NOT NULL;
+
+-- Refuse an id whose job came and ended while the statement that stores it was under way.
+--
+-- Its snapshot shows neither the job (it came too late) nor its end, and the unique index no longer holds the id. No job
+-- is submitted, run and settled within 0.4 ms, so only a statement that takes longer looks again, with a new snapshot,
+-- which each query of a volatile function has. Nearly all statements that store one job are faster.
+CREATE FUNCTION refuse_ended_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- OFFSET 0 keeps it one look by primary key for each job, whatever the caller's session lets the planner do.
+    IF EXISTS (
+        SELECT 1 FROM stored WHERE EXISTS (SELECT 1 FROM job_done WHERE job_done.id = stored.id OFFSET 0)
+    ) THEN
+        RAISE unique_violation USING MESSAGE = 'a job of this id has ended meanwhile';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER job_ended_meanwhile AFTER INSERT ON job REFERENCING NEW TABLE AS stored FOR EACH STATEMENT
+WHEN (clock_timestamp() NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '400 microseconds')
+EXECUTE FUNCTION refuse_ended_jobs();
 
 -- All jobs.
 CREATE VIEW any_job AS
@@ -266,7 +288,8 @@ CREATE TABLE schedule (
     last_job_id    bigint,
     version        bigint           NOT NULL,
     created_at     bigint           NOT NULL,
-    updated_at     bigint           NOT NULL
+    updated_at     bigint           NOT NULL,
+    app            text
 );
 
 CREATE INDEX schedule_due ON schedule (next_fire_at, id) WHERE paused_at IS NULL AND next_fire_at IS NOT NULL;

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Sequence
 from time import monotonic
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from asyncpg.exceptions import InvalidCachedStatementError
+from asyncpg.exceptions import InvalidCachedStatementError, PostgresConnectionError, PostgresError
 
 from rota.stores.postgres.connecting import Connection
 from rota.stores.postgres.faults import AWAY
@@ -24,9 +24,11 @@ from rota.stores.postgres.statements import changed_by, statement
 from rota.stores.rows import Row
 
 #: How long an answer may take, and how long it may take to part. A connection whose other end has vanished without a
-#: word is given up within 15 s, with the pauses between looks.
-COMMAND_SECONDS: Final = 13.0
-LEAVE_SECONDS: Final = 1.0
+#: word is given up within 8 s, with the pauses between looks.
+COMMAND_SECONDS: Final = 6.5
+LEAVE_SECONDS: Final = 0.5
+#: How long a connection that has rested may take to answer.
+PROBE_SECONDS: Final = 2.0
 #: From this part of that time on, nobody may be there to answer.
 SILENT_FROM: Final = 0.5
 #: Whoever has a session and waits for something else is not called off: nobody would tell it why.
@@ -55,6 +57,7 @@ class Session:
         "answer_by",
         "connection",
         "task",
+        "used_at",
     )
 
     def __init__(self, connection: Connection, take_back: TakeBack, *, is_pooled: bool) -> None:
@@ -68,6 +71,8 @@ class Session:
         self._cancels = 0
         self._is_called_off = False
         self.answer_by = _NOTHING_ASKED
+        #: When it was last given back.
+        self.used_at = monotonic()
 
     def __enter__(self) -> Self:
         """Be there for a block."""
@@ -106,6 +111,11 @@ class Session:
         """Give a command that has no file, and give what the server calls its outcome."""
         return await self._answered(self.connection.execute(command, *arguments), seconds)
 
+    async def probe(self) -> None:
+        """See that the server still answers."""
+        async with asyncio.timeout(PROBE_SECONDS):
+            await self.connection.execute("SELECT 1")
+
     async def leave(self) -> None:
         """Let go of the connection. The driver first tells the server to stop what nobody waits for any more."""
         try:
@@ -133,9 +143,8 @@ class Session:
         except asyncio.CancelledError:
             await self._break_off()
             raise
-        except InvalidCachedStatementError:
-            # Somebody has changed the tables: the next try finds it new.
-            self._prepared.clear()
+        except PostgresError as error:
+            self._note_error(error)
             raise
         self.answer_by = _NOTHING_ASKED
         return answer
@@ -159,8 +168,19 @@ class Session:
         except asyncio.CancelledError:
             await self._break_off()
             raise
+        except PostgresError as error:
+            self._note_error(error)
+            raise
         self.answer_by = _NOTHING_ASKED
         return answer
+
+    def _note_error(self, error: PostgresError) -> None:
+        """Record that the server answered, however late: it is not silent. A lost connection is no answer."""
+        if not isinstance(error, PostgresConnectionError):
+            self.answer_by = _NOTHING_ASKED
+        if isinstance(error, InvalidCachedStatementError):
+            # Somebody has changed the tables: the next try finds it new.
+            self._prepared.clear()
 
     async def _break_off(self) -> None:
         """Let go of the connection, and raise that the server took too long if that is why the task was called off."""

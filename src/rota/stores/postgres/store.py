@@ -33,7 +33,20 @@ from rota.core.submission import NewJob
 from rota.desk import MergingDesk
 from rota.ports.clock import Clock
 from rota.ports.places import EVERY_QUEUE
-from rota.ports.store import AllCreated, Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import (
+    AllCreated,
+    Census,
+    DeadGroup,
+    Dispatched,
+    Heed,
+    Inserted,
+    JobQuery,
+    JobSlice,
+    Receipt,
+    Retention,
+    Timetable,
+)
+from rota.stores import listing
 from rota.stores.open_claims import may_be_brought
 from rota.stores.postgres import (
     checking,
@@ -151,10 +164,39 @@ class PostgresStore:
     # Jobs
 
     async def insert(
-        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        bound: int | None = None,
+        entry: Entry | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
+        if entry is not None:
+            return await self._insert_recorded(jobs, bound, entry, now)
         return await self._inserts.run(jobs, bound, self._given(now))
+
+    async def _insert_recorded(
+        self, jobs: Sequence[NewJob], bound: int | None, entry: Entry, now: datetime | None
+    ) -> Sequence[Inserted]:
+        """Store jobs that an operator asked for: rare, so in the plainest way."""
+
+        async def insert(session: Session, jobs: Sequence[NewJob], moment: int) -> list[Inserted]:
+            answers = await submitting.insert(session, jobs, bound, moment)
+            if any(answer.receipt is Receipt.CREATED for answer in answers):
+                await ledger.record(session, [entry], moment)
+            return answers
+
+        answers = await self._write(insert, jobs, now=self._given(now))
+        self._tell_of(jobs)
+        return answers
+
+    def _tell_of(self, kinds: Sequence[NewJob]) -> None:
+        """Wake those who wait for jobs like these."""
+        places = set(map(_place, kinds))
+        self._floors.stored(places)
+        has_times = set(map(_times, kinds)) != {(None, None)}
+        self._bell.ring((*places, TIMES) if has_times else places)
 
     def _insert_together(
         self, jobs: Sequence[NewJob], bound: int | None, now: int | None
@@ -180,10 +222,7 @@ class PostgresStore:
             rest = await self._write(submitting.insert, [jobs[place] for place in left], bound, now=now)
             given = dict(zip(left, rest, strict=True))
             answers = [given.get(place, answer) for place, answer in enumerate(answers)]
-        places = set(map(_place, kinds))
-        self._floors.stored(places)
-        has_times = set(map(_times, kinds)) != {(None, None)}
-        self._bell.ring((*places, TIMES) if has_times else places)
+        self._tell_of(kinds)
         return cast("Sequence[Inserted]", answers)
 
     async def _insert_one(self, jobs: Sequence[NewJob], now: int | None) -> Sequence[Inserted]:
@@ -295,7 +334,14 @@ class PostgresStore:
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
         """Give the jobs that a query asks for."""
-        return await self._database.survey(reading.find, query)
+        return await listing.find(self._find, query)
+
+    async def find_some(self, query: JobQuery) -> JobSlice:
+        """Give jobs as `find` does, with bounded work."""
+        return await listing.find_some(self._find, query)
+
+    async def _find(self, query: JobQuery, size: int) -> JobSlice:
+        return await self._database.browse(reading.find, query, size)
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """Give a job's attempts."""
@@ -303,7 +349,7 @@ class PostgresStore:
 
     async def census(self) -> Census:
         """Count all jobs, at one moment."""
-        return await self._database.survey(reading.census)
+        return await self._database.count(reading.census)
 
     async def timetable(self) -> Timetable:
         """Say when upkeep is needed next."""
@@ -339,9 +385,13 @@ class PostgresStore:
         deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=self._given(now))
         return deleted
 
+    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
+        """Give the jobs that a job still waits for."""
+        return await self._database.read(reading.blockers, job_id, limit)
+
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Give the causes that jobs have died of."""
-        return await self._database.survey(reading.dead_groups, limit)
+        return await self._database.count(reading.dead_groups, limit)
 
     # Jobs that a broker hands over
 
@@ -392,9 +442,11 @@ class PostgresStore:
         """Give schedules whose fire time has come."""
         return await self._read_timed(scheduling.due_schedules, limit, now=self._given(now))
 
-    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+    async def fire(
+        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
         """Write firings down."""
-        made = await self._write(scheduling.fire, firings, now=self._given(now))
+        made: list[JobId] = await self._write(_recorded, scheduling.fire, firings, entry, now=self._given(now))
         self._bell.ring()
         return made
 

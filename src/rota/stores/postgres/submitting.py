@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
@@ -41,7 +42,7 @@ async def insert_now(session: Runner, job: NewJob, endings: Endings, now: int | 
     """Store one plain job that is due at once; None if it needs a closer look. Arrays would cost more than the job."""
     name = "insert_now" + endings(job.id, job.id)
     try:
-        count = await session.run(
+        rows = await session.rows(
             name,
             now,
             AGING_MICROS,
@@ -56,7 +57,7 @@ async def insert_now(session: Runner, job: NewJob, endings: Endings, now: int | 
     except UniqueViolationError:
         # Its id is taken. In a transaction, that is void now, and there is nothing else in it.
         return None
-    return Inserted(job.id, Receipt.CREATED, State.PENDING) if count else None
+    return Inserted(job.id, Receipt.CREATED, State.PENDING, from_micros(rows[0][0])) if rows else None
 
 
 async def insert_one(
@@ -66,7 +67,10 @@ async def insert_one(
     name = "insert_one" + endings(job.id, job.id)
     told = SILENCE if notice is None else (notice.channel, notice.text)
     rows = await session.rows(name, now, AGING_MICROS, *_plain_row(job), *told)
-    return Inserted(job.id, Receipt.CREATED, _STATES[rows[0][1]]) if rows else None
+    if not rows:
+        return None
+    _, state, at, _ = rows[0]
+    return Inserted(job.id, Receipt.CREATED, _STATES[state], from_micros(at))
 
 
 async def bring(
@@ -98,7 +102,8 @@ async def bring(
     if not rows:
         return None
     claim_id, at, *_ = rows[0]
-    return Inserted(job.id, Receipt.CREATED, State.PENDING), None if claim_id is None else Answer(claim_id, at, told)
+    inserted = Inserted(job.id, Receipt.CREATED, State.PENDING, from_micros(at))
+    return inserted, None if claim_id is None else Answer(claim_id, at, told)
 
 
 async def insert_plain(
@@ -113,8 +118,12 @@ async def insert_plain(
     columns = zip(*map(_plain_row, ordered), strict=True)
     name = "insert_plain" + endings(ordered[0].id, ordered[-1].id)
     rows = await session.rows(name, now, AGING_MICROS, bound, queues, *map(list, columns))
-    made: dict[JobId, str] = dict(rows)
-    return [_created(job, made) for job in jobs]
+    if not rows:
+        return [None] * len(jobs)
+    made: dict[JobId, str] = {job_id: state for job_id, state, _ in rows}
+    # One statement, one time.
+    at = from_micros(rows[0][2])
+    return [_created(job, made, at) for job in jobs]
 
 
 async def insert_alike(
@@ -122,7 +131,7 @@ async def insert_alike(
 ) -> Sequence[Inserted | None]:
     """Store plain jobs that are due at once and differ in id and payload only. All of them, or none: as `insert_plain`.
 
-    That they are stored is known by how many were: a row to tell of each costs more than an index on it.
+    That they are stored is known by the time that they all got: a row for each costs more than an index on it.
     """
     model, ordered = jobs.model, jobs.in_order()
     payloads = _BETWEEN.join(ordered.payloads)
@@ -132,13 +141,13 @@ async def insert_alike(
     name = "insert_alike" + endings(ordered.ids[0], ordered.ids[-1])
     shared = model.type, model.queue, model.priority, model.max_attempts, model.delivery._value_
     try:
-        count = await session.run(name, now, AGING_MICROS, bound, *shared, numbers(ordered.ids), payloads)
+        rows = await session.rows(name, now, AGING_MICROS, bound, *shared, numbers(ordered.ids), payloads)
     except UniqueViolationError:
         # As in `insert_now`.
-        count = 0
-    if not count:
+        rows = ()
+    if not rows:
         return [None] * len(jobs)
-    return AllCreated(jobs.ids, State.PENDING)
+    return AllCreated(jobs.ids, State.PENDING, from_micros(rows[0][0]))
 
 
 def _plain_row(job: NewJob) -> Row:
@@ -219,7 +228,8 @@ async def _insert_together(session: Runner, jobs: Sequence[NewJob], now: int) ->
     if has_keys and not _have_ids_of_their_own(winners.values(), entitled, made):
         await session.say("ROLLBACK TO SAVEPOINT inserting")
         return None
-    created = {id(job): _created(job, made) for job in entitled}
+    at = from_micros(now)
+    created = {id(job): _created(job, made, at) for job in entitled}
     answers = [created.get(id(job)) for job in jobs]
     await _tag(session, [(job, job.id) for job, answer in zip(jobs, answers, strict=True) if answer is not None])
     return await _answered(session, jobs, answers)
@@ -323,10 +333,10 @@ async def _take_keys(session: Runner, jobs: Sequence[NewJob], now: int) -> dict[
     return {(scope, key): bringers[scope, key] for scope, key in won}
 
 
-def _created(job: NewJob, made: dict[JobId, str]) -> Inserted | None:
+def _created(job: NewJob, made: dict[JobId, str], at: datetime) -> Inserted | None:
     """Answer for a job that was stored; the first of several with one id is the one."""
     state = made.pop(job.id, None)
-    return None if state is None else Inserted(job.id, Receipt.CREATED, _STATES[state])
+    return None if state is None else Inserted(job.id, Receipt.CREATED, _STATES[state], at)
 
 
 async def _answered(session: Runner, jobs: Sequence[NewJob], answers: Sequence[Inserted | None]) -> list[Inserted]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from rota.core.alike import parents_of
 from rota.core.errors import InvalidRequest
 from rota.core.identity import JobId
 from rota.core.instant import to_micros
@@ -19,8 +20,8 @@ from rota.core.step import Step
 from rota.ports.clock import Clock
 from rota.ports.guest import Make
 from rota.ports.store import Inserted
-from rota.stores.guests import SAVEPOINT, Room, foreign, has_refusal, require_form, without_transaction
-from rota.stores.rows import Row
+from rota.stores.guests import SAVEPOINT, Room, foreign, has_refusal, require_form, require_parents, without_transaction
+from rota.stores.rows import Row, ids_text
 from rota.stores.sqlite.driver import Clash, Parameters
 from rota.stores.sqlite.files import IN_MEMORY
 from rota.stores.sqlite.migrations import all_migrations
@@ -44,7 +45,11 @@ class SqliteGuest:
         """Store new jobs, all of them or none."""
         with self._room() as (connection, room):
             moment = self._clock()
-            answers = insert(connection, make(moment), bound, to_micros(moment))
+            jobs = make(moment)
+            if parents := parents_of(jobs):
+                rows = connection.rows(statement("states"), (ids_text(sorted(parents)),))
+                require_parents(parents, (row[0] for row in rows))
+            answers = insert(connection, jobs, bound, to_micros(moment))
             room.is_kept = not has_refusal(answers)
         return answers
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 
-from rota.stores.migrations import Migration, migrations_in
+from rota.stores.migrations import Migration, migrations_in, require_known
 from rota.stores.sqlite.driver import Broken, Busy, Connection
 from rota.stores.sqlite.operations import begin
 
@@ -28,21 +28,24 @@ def all_migrations() -> list[Migration]:
     return migrations_in(__package__)
 
 
-def applied(connection: Connection) -> set[int]:
-    """Give the numbers of the migrations a database has seen; none for an empty one."""
+def applied(connection: Connection) -> dict[int, str]:
+    """Give the migrations a database has seen, by number; none for an empty one."""
     known = connection.rows("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'")
-    return {number for (number,) in connection.rows("SELECT number FROM migration")} if known else set()
+    return dict(connection.rows("SELECT number, name FROM migration")) if known else {}
 
 
 def migrate(connection: Connection, now_micros: int) -> list[str]:
     """Apply what is missing and give the names of what was applied."""
-    if {migration.number for migration in all_migrations()} <= applied(connection):
+    seen = applied(connection)
+    require_known(all_migrations(), seen)
+    if {migration.number for migration in all_migrations()} <= seen.keys():
         return []
     done = []
     begin(connection)
     try:
         connection.run(_REGISTER)
         seen = applied(connection)
+        require_known(all_migrations(), seen)
         for migration in all_migrations():
             if migration.number not in seen:
                 for part in _statements(migration.text):

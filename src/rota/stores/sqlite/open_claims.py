@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rota.core.instant import span_to_micros
+from rota.core.instant import from_micros, span_to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal
 from rota.core.lifecycle import State
@@ -257,7 +257,7 @@ class OpenClaims(Awaited[_Kept]):
             raise
         self._bring(notice, Answer(notice.claim.claim_id, at, told_of(job, PLACE_BYTES)))
         # To whoever submits it, it was made pending, as every job that is due.
-        return [Inserted(job.id, Receipt.CREATED, State.PENDING)]
+        return [Inserted(job.id, Receipt.CREATED, State.PENDING, from_micros(at))]
 
     def _longest_waiting(self, job: NewJob, marks: bytes) -> Notice | None:
         """Give the claim that a job may be brought to, of one who is there."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 from rota.core.attempt import Attempt
-from rota.core.identity import LARGEST, JobId
-from rota.core.instant import from_micros, to_micros
-from rota.core.job import Job
-from rota.core.lane import Lane, LaneCount
+from rota.core.identity import JobId
+from rota.core.instant import from_micros
+from rota.core.job import AGING_MICROS, Job
 from rota.core.lifecycle import Event, State
-from rota.ports.store import Census, DeadGroup, JobQuery
-from rota.stores.rows import attempt_of, ids_text, job_of, states_of
+from rota.ports.store import Census, DeadGroup, JobQuery, JobSlice
+from rota.stores.listing import answered, slice_of
+from rota.stores.rows import attempt_of, ids_text, job_of, lanes_of, states_of
 from rota.stores.sqlite.driver import Connection
+from rota.stores.sqlite.listing import SqliteDialect
 from rota.stores.sqlite.statements import statement
+
+_DIALECT: Final = SqliteDialect()
 
 
 def get(connection: Connection, ids: Sequence[JobId]) -> list[Job]:
@@ -25,38 +27,9 @@ def get(connection: Connection, ids: Sequence[JobId]) -> list[Job]:
     return [jobs[job_id] for job_id in ids if job_id in jobs]
 
 
-def find(connection: Connection, query: JobQuery) -> list[Job]:
-    """Give the jobs that a query asks for, newest first."""
-    conditions, parameters = ["id < ?"], [LARGEST + 1 if query.before is None else query.before]
-    if query.before is None:
-        conditions, parameters = ["id <= ?"], [LARGEST]
-    for condition, parameter in _conditions(query):
-        conditions.append(condition)
-        parameters.append(parameter)
-    # Conditions are constants of this module; what the caller brings is bound.
-    sql = f"{statement('find')} WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?"
-    return [job_of(row) for row in connection.rows(sql, [*parameters, query.limit])]
-
-
-def _conditions(query: JobQuery) -> Iterator[tuple[str, Any]]:
-    if query.states:
-        yield "state IN (SELECT value FROM json_each(?))", json.dumps([state.value for state in query.states])
-    if query.types:
-        yield "type IN (SELECT value FROM json_each(?))", json.dumps(query.types)
-    if query.queues:
-        yield "queue IN (SELECT value FROM json_each(?))", json.dumps(query.queues)
-    if query.tag is not None:
-        yield "id IN (SELECT job_id FROM tag WHERE tag = ?)", query.tag
-    if query.worker is not None:
-        yield "worker = ?", query.worker
-    if query.schedule_id is not None:
-        yield "schedule_id = ?", query.schedule_id
-    if query.fingerprint is not None:
-        yield "state = 'dead' AND fingerprint = ?", query.fingerprint
-    if query.created_from is not None:
-        yield "created_at >= ?", to_micros(query.created_from)
-    if query.created_until is not None:
-        yield "created_at < ?", to_micros(query.created_until)
+def find(connection: Connection, query: JobQuery, size: int) -> JobSlice:
+    """Give the jobs that a query asks for, as far as they are among so many candidates of each index."""
+    return answered(slice_of(_DIALECT, query, size), connection.rows)
 
 
 def attempts(connection: Connection, job_id: JobId) -> list[Attempt]:
@@ -80,12 +53,17 @@ def attempts(connection: Connection, job_id: JobId) -> list[Attempt]:
 
 def census(connection: Connection) -> Census:
     """Count all jobs."""
-    lanes = connection.rows(statement("census_lanes"))
+    lanes = connection.rows(statement("census_lanes"), {"aging": AGING_MICROS})
     return Census(
-        lanes=tuple(LaneCount(Lane(queue, type_), State(state), count) for queue, type_, state, count in lanes),
+        lanes=lanes_of(lanes),
         finished=states_of(connection.rows(statement("census_finished"))),
         pruned=states_of(connection.rows(statement("census_pruned"))),
     )
+
+
+def blockers(connection: Connection, job_id: JobId, limit: int) -> list[JobId]:
+    """Give the jobs that a job still waits for."""
+    return [parent for (parent,) in connection.rows(statement("blockers"), {"child": job_id, "limit": limit})]
 
 
 def dead_groups(connection: Connection, limit: int) -> list[DeadGroup]:

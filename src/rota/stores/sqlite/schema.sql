@@ -79,6 +79,9 @@ CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND fin
 CREATE INDEX job_held ON job (state, queue, type) WHERE state IN ('blocked', 'queued');
 CREATE INDEX job_later ON job (state, queue, type) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX job_dead ON job (fingerprint, id) WHERE state = 'dead';
+CREATE INDEX job_lane ON job (queue, type);
+CREATE INDEX job_waiting ON job (state)
+WHERE (state = 'pending' OR state = 'scheduled' OR state = 'retrying' OR state = 'blocked' OR state = 'queued');
 CREATE INDEX job_schedule ON job (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
 -- The words a job is found by.
@@ -173,7 +176,8 @@ CREATE TABLE schedule (
     last_job_id    INTEGER,
     version        INTEGER NOT NULL,
     created_at     INTEGER NOT NULL,
-    updated_at     INTEGER NOT NULL
+    updated_at     INTEGER NOT NULL,
+    app            TEXT
 ) STRICT;
 
 CREATE INDEX schedule_due ON schedule (next_fire_at) WHERE paused_at IS NULL AND next_fire_at IS NOT NULL;

@@ -30,7 +30,19 @@ from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
 from rota.ports.clock import Clock
-from rota.ports.store import Census, DeadGroup, Dispatched, Heed, Inserted, JobQuery, Retention, Timetable
+from rota.ports.store import (
+    Census,
+    DeadGroup,
+    Dispatched,
+    Heed,
+    Inserted,
+    JobQuery,
+    JobSlice,
+    Receipt,
+    Retention,
+    Timetable,
+)
+from rota.stores import listing
 from rota.stores.sqlite import (
     dispatching,
     fleet,
@@ -226,11 +238,32 @@ class SqliteStore:
     # Jobs
 
     async def insert(
-        self, jobs: Sequence[NewJob], *, bound: int | None = None, now: datetime | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        bound: int | None = None,
+        entry: Entry | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Inserted]:
         """Store new jobs and answer each submission, in order."""
+        if entry is not None:
+            return await self._insert_recorded(jobs, bound, entry, now)
         moment = None if now is None else to_micros(now)
         answers: Sequence[Inserted] = await self._writer.run(self._insert, jobs, bound, moment, manner=self._inserting)
+        return answers
+
+    async def _insert_recorded(
+        self, jobs: Sequence[NewJob], bound: int | None, entry: Entry, now: datetime | None
+    ) -> Sequence[Inserted]:
+        """Store jobs that an operator asked for: rare, so in the plainest way."""
+
+        def insert(connection: Connection, jobs: Sequence[NewJob], moment: int) -> Sequence[Inserted]:
+            answers = submitting.insert(connection, jobs, bound, moment)
+            if any(answer.receipt is Receipt.CREATED for answer in answers):
+                ledger.record(connection, [entry], moment)
+            return answers
+
+        answers: Sequence[Inserted] = await self._write(insert, jobs, now=now)
         return answers
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
@@ -295,8 +328,15 @@ class SqliteStore:
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
         """Give the jobs that a query asks for."""
-        jobs: list[Job] = await self._read(reading.find, query)
-        return jobs
+        return await listing.find(self._find, query)
+
+    async def find_some(self, query: JobQuery) -> JobSlice:
+        """Give jobs as `find` does, with bounded work."""
+        return await listing.find_some(self._find, query)
+
+    async def _find(self, query: JobQuery, size: int) -> JobSlice:
+        found: JobSlice = await self._read(_in_snapshot, reading.find, query, size)
+        return found
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """Give a job's attempts."""
@@ -324,6 +364,11 @@ class SqliteStore:
         """Delete dead and cancelled jobs."""
         deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=now)
         return deleted
+
+    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
+        """Give the jobs that a job still waits for."""
+        found: list[JobId] = await self._read(reading.blockers, job_id, limit)
+        return found
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Give the causes that jobs have died of."""
@@ -371,9 +416,11 @@ class SqliteStore:
         found: list[Schedule] = await self._read(self._timed(scheduling.due_schedules), limit, _given(now))
         return found
 
-    async def fire(self, firings: Sequence[Firing], *, now: datetime | None = None) -> Sequence[JobId]:
+    async def fire(
+        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+    ) -> Sequence[JobId]:
         """Write firings down."""
-        made: list[JobId] = await self._write(scheduling.fire, firings, now=now)
+        made: list[JobId] = await self._write(_recorded, scheduling.fire, firings, entry, now=now)
         return made
 
     async def drop_schedules(

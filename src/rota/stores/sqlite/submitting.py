@@ -70,7 +70,7 @@ def _put_one(connection: Connection, job: NewJob, now: int) -> list[Inserted] | 
         connection.has_made_work = True
     if job.run_at is not None:
         connection.has_set_times = True
-    return [Inserted(job.id, Receipt.CREATED, state)]
+    return [Inserted(job.id, Receipt.CREATED, state, from_micros(now))]
 
 
 def insert_made(connection: Connection, job: NewJob, now: int) -> JobId:
@@ -124,7 +124,8 @@ def _put_plain(
         run_for_rows(connection, statement("insert_plain"), rows)
     states = [_STATES[row[4]] for row in rows]
     _tell_of(connection, jobs, states)
-    return [Inserted(job.id, Receipt.CREATED, state) for job, state in zip(jobs, states, strict=True)]
+    moment = from_micros(now)
+    return [Inserted(job.id, Receipt.CREATED, state, moment) for job, state in zip(jobs, states, strict=True)]
 
 
 def _put_alike(connection: Connection, jobs: Alike, now: int, *, at_once: bool = False) -> Sequence[Inserted] | None:
@@ -137,7 +138,7 @@ def _put_alike(connection: Connection, jobs: Alike, now: int, *, at_once: bool =
         run_for_rows(connection, statement("insert_alike"), rows, before=shared)
     state = _STATES[shared[3]]
     _tell_of(connection, kinds_of(jobs), (state,))
-    return AllCreated(jobs.ids, state)
+    return AllCreated(jobs.ids, state, from_micros(now))
 
 
 def _run_at_once(connection: Connection, name: str, rows: list[Row], *, before: Row = ()) -> int:
@@ -183,7 +184,7 @@ def _insert_one(connection: Connection, job: NewJob, room: Room, now: int) -> In
         key = job.idempotency
         until = now + span_to_micros(key.keep)
         connection.run(statement("put_key"), (key.scope, key.key, key.request, job.id, until))
-    return Inserted(job.id, Receipt.CREATED, state)
+    return Inserted(job.id, Receipt.CREATED, state, from_micros(now))
 
 
 def _first_state(job: NewJob, now: int) -> State:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,14 +17,14 @@ import msgspec
 from rota.core.errors import InvalidRequest
 from rota.worker.builtin import plain
 from rota.worker.builtin.addresses import Guard
-from rota.worker.builtin.file import Files, check_file
+from rota.worker.builtin.file import Files, FileSettings, check_file
 from rota.worker.calling import Call, WrongArguments
 from rota.worker.handlers import Executor, Handler
 
 if TYPE_CHECKING:
     from rota.worker.builtin.http import Http
 
-__all__ = ["CHECKS", "builtin_handlers", "load_http"]
+__all__ = ["CHECKS", "FileSettings", "builtin_handlers", "load_http"]
 
 
 def load_http() -> type[Http]:
@@ -53,8 +53,13 @@ CHECKS: Final[Mapping[str, Callable[[object], None]]] = MappingProxyType(
 )
 
 
-def builtin_handlers(*, allow_hosts: Iterable[str] = (), file_root: Path | None = None) -> list[Handler]:
-    """Give the built-in handlers: `file` only with a root, and `http` also to hosts and networks that are listed."""
+def builtin_handlers(
+    *, allow_hosts: Iterable[str] = (), files: FileSettings | None = None, timeout: timedelta | None = None
+) -> list[Handler]:
+    """Give the built-in handlers: `file` only with a root, and `http` also to hosts and networks that are listed.
+
+    `timeout` is for jobs that have none of their own: a `sleep` of a year would keep a slot for a year.
+    """
     guard = Guard.of(allow_hosts)
     http: Http | None = None
 
@@ -65,20 +70,19 @@ def builtin_handlers(*, allow_hosts: Iterable[str] = (), file_root: Path | None 
             http = (await asyncio.to_thread(load_http))(guard)
         return await http(payload)
 
-    handlers = [
-        _handler("http", ask, "async"),
-        _handler("sleep", plain.sleep, "async"),
-        _handler("demo", plain.demo, "async"),
-        _handler("echo", plain.echo, "async"),
-        _handler("default", plain.default, "async"),
+    kinds: list[tuple[str, Callable[..., Any], Executor]] = [
+        ("http", ask, "async"),
+        ("sleep", plain.sleep, "async"),
+        ("demo", plain.demo, "async"),
+        ("echo", plain.echo, "async"),
+        ("default", plain.default, "async"),
     ]
-    if file_root is not None:
-        handlers.append(_handler("file", Files(file_root), "thread"))
-    return handlers
-
-
-def _handler(type_: str, function: Callable[..., Any], executor: Executor) -> Handler:
-    return Handler(type_, function, executor, give_up_on=(InvalidRequest,), decode=_whole)
+    if files is not None:
+        kinds.append(("file", Files(files), "thread"))
+    return [
+        Handler(type_, function, executor, timeout, give_up_on=(InvalidRequest,), decode=_whole)
+        for type_, function, executor in kinds
+    ]
 
 
 def _whole(payload: str) -> Call:

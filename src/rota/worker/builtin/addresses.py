@@ -28,6 +28,7 @@ DENIED: Final[tuple[Network, ...]] = tuple(
     for text in (
         "0.0.0.0/8",
         "100.64.0.0/10",  # carrier-grade NAT; the metadata service of one cloud is in it
+        "168.63.129.16/32",  # a public address by which Azure's machines reach their host
         "192.0.0.0/24",  # special purposes; another cloud's metadata service
         "192.88.99.0/24",  # 6to4 relays
         "240.0.0.0/4",

@@ -3,7 +3,7 @@
 A path is walked component by component from the root's own descriptor, and no component may be a symbolic link: what
 a name means is decided by the kernel at each step, so nothing can be swapped in between check and use. What is opened
 is looked at through its descriptor: only regular files with one name (a hard link could lead outside), and not too
-large. Off unless a root is set.
+large. Off unless a root is set. All files together may not grow beyond a quota; new files get a mode that is set.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ _TWO_PATHS: Final = frozenset({"copy", "move"})
 OPERATIONS: Final = ("write", "append", "read", "copy", "move", "delete")
 _FIELDS: Final = ("operation", "path", "content", "to")
 FILE_BYTES: Final = 1_000_000
+#: So many files may be under the root; all of them are counted before one is written.
+MOST_FILES: Final = 10_000
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Not to hang on a pipe, not to follow a link, not to be inherited.
 _SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -70,11 +73,22 @@ def _bytes(content: str) -> bytes:
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """Where files may be, how many bytes all of them may have, and the mode of new ones."""
+
+    root: Path
+    quota: int = 1_000_000_000
+    mode: int = 0o640
+
+
 class Files:
     """Acts on files under a root."""
 
-    def __init__(self, root: Path, *, limit: int = FILE_BYTES) -> None:
-        self._root = root
+    def __init__(self, settings: FileSettings, *, limit: int = FILE_BYTES) -> None:
+        self._root = settings.root
+        self._quota = settings.quota
+        self._mode = settings.mode
         self._limit = limit
 
     def __call__(self, payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -92,15 +106,17 @@ class Files:
 
     def _write(self, payload: dict[str, Any]) -> dict[str, Any]:
         data = _bytes(payload["content"])
+        self._reserve(len(data))
         with self._parent(payload["path"], make=True) as (parent, name):
-            _replace(parent, name, data)
+            _replace(parent, name, data, self._mode)
         return {"bytes": len(data)}
 
     def _append(self, payload: dict[str, Any]) -> dict[str, Any]:
         data = _bytes(payload["content"])
+        self._reserve(len(data))
         with (
             self._parent(payload["path"], make=True) as (parent, name),
-            _opened(parent, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as descriptor,
+            _opened(parent, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self._mode) as descriptor,
         ):
             if os.fstat(descriptor).st_size + len(data) > self._limit:
                 raise GiveUp(f"{payload['path']} would grow beyond {self._limit:,} bytes")
@@ -117,8 +133,9 @@ class Files:
 
     def _copy(self, payload: dict[str, Any]) -> dict[str, Any]:
         data = self._content(payload["path"])
+        self._reserve(len(data))
         with self._parent(payload["to"], make=True) as (parent, name):
-            _replace(parent, name, data)
+            _replace(parent, name, data, self._mode)
         return {"to": payload["to"], "bytes": len(data)}
 
     def _move(self, payload: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +163,20 @@ class Files:
                 raise GiveUp(f"{path} has {size:,} bytes; at most {self._limit:,} are read")
             return _read_all(descriptor, self._limit)
 
+    def _reserve(self, size: int) -> None:
+        """Refuse to write beyond the quota, or where there are so many files that counting them would take long.
+
+        Two jobs that count at the same moment may together exceed the quota by what one of them writes.
+        """
+        used = files = 0
+        for _, _, names, descriptor in os.fwalk(self._root):
+            files += len(names)
+            used += sum(_size(name, descriptor) for name in names)
+            if files >= MOST_FILES:
+                raise GiveUp(f"there are {MOST_FILES:,} files or more under the root of file jobs; delete some")
+        if used + size > self._quota:
+            raise GiveUp(f"{size:,} bytes more would exceed the quota of {self._quota:,} bytes; {used:,} are in use")
+
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """Walk down to the directory of a path; give its descriptor and the last name."""
@@ -161,10 +192,17 @@ class Files:
             os.close(descriptor)
 
 
+def _size(name: str, directory: int) -> int:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return 0  # deleted meanwhile
+
+
 def _down(descriptor: int, name: str, *, make: bool) -> int:
     if make:
         with suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=descriptor)
+            os.mkdir(name, 0o750, dir_fd=descriptor)
     try:
         return os.open(name, _DIRECTORY, dir_fd=descriptor)
     except OSError as error:
@@ -174,10 +212,10 @@ def _down(descriptor: int, name: str, *, make: bool) -> int:
 
 
 @contextmanager
-def _opened(parent: int, name: str, flags: int) -> Iterator[int]:
+def _opened(parent: int, name: str, flags: int, mode: int = 0o600) -> Iterator[int]:
     """Open a regular file, and nothing that only looks like one."""
     try:
-        descriptor = os.open(name, flags | _SAFELY, 0o644, dir_fd=parent)
+        descriptor = os.open(name, flags | _SAFELY, mode, dir_fd=parent)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}:
             raise GiveUp(f"{name!r} is not a regular file; links are not followed") from None
@@ -201,13 +239,14 @@ def _refuse_odd_target(parent: int, name: str) -> None:
         _must_be_plain(os.stat(name, dir_fd=parent, follow_symlinks=False), name)
 
 
-def _replace(parent: int, name: str, data: bytes) -> None:
+def _replace(parent: int, name: str, data: bytes, mode: int) -> None:
     """Write a file whole or not at all, in the place of what was there."""
     _refuse_odd_target(parent, name)
     temporary = f".rota-{secrets.token_hex(8)}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o644, dir_fd=parent)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o600, dir_fd=parent)
     try:
         try:
+            os.fchmod(descriptor, mode)
             _write_all(descriptor, data)
             os.fsync(descriptor)
         finally:

@@ -1,2 +1,2 @@
--- The beginning of a search for jobs; reading.py adds the conditions. By primary key, from the right.
+-- The beginning of a list of jobs; listing.py adds the conditions. By primary key.
 SELECT {job_columns} FROM job LEFT JOIN lease ON lease.id = job.id

@@ -1,4 +1,6 @@
 -- Store new jobs, but none whose id is taken. By primary key, of the hot table and of one part of the archive.
+-- It looks into both, because a job that ends meanwhile is free to the unique index, but is in one of them as this
+-- statement sees them. What came and ended after this statement began is refused by the trigger job_ended_meanwhile.
 -- OFFSET 0 keeps the look into the archive one look for each job: a join would be planned when the archive is small.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now)
 INSERT INTO job (
@@ -21,6 +23,7 @@ FROM clock, unnest(
     id, type, queue, priority, run_at, max_attempts, expires_at, timeout, delivery, backoff, payload, idempotency_key,
     concurrency_key, tags, meta, blockers, on_success, on_failure, parent_id, schedule_id, fire_time
 )
-WHERE NOT EXISTS (SELECT 1 FROM job_done WHERE job_done.id = new.id OFFSET 0)
+WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = new.id OFFSET 0)
+    AND NOT EXISTS (SELECT 1 FROM job_done WHERE job_done.id = new.id OFFSET 0)
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state

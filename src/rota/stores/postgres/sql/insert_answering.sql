@@ -40,6 +40,7 @@ stored AS (
     FROM clock LEFT JOIN free ON true
     WHERE $3::bigint BETWEEN {first}::bigint AND {last}::bigint
         AND NOT EXISTS (SELECT 1 FROM queue WHERE name = $5::text AND max_depth IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM job WHERE id = $3::bigint)
         AND NOT EXISTS (
             SELECT 1 FROM job_done WHERE id = $3::bigint AND id BETWEEN {first}::bigint AND {last}::bigint
         )

@@ -1,6 +1,5 @@
--- Store one new job that is due at once and takes no notice along; otherwise as insert_one. It yields no row: how many
--- were stored says it all, and a row that is given back costs the server as much as another index. Nor is it prepared
--- for an id that is taken: to look first costs as much again, and whoever meets the error takes a closer look.
+-- Store one new job that is due at once and takes no notice along, and give the time that it got; otherwise as
+-- insert_one. It is not prepared for an id that is taken at the same moment: whoever meets the error takes a closer look.
 INSERT INTO job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload
 )
@@ -10,6 +9,8 @@ SELECT
 FROM (SELECT coalesce($1::bigint, {clock}) AS now OFFSET 0) AS clock
 WHERE $3::bigint BETWEEN {first}::bigint AND {last}::bigint
     AND NOT EXISTS (SELECT 1 FROM queue WHERE name = $5::text AND max_depth IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM job WHERE id = $3::bigint)
     AND NOT EXISTS (
         SELECT 1 FROM job_done WHERE id = $3::bigint AND id BETWEEN {first}::bigint AND {last}::bigint
     )
+RETURNING created_at

@@ -12,8 +12,9 @@ SELECT
 FROM (SELECT coalesce($1::bigint, {clock}) AS now OFFSET 0) AS clock
 WHERE $3::bigint BETWEEN {first}::bigint AND {last}::bigint
     AND NOT EXISTS (SELECT 1 FROM queue WHERE name = $5::text AND max_depth IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM job WHERE id = $3::bigint)
     AND NOT EXISTS (
         SELECT 1 FROM job_done WHERE id = $3::bigint AND id BETWEEN {first}::bigint AND {last}::bigint
     )
 ON CONFLICT (id) DO NOTHING
-RETURNING id, state, CASE WHEN $11::text IS NOT NULL THEN pg_notify($11::text, $12::text)::text END
+RETURNING id, state, created_at, CASE WHEN $11::text IS NOT NULL THEN pg_notify($11::text, $12::text)::text END

@@ -21,10 +21,11 @@ FROM clock, room, unnest(
     $5::bigint[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[]
 ) AS new (id, type, queue, priority, run_at, max_attempts, delivery, payload)
 WHERE room.is_there AND new.id BETWEEN {first}::bigint AND {last}::bigint
+    AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = new.id OFFSET 0)
     AND NOT EXISTS (
         SELECT 1 FROM job_done
         WHERE job_done.id = new.id AND job_done.id BETWEEN {first}::bigint AND {last}::bigint
         OFFSET 0
     )
 ON CONFLICT (id) DO NOTHING
-RETURNING id, state
+RETURNING id, state, created_at

@@ -4,12 +4,20 @@ INSERT INTO job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, worker, boot, started_at, lease_until
 )
-SELECT ?1, ?2, ?3, ?4, 'running', ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18
+WITH new (
+    id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+    attempts, worker, boot, started_at, lease_until
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+SELECT
+    id, type, queue, priority, 'running', turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
+    attempts, worker, boot, started_at, lease_until
+FROM new
 WHERE NOT EXISTS (
-    SELECT 1 FROM queue
-    WHERE max_depth IS NOT NULL
-        OR name = ?3 AND (
-            max_running IS NOT NULL OR rate_limit IS NOT NULL
-            OR paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > ?8)
+    SELECT 1 FROM queue AS settings
+    WHERE settings.max_depth IS NOT NULL
+        OR settings.name = new.queue AND (
+            settings.max_running IS NOT NULL OR settings.rate_limit IS NOT NULL
+            OR settings.paused_at IS NOT NULL
+                AND (settings.resume_at IS NULL OR settings.resume_at > new.created_at)
         )
 )

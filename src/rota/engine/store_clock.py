@@ -1,0 +1,180 @@
+"""Watches the store's clock for steps, by this process's steady (monotonic) clock.
+
+Leases and fire times are judged by the store's clock. When that clock is set an hour ahead, every lease has lapsed at
+once, although its worker is alive and renews it in time. When it is set back, every schedule waits for a moment that
+has moved an hour away. Both are seen here: between two readings the store's clock must move as far as the steady clock
+did. A difference of more than `TOLERANCE_SECONDS` is a step.
+
+After a step ahead of n seconds, a lease that was given before it lapses n seconds later. Whether it was
+given before shows by the time of the claim, if it was never renewed. Else it was given before if it had lapsed right
+after the step and lasts `LONGEST_RENEWED` at most, or if a lease of `DEFAULT_LEASE` with this end was.
+
+The size of a step may be unknown: at the start, when nothing is known of what the clock did before; when two readings
+lie far apart, as in an outage, since the clock may have been set back and ahead by more; and when leases have lapsed
+before a moment at which none had, since the clock was set back and ahead again between two readings. Then a lease that
+had lapsed at that moment is held until its worker must have renewed it: one that was never renewed for its whole
+length, others for `UNKNOWN_HOLD_SECONDS` or, at the start, for `START_HOLD_SECONDS`. The hold at the start counts from
+the start of the first scheduler on record that found the lease lapsed, so one that starts again and again takes it.
+
+After a step back, and once after the start, schedules are armed again (see `Schedules.rearm`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rota.core.job import Job
+from rota.core.lease import DEFAULT_LEASE
+
+#: How far the two clocks may part between two readings; a reading is never exact.
+TOLERANCE_SECONDS: Final = 1.0
+#: The default lease, three times the longest pause between two heartbeats.
+UNKNOWN_HOLD_SECONDS: Final = DEFAULT_LEASE.total_seconds()
+#: Longer than the pause between two readings where the store answers.
+LONGEST_GAP_SECONDS: Final = 7.0
+#: Longer than the longest pause between two heartbeats.
+START_HOLD_SECONDS: Final = 7.0
+#: How long a lease that is renewed is believed to last. Without a bound, a lease that lapsed while the clock was set
+#: back would seem to be given before the step that corrects it.
+LONGEST_RENEWED: Final = timedelta(minutes=5)
+#: Of more steps than this, the first are forgotten.
+MOST_STEPS: Final = 100
+_NOTHING: Final = timedelta(0)
+_SECOND: Final = timedelta(seconds=1)
+_log = logging.getLogger("rota.clock")
+
+
+def steady_clock() -> float:
+    """Give seconds by a clock that is never set: the running loop's, where there is one."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    moment: datetime
+    #: When it was asked for, and when the answer came, by the steady clock.
+    asked_at: float
+    answered_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step ahead of a known size."""
+
+    #: The first moment at which the clock may have been after the step, and the last before it.
+    first: datetime
+    last: datetime
+    size: timedelta
+
+    def follows(self, job: Job, lease_until: datetime) -> bool:
+        """Say whether the job's lease was given before this step."""
+        if is_first_lease(job, lease_until):
+            return job.updated_at <= self.last
+        return lease_until <= max(min(self.first, self.last + LONGEST_RENEWED), self.last + DEFAULT_LEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A moment before which the clock may have been set ahead by any amount."""
+
+    moment: datetime
+    noticed_at: float
+    is_start: bool = False
+
+    def hold_of(self, job: Job, lease_until: datetime) -> float:
+        """Say for how many seconds a lease is held that had lapsed at this moment."""
+        if lease_until > self.moment:
+            return 0.0
+        length = (lease_until - job.updated_at).total_seconds() if is_first_lease(job, lease_until) else 0.0
+        return max(length, START_HOLD_SECONDS if self.is_start else UNKNOWN_HOLD_SECONDS)
+
+
+def is_first_lease(job: Job, lease_until: datetime) -> bool:
+    """Say whether a lease is the one that the claim gave: it ends whole seconds after it, as no renewal's does."""
+    return (lease_until - job.updated_at) % _SECOND == _NOTHING
+
+
+class StoreClock:
+    """What this process knows of the store's clock."""
+
+    def __init__(self, steady: Callable[[], float] = steady_clock) -> None:
+        self.steady = steady
+        #: Whether schedules may be armed for a moment that the store's clock has moved away from.
+        self.may_be_behind = True
+        self._steps: deque[_Step] = deque(maxlen=MOST_STEPS)
+        self._doubt: _Doubt | None = None
+        #: When schedulers on record started, by the store's clock; None until somebody has looked.
+        self.earlier_starts: Sequence[datetime] | None = None
+        #: A moment at which no lease had lapsed.
+        self._clear_at: datetime | None = None
+        self._last: _Reading | None = None
+
+    def has_lapsed(self, job: Job, now: datetime) -> bool:
+        """Say whether a lease that has lapsed by the store's clock has lapsed by the steady clock too."""
+        lease_until = job.lease_until or now
+        if self._doubt is not None and self._is_held(self._doubt, job, lease_until, now):
+            return False
+        later = sum((step.size for step in self._steps if step.follows(job, lease_until)), _NOTHING)
+        return now - lease_until >= later
+
+    def _is_held(self, doubt: _Doubt, job: Job, lease_until: datetime, now: datetime) -> bool:
+        hold = doubt.hold_of(job, lease_until)
+        if self.steady() >= doubt.noticed_at + hold:
+            return False
+        starts = (self.earlier_starts or ()) if doubt.is_start else ()
+        return not any(lease_until <= start <= now - timedelta(seconds=hold) for start in starts)
+
+    def note_clear(self, moment: datetime) -> None:
+        """Learn of a moment at which no lease had lapsed."""
+        self._clear_at = moment
+
+    def note_lapsed(self, lease_until: datetime, now: datetime) -> None:
+        """Learn of a lease that has lapsed, and distrust the clock if it should have been there before."""
+        if self._clear_at is None:
+            return
+        early = (self._clear_at - lease_until).total_seconds()
+        self._clear_at = None
+        if early > TOLERANCE_SECONDS:
+            self._doubt = _Doubt(now, self.steady())
+
+    def note(self, moment: datetime, asked_at: float) -> None:
+        """Compare a reading of the store's clock, asked for at `asked_at` and answered now, with the one before."""
+        before, now = self._last, self.steady()
+        self._last = _Reading(moment, asked_at, now)
+        if before is None:
+            self._doubt = _Doubt(moment, now, is_start=True)
+            return
+        moved = (moment - before.moment).total_seconds()
+        # The moments of reading lie between question and answer, so the time between them has a longest and a shortest.
+        ahead = moved - (now - before.asked_at)
+        back = asked_at - before.answered_at - moved
+        if ahead > TOLERANCE_SECONDS:
+            self._note_ahead(before, self._last, ahead)
+        elif back > TOLERANCE_SECONDS:
+            self._note_back(moment, back)
+
+    def _note_ahead(self, before: _Reading, after: _Reading, seconds: float) -> None:
+        if after.answered_at - before.asked_at > LONGEST_GAP_SECONDS:
+            self._doubt = _Doubt(after.moment, after.answered_at)
+        else:
+            size = timedelta(seconds=seconds)
+            self._steps.append(_Step(before.moment + size, after.moment - size, size))
+        _log.warning("the store's clock was set %.1f s ahead; leases given before that lapse as much later", seconds)
+
+    def _note_back(self, moment: datetime, size: float) -> None:
+        self.may_be_behind, self._clear_at = True, None
+        if self._steps:
+            # How far it is ahead of where it was when a lease was given is no longer known.
+            self._steps.clear()
+            self._doubt = _Doubt(moment, self.steady())
+        _log.warning("the store's clock was set back by %.1f s; schedules are armed again", size)

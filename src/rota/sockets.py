@@ -1,0 +1,68 @@
+"""Options of TCP sockets that let the kernel notice a peer that vanished without a word.
+
+A connection is half-open when its peer is gone and nobody said so: a host lost its power, a firewall forgot the
+connection. An idle one is noticed by keepalive probes, one with unacknowledged data by the user timeout, both within
+`SILENT_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own beside this.
+
+The limits of HTTP answers are here too, because the Python client and the command line share them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+#: The most bytes of an answer's head, and of the whole of it. A server's pages and claims end at 8 MB.
+LARGEST_HEAD: Final = 65_536
+LARGEST_ANSWER: Final = 33_554_432
+#: How long the pieces of an answer may go on coming, beyond the wait for its first one.
+LONGEST_SECONDS: Final = 30.0
+#: How long a peer may be silent to the kernel until its connection is closed.
+SILENT_SECONDS: Final = 9
+_IDLE_SECONDS: Final = 5
+_INTERVAL_SECONDS: Final = 2
+
+
+def _tcp_options() -> dict[int, int]:
+    wanted = {
+        "TCP_KEEPIDLE": _IDLE_SECONDS,
+        "TCP_KEEPINTVL": _INTERVAL_SECONDS,
+        "TCP_KEEPCNT": (SILENT_SECONDS - _IDLE_SECONDS) // _INTERVAL_SECONDS,
+        "TCP_USER_TIMEOUT": SILENT_SECONDS * 1000,
+    }
+    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
+
+
+#: By their number; those that this system does not have are left out.
+TCP_OPTIONS: Final[Mapping[int, int]] = _tcp_options()
+#: As `socket.setsockopt` takes them.
+OPTIONS: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, number, value) for number, value in TCP_OPTIONS.items()),
+)
+
+
+def keep_alive(raw: Any) -> None:  # noqa: ANN401 - a socket, or what a loop gives in its place
+    """Have the kernel probe an idle connection. A peer that takes nothing for a while is not cut off by this."""
+    _set(raw, [option for option in OPTIONS if option[1] != getattr(socket, "TCP_USER_TIMEOUT", None)])
+
+
+def notice_silence(raw: Any) -> None:  # noqa: ANN401 - a socket, or what a loop gives in its place
+    """Set the options on a socket; on one that is not TCP, or is closed by now, nothing."""
+    _set(raw, OPTIONS)
+
+
+def _set(raw: Any, options: Iterable[tuple[int, int, int]]) -> None:  # noqa: ANN401 - as above
+    if raw is None or raw.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    with suppress(OSError):
+        for option in options:
+            raw.setsockopt(*option)
+
+
+def notice_silence_of(transport: Any) -> None:  # noqa: ANN401 - drivers leave theirs untyped
+    """Set the options on the socket of a transport."""
+    if transport is not None:
+        notice_silence(transport.get_extra_info("socket"))

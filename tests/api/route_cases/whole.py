@@ -1,0 +1,215 @@
+"""The routes of dead letters, queues, workers and the deployment as a whole."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+from api.route_cases.asking import Ask, acts, lines, of, state
+from api.staging import Stage, body_of
+from building import HOUR
+from rota.core.identity import JobId, to_number
+
+
+@of("GET /v1/dead-letters")
+async def letters(stage: Stage, ask: Ask) -> None:
+    dead, _ = await stage.dead(), await stage.submit()
+    assert [one["id"] for one in (await ask())["items"]] == [dead["id"]]
+
+
+@of("GET /v1/dead-letters/groups")
+async def groups(stage: Stage, ask: Ask) -> None:
+    for number in (1, 2):
+        await stage.dead(f"port {number} is closed")
+    assert [(group["type"], group["count"]) for group in (await ask())["items"]] == [("mail", 2)]
+
+
+@of("GET /v1/dead-letters/export")
+async def export(stage: Stage, ask: Ask) -> None:
+    dead = await stage.dead()
+    ask.count += 1
+    response = await ask.client.get(ask.path())
+    assert [json.loads(line)["id"] for line in response.text.splitlines()] == [dead["id"]]
+
+
+@of("POST /v1/dead-letters:retry")
+async def retry_letters(stage: Stage, ask: Ask) -> None:
+    dead = await stage.dead()
+    assert (await ask(json={"all": True}))["done"] == 1
+    assert await state(stage, dead["id"]) == "pending"
+
+
+@of("DELETE /v1/dead-letters/{id}")
+async def discard_letter(stage: Stage, ask: Ask) -> None:
+    dead = await stage.dead()
+    await ask(204, name=dead["id"])
+    assert await stage.store.get([JobId(to_number(dead["id"]))]) == []
+
+
+@of("POST /v1/dead-letters:discard")
+async def discard_letters(stage: Stage, ask: Ask) -> None:
+    dead = await stage.dead()
+    assert (await ask(json={"ids": [dead["id"]]}))["done"] == 1
+    assert await stage.store.get([JobId(to_number(dead["id"]))]) == []
+
+
+# Queues and workers.
+
+
+@of("GET /v1/queues")
+async def list_queues(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    assert [(one["name"], one["depth"]) for one in (await ask())["items"]] == [("slow", 1)]
+
+
+@of("GET /v1/queues/{name}")
+async def get_queue(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    shown = await ask(name="slow")
+    assert (shown["name"], shown["depth"], shown["due"]) == ("slow", 1, 1)
+
+
+@of("POST /v1/queues/{name}/pause")
+async def pause_queue(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    assert (await ask(name="slow", json={"reason": "drill"}))["is_paused"] is True
+    (queue,) = await stage.store.queues()
+    assert (queue.paused_at, queue.pause_reason) == (stage.clock(), "drill")
+    assert await stage.claim(queues=["slow"]) == []
+
+
+@of("POST /v1/queues/{name}/resume")
+async def resume_queue(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    body_of(await stage.client.post("/v1/queues/slow/pause"))
+    assert (await ask(name="slow"))["is_paused"] is False
+    assert len(await stage.claim(queues=["slow"])) == 1
+
+
+@of("PATCH /v1/queues/{name}")
+async def limit_queue(stage: Stage, ask: Ask) -> None:
+    assert (await ask(name="slow", json={"max_depth": 1}))["max_depth"] == 1
+    await stage.submit(queue="slow")
+    refused = await stage.client.post("/v1/jobs", json={"queue": "slow"})
+    assert refused.status_code == 429, refused.text
+
+
+BEAT = {"worker_id": "ada", "boot_id": "b1", "queues": ["mail"], "types": ["send"], "slots": 4, "busy": 1}
+
+
+@of("POST /v1/workers:beat")
+async def beat(stage: Stage, ask: Ask) -> None:
+    await ask(204, json={"workers": [BEAT]})
+    (member,) = await stage.store.members()
+    assert (member.name, member.boot, member.slots, member.seen_at) == ("ada", "b1", 4, stage.clock())
+
+
+@of("GET /v1/workers")
+async def list_workers(stage: Stage, ask: Ask) -> None:
+    await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+    assert [(one["worker_id"], one["slots"]) for one in (await ask())["items"]] == [("ada", 4)]
+    stage.clock.move(HOUR)
+    assert (await ask())["items"] == []
+
+
+@of("POST /v1/workers:leave")
+async def leave(stage: Stage, ask: Ask) -> None:
+    await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+    await ask(204, json={"boot_ids": ["b1"]})
+    assert await stage.store.members() == []
+
+
+# The whole.
+
+
+@of("GET /v1/stats", "GET /stats")
+async def stats(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    told = await ask()
+    assert (told["queue_depth"], told["due"], told["states"]["pending"]) == (1, 1, 1)
+    assert [(one["queue"], one["count"]) for one in told["lanes"]] == [("slow", 1)]
+
+
+@of("GET /metrics")
+async def metrics(stage: Stage, ask: Ask) -> None:
+    await stage.submit()
+    assert (await ask())["pending_jobs"] == 1
+    text = await ask(headers={"Accept": "text/plain"})
+    assert 'rota_queue_depth{queue="default"} 1' in text
+
+
+@of("GET /v1/events")
+async def ledger(stage: Stage, ask: Ask) -> None:
+    job = await stage.submit()
+    await stage.client.post(f"/v1/jobs/{job['id']}/cancel")
+    (entry,) = (await ask())["items"]
+    assert (entry["action"], entry["target"]) == ("jobs.cancel", job["id"])
+
+
+@of("GET /v1/events/stream")
+async def live(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    snapshot = json.loads((await lines(ask))[-1].removeprefix("data: "))
+    assert [queue["name"] for queue in snapshot["queues"]] == ["slow"]
+
+
+@of("GET /livez", "GET /readyz", "GET /healthz")
+async def alive(stage: Stage, ask: Ask) -> None:
+    assert await ask() == {"status": "ok"}
+    if ask.route.path != "/livez":
+        stage.api.close()
+        assert await ask(503) == {"status": "stopping"}
+
+
+@of("GET /health")
+async def health(stage: Stage, ask: Ask) -> None:
+    await stage.submit()
+    told = await ask()
+    assert (told["status"], told["instance_id"], told["store_writable"]) == ("degraded", "here", True)
+    assert "no_worker_for_queue" in [problem["code"] for problem in told["problems"]]
+
+
+@of("GET /leader")
+async def leader(_stage: Stage, ask: Ask) -> None:
+    assert await ask() == {"current_leader": None, "is_leader": False, "instance_id": "here"}
+
+
+@of("GET /v1/system")
+async def system(_stage: Stage, ask: Ask) -> None:
+    told = await ask()
+    assert (told["version"], told["instance_id"]) == ("1.2.3", "here")
+
+
+@of("GET /v1/cluster")
+async def cluster(_stage: Stage, ask: Ask) -> None:
+    await ask.coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
+    told = await ask()
+    assert (told["coordinator"], told["current_leader"]) == ("local", "ada")
+
+
+@of("PUT /v1/cluster/configuration/{key}")
+async def configure(stage: Stage, ask: Ask) -> None:
+    await ask(204, name="log_level", json={"value": "debug"})
+    assert (await ask.coordinator.configuration()).values == {"log_level": "debug"}
+    assert await acts(stage) == [("cluster.configure", "log_level")]
+
+
+@of("DELETE /v1/cluster/configuration/{key}")
+async def forget(stage: Stage, ask: Ask) -> None:
+    await stage.client.put("/v1/cluster/configuration/log_level", json={"value": "debug"})
+    await ask(204, name="log_level")
+    assert (await ask.coordinator.configuration()).values == {}
+
+
+@of("GET /openapi.json")
+async def document(_stage: Stage, ask: Ask) -> None:
+    told = await ask()
+    assert told["openapi"].startswith("3.1")
+    assert "post" in told["paths"]["/v1/jobs"]
+
+
+@of("GET /docs", "GET /")
+async def page(_stage: Stage, ask: Ask) -> None:
+    text = await ask()
+    assert text.startswith("<!doctype html>")
+    assert "/v1/jobs" in text

@@ -1,0 +1,319 @@
+"""A store's clock that is set ahead or back: no job is taken from a living worker, and no schedule falls silent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from building import HOUR, MINUTE, SECOND, claim, new_job
+from engine.staging import OLGA, Bench
+from rota.core.fleet import Member, Role
+from rota.core.lease import Renewal
+from rota.core.lifecycle import State
+from rota.core.schedule import Draft, Fate
+from rota.core.submission import Delivery, Template
+from rota.engine import Engine
+from rota.engine.store_clock import START_HOLD_SECONDS
+from rota.scheduler import Scheduler
+
+LEASE = timedelta(seconds=15)
+BEAT = timedelta(seconds=5)
+
+
+async def settle_in(bench: Bench) -> None:
+    """Let the scheduler run for a while, as it has when a clock is set."""
+    for _ in range(20):
+        await bench.engine.upkeep.timetable()
+        bench.clock.move(SECOND)
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+async def test_a_step_ahead_takes_no_job_from_a_worker_that_renews(bench: Bench, delivery: Delivery) -> None:
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job(delivery=delivery))
+    bench.clock.step(HOUR)
+    for _ in range(10):
+        assert await bench.engine.work.reap(10) == 0
+        bench.clock.move(BEAT)
+        await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    found = await bench.look(held)
+    assert (found.state, found.fence, found.crashes) == (State.RUNNING, held.fence, 0)
+
+
+async def lapse(bench: Bench, engine: Engine) -> timedelta:
+    """Let the scheduler look at the clock and the leases each second, and say after how long it takes one."""
+    waited = timedelta(0)
+    while not await engine.work.reap(10):
+        await engine.upkeep.timetable()
+        bench.clock.move(SECOND)
+        waited += SECOND
+    return waited
+
+
+@pytest.mark.parametrize("lease", [15, 60, 300], ids=str)
+@pytest.mark.parametrize("step", [2, 10, 14, 50, 3600], ids=str)
+async def test_a_silent_workers_job_is_taken_when_its_lease_has_lapsed_by_the_steady_clock(
+    bench: Bench, step: int, lease: int
+) -> None:
+    """Leases of 60 s and 300 s were taken after 15 s."""
+    await settle_in(bench)
+    await bench.submit(new_job())
+    (held,) = await bench.engine.claim(claim(lease=timedelta(seconds=lease)))
+    await bench.engine.upkeep.timetable()
+    bench.clock.step(timedelta(seconds=step))
+    assert timedelta(0) <= await lapse(bench, bench.engine) - timedelta(seconds=lease) <= SECOND
+    assert (await bench.look(held)).state is State.PENDING
+
+
+@pytest.mark.parametrize("lease", [15, 60, 300], ids=str)
+async def test_a_lease_that_was_renewed_before_a_step_is_held_for_its_whole_length(bench: Bench, lease: int) -> None:
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job(delivery=Delivery.AT_MOST_ONCE))
+    bench.clock.move(timedelta(seconds=5.3))
+    await bench.engine.renew([Renewal(held.id, held.fence, timedelta(seconds=lease))])
+    await bench.engine.upkeep.timetable()
+    bench.clock.step(HOUR)
+    assert timedelta(0) <= await lapse(bench, bench.engine) - timedelta(seconds=lease) <= SECOND
+
+
+async def test_a_lease_that_was_renewed_after_a_step_lapses_as_usual(bench: Bench) -> None:
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job())
+    bench.clock.step(HOUR)
+    await bench.engine.upkeep.timetable()
+    bench.clock.move(timedelta(seconds=4.3))
+    await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    assert timedelta(0) <= await lapse(bench, bench.engine) - LEASE <= SECOND
+
+
+async def test_a_lease_after_a_step_that_was_taken_back_lapses_as_usual(bench: Bench) -> None:
+    await settle_in(bench)
+    for step in (HOUR, -HOUR):
+        bench.clock.step(step)
+        await bench.engine.upkeep.timetable()
+    (held,) = await bench.begin(new_job())
+    bench.clock.move(timedelta(seconds=4.3))
+    await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    assert timedelta(0) <= await lapse(bench, bench.engine) - LEASE <= SECOND
+
+
+async def test_a_short_lease_that_was_given_before_a_step_was_noticed_lapses_as_usual(bench: Bench) -> None:
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job())
+    await bench.engine.upkeep.timetable()
+    bench.clock.step(HOUR)
+    bench.clock.move(timedelta(seconds=0.3))
+    await bench.engine.renew([Renewal(held.id, held.fence, 2 * SECOND)])
+    bench.clock.move(BEAT)
+    assert await bench.engine.work.reap(10) == 1
+
+
+async def test_a_lease_that_was_given_before_the_clock_was_wrong_lapses_when_it_is_right_again(bench: Bench) -> None:
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job())
+    bench.clock.move(timedelta(seconds=0.3))
+    await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    for step in (-HOUR, HOUR):
+        await bench.engine.upkeep.timetable()
+        bench.clock.step(step)
+        await bench.engine.upkeep.timetable()
+        for _ in range(15):
+            bench.clock.move(SECOND)
+            await bench.engine.upkeep.timetable()
+    assert await bench.engine.work.reap(10) == 1
+
+
+async def test_a_lost_job_is_found_behind_more_held_leases_than_one_look_shows(bench: Bench) -> None:
+    await settle_in(bench)
+    await bench.submit(*[new_job() for _ in range(25)])
+    await bench.engine.claim(claim(lease=HOUR / 2))
+    await bench.engine.upkeep.timetable()
+    bench.clock.step(HOUR)
+    await bench.engine.upkeep.timetable()
+    (lost,) = await bench.begin(new_job())
+    assert timedelta(0) <= await lapse(bench, bench.engine) - LEASE <= 3 * SECOND
+    assert (await bench.look(lost)).state is State.PENDING
+
+
+async def test_a_clock_that_was_set_back_and_far_ahead_during_an_outage_takes_no_renewed_lease(bench: Bench) -> None:
+    """Only the difference of the two steps is seen then, and a lease given in between seemed to have lapsed."""
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job())
+    bench.clock.step(-16 * SECOND)
+    bench.clock.move(BEAT)
+    await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    bench.clock.move(BEAT)
+    bench.clock.step(HOUR)
+    assert await bench.engine.work.reap(10) == 0
+
+
+async def test_a_step_that_is_noticed_late_keeps_no_silent_workers_job_longer(bench: Bench) -> None:
+    """It was taken after 21 s: a lease after the step was noticed, not after it was given."""
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job())
+    bench.clock.step(HOUR)
+    bench.clock.move(4 * SECOND)
+    for _ in range(11):
+        await bench.engine.upkeep.timetable()
+        assert await bench.engine.work.reap(10) == 0
+        bench.clock.move(SECOND)
+    bench.clock.move(SECOND)
+    assert await bench.engine.work.reap(10) == 1
+    assert (await bench.look(held)).state is State.PENDING
+
+
+async def test_a_lease_that_was_given_while_the_clock_was_behind_unseen_is_not_taken_for_it(bench: Bench) -> None:
+    await settle_in(bench)
+    bench.clock.step(-HOUR)
+    (held,) = await bench.begin(new_job())
+    bench.clock.step(HOUR)
+    for _ in range(10):
+        assert await bench.engine.work.reap(10) == 0
+        await bench.engine.upkeep.timetable()
+        bench.clock.move(SECOND)
+    await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    bench.clock.move(10 * SECOND)
+    assert await bench.engine.work.reap(10) == 0
+    assert (await bench.look(held)).state is State.RUNNING
+    bench.clock.move(5 * SECOND)
+    assert await bench.engine.work.reap(10) == 1
+
+
+async def test_without_a_step_a_lost_job_is_taken_the_moment_its_lease_lapses(bench: Bench) -> None:
+    await settle_in(bench)
+    (held,) = await bench.begin(new_job())
+    bench.clock.move(LEASE)
+    assert await bench.engine.work.reap(10) == 1
+    assert (await bench.look(held)).state is State.PENDING
+
+
+async def test_many_small_steps_ahead_do_not_keep_the_reaper_from_its_work(bench: Bench) -> None:
+    await settle_in(bench)
+    await bench.begin(new_job())
+    waited = 0
+    while not await bench.engine.work.reap(10):
+        bench.clock.step(timedelta(seconds=1.5))
+        await bench.engine.upkeep.timetable()
+        bench.clock.move(2 * SECOND)
+        waited += 2
+    assert LEASE.total_seconds() <= waited <= LEASE.total_seconds() + 5
+
+
+async def test_a_scheduler_that_has_just_started_holds_a_renewed_lease_for_longer_than_a_heartbeat(
+    bench: Bench,
+) -> None:
+    (held,) = await bench.begin(new_job())
+    bench.clock.move(timedelta(seconds=4.3))
+    await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
+    bench.clock.step(HOUR)
+    waited = await lapse(bench, Engine(bench.store, bench.engine.broker, steady=bench.clock.steady))
+    assert BEAT.total_seconds() < START_HOLD_SECONDS == waited.total_seconds()
+    assert (await bench.look(held)).state is State.PENDING
+
+
+@pytest.mark.parametrize("lease", [15, 60, 300], ids=str)
+async def test_a_scheduler_that_has_just_started_holds_a_lease_that_was_never_renewed_for_its_length(
+    bench: Bench, lease: int
+) -> None:
+    """They were taken after 7 s."""
+    await bench.submit(new_job(delivery=Delivery.AT_MOST_ONCE))
+    await bench.engine.claim(claim(lease=timedelta(seconds=lease)))
+    bench.clock.step(HOUR)
+    waited = await lapse(bench, Engine(bench.store, bench.engine.broker, steady=bench.clock.steady))
+    assert waited.total_seconds() == lease
+
+
+async def test_a_scheduler_takes_a_lease_on_time_that_lapses_soon_after_its_start(bench: Bench) -> None:
+    """It was taken 6 s late: for 7 s after its start a scheduler took nothing."""
+    await bench.begin(new_job())
+    bench.clock.move(LEASE - SECOND)
+    fresh = Engine(bench.store, bench.engine.broker, steady=bench.clock.steady)
+    await fresh.upkeep.timetable()
+    assert await lapse(bench, fresh) == SECOND
+
+
+async def test_schedulers_that_die_soon_after_their_start_take_a_lost_job_all_the_same(bench: Bench) -> None:
+    """Each held it for another 7 s, so none took it."""
+    await bench.begin(new_job())
+    bench.clock.move(HOUR)
+    for number in range(20):
+        fresh = Engine(bench.store, bench.engine.broker, steady=bench.clock.steady)
+        await bench.store.beat([Member(Role.SCHEDULER, "scheduler", f"boot-{number}")])
+        if await fresh.work.reap(10):
+            break
+        bench.clock.move(4 * SECOND)
+    assert LEASE.total_seconds() <= number * 4 < LEASE.total_seconds() + 4
+
+
+async def test_a_slow_answer_is_no_step(bench: Bench) -> None:
+    await settle_in(bench)
+
+    async def dawdle() -> None:
+        bench.clock.move(MINUTE)
+
+    bench.line.before("timetable", dawdle)
+    await bench.engine.upkeep.timetable()
+    await bench.begin(new_job())
+    await bench.engine.upkeep.timetable()
+    assert await lapse(bench, bench.engine) == LEASE
+
+
+async def test_a_schedule_is_not_silent_after_a_step_back(bench: Bench) -> None:
+    scheduler = Scheduler(bench.engine)
+    schedule = await bench.engine.schedules.create(
+        Draft(name="often", rule="@every 10s", template=Template("report")), OLGA
+    )
+    await settle_in(bench)
+    bench.clock.step(-HOUR)
+    await scheduler.consult()
+    for _ in range(6):
+        bench.clock.move(10 * SECOND)
+        await bench.engine.schedules.fire(10)
+    made = await bench.engine.schedules.occurrences(schedule.id)
+    assert [one.fate for one in made] == [Fate.FIRED] * 6
+
+
+async def test_a_fire_time_that_was_made_makes_no_second_job_when_the_clock_is_set_back(bench: Bench) -> None:
+    await bench.engine.schedules.create(Draft(name="often", rule="@every 10s", template=Template("report")), OLGA)
+    scheduler = Scheduler(bench.engine)
+    for _ in range(6):
+        bench.clock.move(10 * SECOND)
+        await bench.engine.schedules.fire(10)
+    before = (await bench.engine.census()).total()
+    bench.clock.step(-MINUTE)
+    await scheduler.consult()
+    for _ in range(6):
+        bench.clock.move(10 * SECOND)
+        await bench.engine.schedules.fire(10)
+    assert before == (await bench.engine.census()).total() == 6
+
+
+async def test_fire_times_that_a_step_ahead_passed_over_fire_when_it_is_taken_back(bench: Bench) -> None:
+    schedule = await bench.engine.schedules.create(
+        Draft(name="often", rule="@every 10m", template=Template("report")), OLGA
+    )
+    scheduler = Scheduler(bench.engine)
+    await scheduler.consult()
+    bench.clock.step(HOUR)
+    await bench.engine.schedules.fire(10)
+    await scheduler.consult()
+    bench.clock.step(-HOUR)
+    await scheduler.consult()
+    for _ in range(6):
+        bench.clock.move(10 * MINUTE)
+        await bench.engine.schedules.fire(10)
+    made = await bench.engine.schedules.occurrences(schedule.id)
+    assert [one.fate for one in made] == [Fate.FIRED] * 6
+    assert len({one.job_id for one in made}) == 6
+
+
+async def test_a_schedule_that_waits_for_its_start_or_is_paused_is_left_alone(bench: Bench) -> None:
+    draft = Draft(name="later", rule="@every 10s", template=Template("report"), start_at=bench.clock() + HOUR)
+    later = await bench.engine.schedules.create(draft, OLGA)
+    paused = await bench.engine.schedules.create(Draft(name="off", rule="@daily", template=Template("report")), OLGA)
+    paused = await bench.engine.schedules.pause(paused.id, "why not", OLGA)
+    bench.clock.step(-HOUR)
+    assert await bench.engine.schedules.rearm() == 0
+    assert await bench.engine.schedules.one(later.id) == later
+    assert await bench.engine.schedules.one(paused.id) == paused

@@ -1,0 +1,118 @@
+"""Signals during start-up: at every moment of it, a signal must end the process within its grace.
+
+Run as ``python -m journeys.start_signals 200`` in the folder `tests` for a long sweep; a short one is a test.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from journeys.stage import Stage, staged
+
+ROLES = ("standalone", "api", "scheduler", "worker", "store worker")
+GRACE_SECONDS = 5
+#: Beyond the grace, for a busy machine to end a process in.
+SLACK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One process: when it was signalled, how it ended (None if it did not), and how long that took."""
+
+    role: str
+    after: float
+    number: signal.Signals
+    code: int | None
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        # A process that hears no signals yet is ended by the signal itself, or by Python's way to be interrupted, which
+        # is 1 before the interpreter is up.
+        codes = {0, 130, -self.number} | ({1} if self.number is signal.SIGINT else set())
+        return self.code in codes and self.seconds < GRACE_SECONDS + SLACK_SECONDS
+
+
+def arguments(role: str, stage: Stage) -> list[str]:
+    common = ["--drain-timeout", str(GRACE_SECONDS)]
+    match role:
+        case "worker":
+            return ["worker", "--api-url", stage.url, *common]
+        case "store worker":
+            return ["worker", "--store", stage.store, *common]
+        case _:
+            return [role, "--port", "0", "--store", stage.store, *(common if role == "standalone" else [])]
+
+
+def signalled(stage: Stage, role: str, after: float, number: signal.Signals) -> Ending:
+    """Start a process, signal it after a time, and see how it ends."""
+    process = stage.start(*arguments(role, stage))
+    # The moment is what is varied here: nothing is waited for.
+    time.sleep(after)
+    process.send_signal(number)
+    sent = time.monotonic()
+    code: int | None
+    try:
+        code = process.wait(GRACE_SECONDS + SLACK_SECONDS)
+    except subprocess.TimeoutExpired:
+        code = None
+        process.kill()
+        process.wait()
+    stage.started.remove(process)
+    return Ending(role, after, number, code, time.monotonic() - sent)
+
+
+def start_seconds(stage: Stage) -> float:
+    """Measure how long a standalone process takes until it works."""
+    begun = time.monotonic()
+    process = stage.start("standalone", "--port", str(stage.port), "--store", stage.store)
+    stage.until_up()
+    taken = time.monotonic() - begun
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    stage.started.remove(process)
+    return taken
+
+
+def sweep(stage: Stage, count: int, roles: Sequence[str] = ROLES) -> list[Ending]:
+    """Spread signals over the start-up of every role, and a little beyond."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As in a shell's background job. Processes that are started inherit this, and Python heeds no SIGINT then.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    longest = start_seconds(stage) * 1.2
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    rounds = max(count // len(roles), 1)
+    return [
+        signalled(stage, role, longest * place / rounds, numbers[place % 2 if rounds > 1 else 0])
+        for place in range(rounds)
+        for role in roles
+    ]
+
+
+def main() -> None:
+    """Sweep, and print what came of it."""
+    with tempfile.TemporaryDirectory() as folder, staged(Path(folder)) as stage:
+        endings = sweep(stage, int(sys.argv[1]))
+        for role in ROLES:
+            own = [one for one in endings if one.role == role]
+            codes = Counter(one.code for one in own)
+            slowest = max(one.seconds for one in own)
+            latest = max(one.after for one in own)
+            line = (
+                f"{role:13} {len(own)} signals up to {latest:.2f} s: codes {dict(codes)}, slowest end {slowest:.2f} s"
+            )
+            print(line)  # noqa: T201 - a report
+        bad = [one for one in endings if not one.is_good]
+        print(f"{len(endings)} signals, {len(bad)} bad", *bad, sep="\n")  # noqa: T201 - a report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Why a job waits, in real situations: the right reason comes first, and the command that it advises helps."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journeys.stage import Stage, staged
+
+TASKS = """
+from datetime import timedelta
+from pathlib import Path
+
+from rota import OutcomeUnknown, Retry, Rota, current
+
+app = Rota()
+
+
+@app.task(name="once_mended", retry=Retry(5, base=3600))
+def once_mended() -> str:
+    if not Path("mended").exists():
+        raise RuntimeError("not mended")
+    return "done"
+
+
+@app.task(name="hopeless", retry=1)
+def hopeless() -> str:
+    if not Path("mended").exists():
+        raise RuntimeError("not mended")
+    return "done"
+
+
+@app.task(name="at_most_once", delivery="at_most_once")
+def at_most_once() -> str:
+    raise OutcomeUnknown("the card may have been charged")
+
+
+@app.task(name="stepping", retry=1)
+def stepping() -> str:
+    return current().step("charge", charge)
+
+
+def charge() -> str:
+    raise OutcomeUnknown("the card may have been charged")
+"""
+
+
+def submitted(stage: Stage, **wanted: Any) -> str:  # noqa: ANN401 - JSON
+    return str(stage.ask("POST", "/v1/jobs", wanted)["id"])
+
+
+def reasons(stage: Stage, job_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = stage.ask("GET", f"/v1/jobs/{job_id}/explain")["reasons"]
+    return found
+
+
+def until_first(stage: Stage, job_id: str, code: str) -> dict[str, Any]:
+    """Wait until a reason comes first, and give it."""
+    found = stage.until(lambda: reasons(stage, job_id), lambda seen: seen[0]["code"] == code, seconds=30)
+    assert "about_to_start" not in {reason["code"] for reason in found}, found
+    return found[0]
+
+
+def follow(stage: Stage, fix: str) -> list[str]:
+    """Run the commands that a remedy names, and give them; one that starts a process is left running."""
+    commands = [command.strip() for command in re.findall(r"rota [^;,()]+", fix)]
+    assert commands, fix
+    for command in commands:
+        words = shlex.split(command)[1:]
+        if words[0] in {"worker", "scheduler"}:
+            stage.start(*words, "--store", stage.store)
+        else:
+            stage.rota(*words)
+    return commands
+
+
+def until_completed(stage: Stage, job_id: str) -> None:
+    stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "completed")
+
+
+SQLITE_AND_SERVERS = pytest.mark.parametrize("stage", ["sqlite", "postgres", "mariadb"], indirect=True)
+
+
+@pytest.fixture
+def served(stage: Stage) -> Stage:
+    (stage.folder / "tasks.py").write_text(TASKS)
+    stage.start(
+        "standalone", "--port", str(stage.port), "--store", stage.store, "--app", "tasks:app", "--concurrency", "1",
+        "--worker-id", "w1",
+    )  # fmt: skip
+    stage.until_up()
+    return stage
+
+
+@SQLITE_AND_SERVERS
+def test_the_advice_for_a_waiting_job_helps(served: Stage) -> None:
+    later = submitted(served, type="echo", delay="1h")
+    follow(served, until_first(served, later, "scheduled_future")["fix"])
+    until_completed(served, later)
+
+    backing_off = submitted(served, type="once_mended")
+    reason = until_first(served, backing_off, "retry_backoff")
+    assert "not mended" in reason["text"]
+    Path(served.folder, "mended").touch()
+    follow(served, reason["fix"])
+    until_completed(served, backing_off)
+
+    served.ask("POST", "/v1/queues/default/pause", {"reason": "drill"})
+    paused = submitted(served, type="echo")
+    reason = until_first(served, paused, "queue_paused")
+    assert "drill" in reason["text"]
+    follow(served, reason["fix"])
+    until_completed(served, paused)
+
+
+@SQLITE_AND_SERVERS
+def test_a_blocked_job_names_the_jobs_that_it_waits_for(served: Stage) -> None:
+    parents = [submitted(served, type="echo", delay="1h") for _ in range(2)]
+    child = submitted(served, type="echo", after=parents)
+    reason = until_first(served, child, "blocked_by_dependency")
+    assert reason["evidence"]["waits_for"] == dict.fromkeys(parents, "scheduled")
+    assert all(parent in reason["text"] for parent in parents)
+    assert follow(served, reason["fix"]) == [f"rota jobs explain {min(parents)}"]
+    served.rota("jobs", "run-now", min(parents))
+    until_completed(served, min(parents))
+    reason = until_first(served, child, "blocked_by_dependency")
+    assert reason["evidence"] == {"blockers": 1, "waits_for": {max(parents): "scheduled"}}
+
+
+@SQLITE_AND_SERVERS
+def test_the_advice_for_an_ended_job_is_not_refused(served: Stage) -> None:
+    hopeless = submitted(served, type="hopeless")
+    reason = until_first(served, hopeless, "ended_exhausted")
+    Path(served.folder, "mended").touch()
+    follow(served, reason["fix"])
+    until_completed(served, hopeless)
+
+    once = submitted(served, type="at_most_once")
+    reason = until_first(served, once, "ended_outcome_unknown")
+    assert follow(served, reason["fix"]) == ["rota submit --type at_most_once"]
+
+    stepping = submitted(served, type="stepping")
+    reason = until_first(served, stepping, "ended_outcome_unknown")
+    resolved, retried = follow(served, reason["fix"])
+    assert (resolved, retried) == (f"rota jobs resolve {stepping} charge --happened", f"rota jobs retry {stepping}")
+    until_completed(served, stepping)
+
+
+@SQLITE_AND_SERVERS
+def test_the_advice_for_want_of_a_worker_or_a_slot_helps(served: Stage) -> None:
+    other = submitted(served, type="echo", queue="other")
+    reason = until_first(served, other, "no_live_worker_for_queue")
+    follow(served, reason["fix"])
+    until_completed(served, other)
+
+    busy = submitted(served, type="sleep", payload={"duration": 60})
+    served.until(lambda: served.job(busy)["status"], lambda status: status == "running")
+    waiting = submitted(served, type="echo")
+    reason = until_first(served, waiting, "workers_saturated")
+    assert reason["evidence"]["busy"] >= reason["evidence"]["slots"] == 1
+    follow(served, reason["fix"])
+    until_completed(served, waiting)
+
+
+def test_a_job_whose_queue_has_no_slot_left_is_not_about_to_start(tmp_path: Path) -> None:
+    """A worker may give a queue fewer slots than it has: `--queues default:1,other:3`."""
+    with staged(tmp_path) as stage:
+        stage.start("standalone", "--port", str(stage.port), "--store", stage.store, "--queues", "default:1,other:3")
+        stage.until_up()
+        busy = submitted(stage, type="sleep", payload={"duration": 60})
+        stage.until(lambda: stage.job(busy)["status"], lambda status: status == "running")
+        waiting = submitted(stage, type="echo")
+        reason = stage.until(
+            lambda: reasons(stage, waiting)[0], lambda seen: seen["code"] == "workers_saturated", seconds=15
+        )
+        assert reason["evidence"]["running_in_queue"] == 1
+        follow(stage, reason["fix"])
+        until_completed(stage, waiting)
+
+
+def test_a_due_job_without_a_scheduler_says_so(tmp_path: Path) -> None:
+    with staged(tmp_path) as stage:
+        stage.start("api", "--port", str(stage.port), "--store", stage.store)
+        stage.until_up()
+        stage.start("worker", "--store", stage.store)
+        unknown = submitted(stage, type="unheard_of")
+        until_first(stage, unknown, "no_worker_registers_type")
+        soon = submitted(stage, type="echo", queue="side", delay="0.5s")
+        reason = until_first(stage, soon, "no_live_scheduler")
+        follow(stage, reason["fix"])
+        reason = until_first(stage, soon, "no_live_worker_for_queue")
+        follow(stage, reason["fix"])
+        until_completed(stage, soon)
