@@ -1,45 +1,68 @@
-"""The SQL of a store: one query, one file, loaded once.
+"""Named SQL statements of a store, loaded once from its `sql/*.sql` files.
 
-A file may name others that are parts of several, as in `{job_columns}` or `{clock}`; nothing else is ever put into SQL
-but bound parameters, and on PostgreSQL the ids between which a statement looks.
+A file holds the statements of one family of verbs. Each begins with a line `-- name: claim_lane`, followed by a comment
+that says what it does and which index serves it. A statement may contain fragments that several share, written as
+`{job_columns}`; nothing else is ever put into SQL but bound parameters, and on PostgreSQL the ids between which a
+statement looks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 _ONE_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
-#: In this order: a part may name those behind it.
-_PLACES: Final = (
-    "urgent_lanes", "due_in_lanes", "lease_chosen", "stay", "claim_columns", "job_columns", "schedule_columns",
-    "sets_more", "clock",
-)  # fmt: skip
+_NAME: Final = re.compile(r"^-- name: *(\w+)\s*$")
+_FRAGMENT: Final = re.compile(r"\{(\w+)\}")
 
 
 def statements_of(package: str) -> Callable[[str], str]:
-    """Give what gives the statement of `sql/<name>.sql` in a store's package."""
+    """Return a function that gives the statement of a name, from the SQL files of a store's package."""
+
+    @cache
+    def texts() -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, text in _read(package):
+            if name in found:
+                raise ValueError(f"{package}: two SQL statements are named {name!r}")
+            found[name] = text
+        return found
 
     @cache
     def statement(name: str) -> str:
-        text = _read(package, name)
-        for place in _PLACES:
-            if "{" + place + "}" in text:
-                text = text.replace("{" + place + "}", _read(package, place))
-        return text
+        return _FRAGMENT.sub(lambda part: statement(part[1]) if part[1] in texts() else part[0], texts()[name])
 
     return statement
 
 
 @cache
 def for_rows(statement: str, count: int) -> str:
-    """Give a statement that takes one row of VALUES the places for `count` of them."""
+    """Return a statement with one row of VALUES as a statement with `count` rows of placeholders."""
     return _ONE_ROW.sub(lambda found: "VALUES " + ", ".join([found[1]] * count), statement)
 
 
-def _read(package: str, name: str) -> str:
-    lines = files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
+def _read(package: str) -> Iterator[tuple[str, str]]:
+    folder = files(package).joinpath("sql")
+    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+        if file.name.endswith(".sql"):
+            yield from _split(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
+
+
+def _split(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and text of each statement of a file. A file without names is one statement, named as the file."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if found := _NAME.match(line):
+            if any(lines):
+                yield name, _joined(lines)
+            name, lines = found[1], []
+        elif not line.startswith("--"):
+            lines.append(line)
+    yield name, _joined(lines)
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines).strip().rstrip(";")
