@@ -70,7 +70,7 @@ arch: $(STAMP) ## check that imports go down only
 
 test: $(STAMP) ## run every test, the simulation and the crash tests
 	@tools/servers
-	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+	@tools/run_tests $(BIN)/python $(ARGS)
 
 test-pythons: ## run every test on each supported Python that this machine has
 	@tools/pythons | while read -r version python; do \
