@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from journeys.stage import Stage, staged
-from rota.core.fleet import Role
+from rota.core.cluster import Role
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.runtime import connect
 
 ROOT: Final = Path(__file__).parent.parent

@@ -13,7 +13,7 @@ import time
 from typing import Self
 
 from bench.measure import percentile
-from rota.loops import new_loop
+from rota._loop import new_loop
 
 JOB = json.dumps(
     {"type": "mail", "payload": {"to": "user@example.com", "subject": "Your report", "body": "x" * 130}}

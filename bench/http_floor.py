@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 from uvicorn import Config, Server
 
+from rota._loop import new_loop
 from rota.api import create_app
-from rota.api.calls import AsgiScope, Receive, Send
-from rota.api.serving import serve
-from rota.core.identity import to_text
-from rota.core.ledger import Entry
+from rota.api.http import AsgiScope, Receive, Send
+from rota.api.server.serve import serve
+from rota.core.ids import to_text
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
-from rota.loops import new_loop
 from rota.ports.store import Inserted, Receipt
 from rota.runtime.link import link_of
 from rota.stores.sqlite import SqliteStore
@@ -60,7 +60,7 @@ class Forgetful(SqliteStore):
         jobs: Sequence[NewJob],
         *,
         bound: int | None = None,
-        entry: Entry | None = None,
+        entry: LedgerEntry | None = None,
         now: datetime | None = None,
     ) -> Sequence[Inserted]:
         del bound, entry, now

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rota.core.identity import EPOCH_MILLISECONDS
+from rota.core.ids import EPOCH_MILLISECONDS
 from rota.core.lifecycle import State
 from rota.ports.store import JobQuery, JobSlice, Store
 from rota.runtime.store import is_mysql, is_postgres, open_store, path_of
@@ -61,7 +61,7 @@ async def fill(url: str, run: Run, finished: int, waiting: int, delayed: int) ->
     for first, last, state, is_done, after in parts:
         for start in range(first, last + 1, 500_000):
             numbers = _numbers(url, start, min(start + 499_999, last))
-            table = "job_done" if is_done and is_postgres(url) else "job"
+            table = "rota_job_done" if is_done and is_postgres(url) else "rota_job"
             select = _select(numbers, base, state, is_done=is_done, after=after)
             await run(f"INSERT INTO {table} ({_COLUMNS}) {select}")
     if is_mysql(url):
@@ -79,9 +79,9 @@ def _numbers(url: str, first: int, last: int) -> str:
 
 
 _PLACES: Final = (
-    "INSERT INTO ready SELECT queue, type, turn, id, run_at, expires_at FROM job WHERE state = 'pending'",
-    "INSERT INTO scheduled SELECT run_at, id, state, queue, type FROM job WHERE state = 'scheduled'",
-    "INSERT INTO finished SELECT state, finished_at, id, fingerprint FROM job WHERE finished_at IS NOT NULL",
+    "INSERT INTO rota_ready SELECT queue, type, turn, id, run_at, expires_at FROM rota_job WHERE state = 'pending'",
+    "INSERT INTO rota_scheduled SELECT run_at, id, state, queue, type FROM rota_job WHERE state = 'scheduled'",
+    "INSERT INTO rota_finished SELECT state, finished_at, id, fingerprint FROM rota_job WHERE finished_at IS NOT NULL",
 )
 
 
@@ -117,7 +117,7 @@ async def _fill_mysql(url: str, counts: tuple[int, int, int]) -> None:
     from rota.stores.mysql.location import location_of  # noqa: PLC0415 - as above
 
     # The driver itself: the store's connections do not wait so long for an answer.
-    connection = await asyncmy.connect(**location_of(url).words(), autocommit=True)
+    connection = await asyncmy.connect(**location_of(url).driver_arguments(), autocommit=True)
 
     async def run(sql: str) -> None:
         await connection.cursor().execute(sql.replace("%", "MOD"))

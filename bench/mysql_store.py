@@ -26,7 +26,7 @@ from bench.places import MariadbPlace
 from bench.servers import MARIADB
 from bench.workloads.lines import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
-from rota.core.decision import Means, decide
+from rota.core.decision import DecisionInputs, decide
 from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
 from rota.stores.mysql import MysqlStore
@@ -49,7 +49,7 @@ async def work(store: MysqlStore, batch: int) -> int:
     wanted = Claim(WORKER, batch, types=("mail",), lease=LEASE)
     leased = await store.claim(wanted)
     while leased:
-        means = Means(datetime.now(UTC))
+        means = DecisionInputs(datetime.now(UTC))
         settlements = [decide(job, Succeeded("1"), means) for job in leased]
         settled, leased = await asyncio.gather(store.settle(settlements), store.claim(wanted))
         done += len(settled)

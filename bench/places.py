@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import asyncpg
 
 from bench.servers import MARIADB, POSTGRES
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.stores.mysql.driver import connect as connect_mysql
 from rota.stores.mysql.location import location_of
 from servers.mariadb import MariadbServer
@@ -66,7 +66,7 @@ class SqlitePlace:
             names = [row[1] for row in connection.execute("PRAGMA table_info(job)")]
             connection.execute(
                 "WITH RECURSIVE number(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM number WHERE value < ?)"
-                f" INSERT INTO job ({', '.join(names)}) SELECT {_counted(names, 'value')} FROM job, number"
+                f" INSERT INTO rota_job ({', '.join(names)}) SELECT {_counted(names, 'value')} FROM rota_job, number"
                 " WHERE job.id = ?",
                 (number, model),
             )
@@ -93,7 +93,7 @@ class PostgresPlace:
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
         connection = await asyncpg.connect(url)
-        for table in ("job", "job_done"):
+        for table in ("rota_job", "rota_job_done"):
             found = await connection.fetch(
                 "SELECT column_name FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position",
                 table,
@@ -130,7 +130,7 @@ class MariadbPlace:
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
         connection = await connect_mysql(location_of(url), "bench", autocommit=True)
-        for table in ("job", "ready", "scheduled", "finished"):
+        for table in ("rota_job", "rota_ready", "rota_scheduled", "rota_finished"):
             found = await connection.rows(
                 "SELECT column_name FROM information_schema.columns WHERE table_schema = database()"
                 " AND table_name = %(table)s ORDER BY ordinal_position",

@@ -22,8 +22,8 @@ from bench.places import PostgresPlace
 from bench.workloads.lines import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
 from bench.workloads.w10_held import held
-from rota.core.decision import Means, decide
-from rota.core.identity import JobId, compose
+from rota.core.decision import DecisionInputs, decide
+from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
@@ -45,7 +45,7 @@ def jobs(number: int, **options: object) -> list[NewJob]:
 
 
 async def settle(store: PostgresStore, leased: list[Job]) -> None:
-    means = Means(datetime.now(UTC))
+    means = DecisionInputs(datetime.now(UTC))
     await store.settle([decide(job, Succeeded("1"), means) for job in leased])
 
 
@@ -139,7 +139,7 @@ async def throughput(server: PostgresServer, repeats: int) -> None:
 
 async def empty(server: PostgresServer) -> None:
     connection = await asyncpg.connect(server.dsn())
-    await connection.execute("TRUNCATE job, job_done, claim; CHECKPOINT")
+    await connection.execute("TRUNCATE rota_job, rota_job_done, rota_claim; CHECKPOINT")
     await connection.close()
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from bench.ceilings.rows import PAYLOAD
 from bench.measure import Sample, describe_machine, percentile, print_table
 from journeys.stage import staged
-from rota.core.fleet import Role
+from rota.core.cluster import Role
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.ports.store import JobQuery
 from rota.runtime import connect
 from servers.postgres import PostgresServer, new_database, require_binaries

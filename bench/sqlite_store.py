@@ -22,7 +22,7 @@ from bench.measure import Sample, describe_machine, print_table
 from bench.places import SqlitePlace
 from bench.workloads.lines import show
 from bench.workloads.w10_growth import ROUNDS, claim_growth
-from rota.core.decision import Means, decide
+from rota.core.decision import DecisionInputs, decide
 from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
 from rota.stores.sqlite import SqliteStore
@@ -39,7 +39,7 @@ async def whole_life(store: SqliteStore, first: int, count: int, batch: int) -> 
     done = 0
     while done < count:
         leased = await store.claim(Claim(WORKER, batch, types=("mail",)))
-        means = Means(datetime.now(UTC))
+        means = DecisionInputs(datetime.now(UTC))
         await store.settle([decide(job, Succeeded("1"), means) for job in leased])
         done += len(leased)
     return count / (time.perf_counter() - begun)

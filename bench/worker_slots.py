@@ -16,11 +16,11 @@ from itertools import count
 from typing import Any
 
 from bench.measure import Sample, describe_machine, print_table
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.worker import Handlers, Worker, WorkerOptions, handler_of
 
 NUMBER = 20_000
@@ -65,7 +65,7 @@ class Memory:
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
         return [Renewed(one.job_id, one.fence, NOW, cancel=False) for one in renewals]
 
-    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+    async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
         self.left -= len(reports)
         if not self.left:
             self.done.set()

@@ -1,6 +1,6 @@
 """What tests are built from: moments, ids, a clock that is moved by hand, and values with sensible defaults.
 
-Nothing here looks at the real clock or throws dice, so that a failing test fails again.
+Nothing here looks at the real clock or throws rng, so that a failing test fails again.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
-from rota.core.decision import Means
-from rota.core.identity import JobId, ScheduleId, compose
+from rota.core.decision import DecisionInputs
+from rota.core.ids import JobId, ScheduleId, compose
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.core.outcome import Failed
 from rota.core.schedule import Schedule
 from rota.core.settlement import JobError
@@ -66,7 +66,7 @@ class ManualClock:
 
 @dataclass(slots=True)
 class Ids:
-    """Ids as the product makes them, in the order of their making, from a counter instead of clock and dice."""
+    """Ids as the product makes them, in the order of their making, from a counter instead of clock and rng."""
 
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -104,9 +104,9 @@ def claim(worker: WorkerId = ADA, limit: int = 100, **fields: Any) -> Claim:  # 
     return Claim(worker=worker, limit=limit, **fields)
 
 
-def means(now: datetime = BASE, heir: JobId | None = None) -> Means:
-    """Bring what a decision needs, with dice that always show the middle."""
-    return Means(now=now, dice=0.5, heir=heir if heir is not None else fresh_id())
+def means(now: datetime = BASE, follow_up_id: JobId | None = None) -> DecisionInputs:
+    """Bring what a decision needs, with rng that always show the middle."""
+    return DecisionInputs(now=now, rng=0.5, follow_up_id=fresh_id() if follow_up_id is None else follow_up_id)
 
 
 def error(message: str = "connection refused", kind: str = "OSError") -> JobError:
@@ -117,8 +117,8 @@ def failure(message: str = "connection refused", *, permanent: bool = False) -> 
     return Failed(error(message), permanent=permanent)
 
 
-def entry(action: str = "cancel", target: str = "job", actor: str = "olga") -> Entry:
-    return Entry(actor=actor, action=action, target=target, origin="127.0.0.1", detail="by hand")
+def entry(action: str = "cancel", target: str = "job", actor: str = "olga") -> LedgerEntry:
+    return LedgerEntry(actor=actor, action=action, target=target, origin="127.0.0.1", detail="by hand")
 
 
 def schedule(name: str = "nightly", rule: str = "@every 1m", **fields: Any) -> Schedule:  # noqa: ANN401 - as above

@@ -42,7 +42,7 @@ _WAITING: Final = (
     "coordination/test_etcd.py",
     "brokers/test_faults.py",
     "worker/test_processes.py",
-    "worker/test_companion.py",
+    "worker/test_lease_keeper.py",
 )
 _left_open: list[str] = []
 _close: Final = asyncio.SelectorEventLoop.close

@@ -21,7 +21,7 @@ def test_a_loop_that_raises_is_run_again_after_longer_and_longer_pauses(caplog: 
             if len(begins) < 12:
                 raise RuntimeError("nobody expected this")
 
-        await supervised("the duty", duty, dice=lambda: 0.5)
+        await supervised("the duty", duty, rng=lambda: 0.5)
         return begins
 
     begins = run(story())
@@ -47,7 +47,7 @@ def test_a_loop_that_ran_well_for_long_is_run_again_at_once() -> None:
             raise RuntimeError("nobody expected this")
 
         begun = loop.time()
-        await supervised("the duty", duty, dice=lambda: 0.5)
+        await supervised("the duty", duty, rng=lambda: 0.5)
         return loop.time() - begun
 
     assert run(story()) < HEALTHY_SECONDS + 10 * LONGEST_PAUSE_SECONDS

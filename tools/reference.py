@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.api.routes import ROUTES
 from rota.cli.tree import build
 from rota.settings import OPTIONS, Settings, shown
-from rota.telemetry.catalogue import CATALOGUE, Source
+from rota.telemetry.metric_definitions import ALL_METRICS, MetricSource
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 MARKER = "<!-- Below this line the page is made by `make docs`. -->"
@@ -48,7 +48,7 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def route_lines() -> Iterator[str]:
     """Give a table of routes for every family."""
-    for family, routes in groupby(ROUTES, key=lambda route: route.family):
+    for family, routes in groupby(ROUTES, key=lambda route: route.tag):
         yield f"\n### {family}\n\n| route | scope | what it does |\n|---|---|---|"
         for route in routes:
             yield f"| `{route.method} {route.path}` | {route.scope} | {route.summary} |"
@@ -64,7 +64,7 @@ def setting_lines() -> Iterator[str]:
 
 def metric_lines() -> Iterator[str]:
     """Give a table of metrics for every place that shows them."""
-    for source, metrics in groupby(CATALOGUE, key=lambda metric: metric.source):
+    for source, metrics in groupby(ALL_METRICS, key=lambda metric: metric.source):
         yield f"\n### {_SHOWN_BY[source]}\n\n| metric | kind | labels | what it says |\n|---|---|---|---|"
         for metric in metrics:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
@@ -72,9 +72,9 @@ def metric_lines() -> Iterator[str]:
 
 
 _SHOWN_BY = {
-    Source.EVERYWHERE: "Of the process that is asked",
-    Source.API: "Of the whole, shown by the API",
-    Source.WORKER: "Of one worker, shown by its own endpoint",
+    MetricSource.EVERYWHERE: "Of the process that is asked",
+    MetricSource.API: "Of the whole, shown by the API",
+    MetricSource.WORKER: "Of one worker, shown by its own endpoint",
 }
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "cli.md": lambda: command_lines(build()),

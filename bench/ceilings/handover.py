@@ -36,7 +36,7 @@ import asyncpg
 from bench.ceilings import postgres, sqlite
 from bench.ground import Ground
 from bench.systems.catalogue import Store
-from rota.loops import new_loop
+from rota._loop import new_loop
 from rota.stores.sqlite.statements import statement
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -158,7 +158,7 @@ class HandedGiver:
 
     def __init__(self, path: str) -> None:
         self._bare = sqlite.Bare(Path(path))
-        self._bare.connection.execute("CREATE TABLE claim (claim_id TEXT PRIMARY KEY, leases TEXT) WITHOUT ROWID")
+        self._bare.connection.execute("CREATE TABLE rota_claim (claim_id TEXT PRIMARY KEY, leases TEXT) WITHOUT ROWID")
         self._runner = asyncio.Runner(loop_factory=new_loop)
         self._address = _address(path)
         self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -190,7 +190,7 @@ class HandedGiver:
             (row,) = self._bare.plain_rows(1)
             run("BEGIN IMMEDIATE")
             run(statement("insert_plain"), row)
-            run("INSERT INTO claim VALUES (?, ?)", (f"claim-{row[0]}", f"[[{row[0]}, 1]]"))
+            run("INSERT INTO rota_claim VALUES (?, ?)", (f"claim-{row[0]}", f"[[{row[0]}, 1]]"))
             run("COMMIT")
             self._out.sendto(b"a job", self._address)
             done.get_loop().call_soon_threadsafe(done.set_result, None)
@@ -242,7 +242,7 @@ def take_from_sqlite(path: str) -> None:
     number = 0
     while os.read(ear, 4096):
         number += 1
-        connection.execute("UPDATE job SET state = 'running' WHERE id = ?", (number,))
+        connection.execute("UPDATE rota_job SET state = 'running' WHERE id = ?", (number,))
         print(f"{time.monotonic():.6f}", flush=True)
 
 

@@ -7,7 +7,7 @@ import time
 import asyncmy
 
 from bench.ceilings.rows import jobs
-from rota.stores.mysql.location import Location
+from rota.stores.mysql.location import MysqlLocation
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row, plain_job_row
 
@@ -23,20 +23,20 @@ class Bare:
         self.connection = connection
         self.cursor = connection.cursor()
         self.table = f"bare_{number}"
-        self.sql = statement("insert_plain").replace("INTO job", f"INTO {self.table}")
+        self.sql = statement("insert_plain_jobs").replace("INTO rota_job", f"INTO {self.table}")
         self.next = 1
 
     @classmethod
-    async def open(cls, location: Location, number: int = 1) -> Bare:
+    async def open(cls, location: MysqlLocation, number: int = 1) -> Bare:
         """Connect as bare as can be, every statement its own durable commit."""
-        return cls(await asyncmy.connect(**location.words(), autocommit=True, stmt_cache_size=128), number)
+        return cls(await asyncmy.connect(**location.driver_arguments(), autocommit=True, stmt_cache_size=128), number)
 
     async def close(self) -> None:
         await self.connection.ensure_closed()
 
     async def create(self) -> None:
         """A table of the same columns, without keys but the primary one, constraints, and room for what comes later."""
-        await self.cursor.execute(f"CREATE TABLE {self.table} AS SELECT * FROM job LIMIT 0")
+        await self.cursor.execute(f"CREATE TABLE {self.table} AS SELECT * FROM rota_job LIMIT 0")
         await self.cursor.execute(f"ALTER TABLE {self.table} DROP COLUMN room, ADD PRIMARY KEY (id)")
 
     def rows(self, count: int) -> list[Row]:

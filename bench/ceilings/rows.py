@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.submission import NewJob
 
 PAYLOAD = '{"to": "user@example.com", "subject": "Your report", "body": "' + "x" * 130 + '"}'

@@ -11,8 +11,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bench.ceilings.rows import jobs
+from rota._loop import new_loop
 from rota.core.lifecycle import State
-from rota.loops import new_loop
 from rota.stores.rows import new_job_row, plain_job_row
 from rota.stores.sqlite.statements import statement
 
@@ -30,9 +30,9 @@ class Bare:
 
     def __init__(self, path: Path) -> None:
         self.connection = opened(path)
-        columns = statement("insert").split("(")[1].split(")")[0]
+        columns = statement("insert_job").split("(")[1].split(")")[0]
         plain = ", ".join(name.strip() for name in columns.split(",") if name.strip() != "id")
-        self.connection.execute(f"CREATE TABLE job (id INTEGER PRIMARY KEY, {plain})")
+        self.connection.execute(f"CREATE TABLE rota_job (id INTEGER PRIMARY KEY, {plain})")
         self.now = datetime.now(UTC)
         self.next = 1
 

@@ -18,8 +18,8 @@ from bench.ceilings.rows import PAYLOAD
 from bench.measure import percentile
 from bench.places import Place
 from bench.workloads.lines import Line, Target, at_most, spread
-from rota.core.decision import Means, decide
-from rota.core.identity import JobId, compose
+from rota.core.decision import DecisionInputs, decide
+from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
@@ -48,7 +48,7 @@ async def claimed(store: Store, limit: int) -> list[Job]:
 
 
 async def settle(store: Store, leased: list[Job]) -> None:
-    means = Means(datetime.now(UTC))
+    means = DecisionInputs(datetime.now(UTC))
     await store.settle([decide(job, Succeeded("1"), means) for job in leased])
 
 
@@ -107,14 +107,14 @@ def cases(largest: int) -> list[Case]:
 
 async def claim_growth(place: Place, *, largest: int, rounds: int) -> list[Line]:
     """Time claims of one and of fifty jobs in all cases."""
-    dice = Random(1)
+    rng = Random(1)
     prepared = cases(largest)
     for case in prepared:
         await case.prepare(place)
     try:
         for limit, times in ((1, rounds), (50, rounds // 4)):
             for number in range(times + 20):
-                for case in dice.sample(prepared, len(prepared)):
+                for case in rng.sample(prepared, len(prepared)):
                     took = await case.claim_once(limit)
                     if number >= 20:
                         case.times.setdefault(limit, []).append(took)

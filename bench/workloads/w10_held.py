@@ -83,7 +83,7 @@ async def held(place: Place, *, seconds: float, workers: int = 4, batch: int = 5
             await side.store.insert([new_job() for _ in range(1_000)])
     other = await asyncpg.connect(url)
     await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    await other.fetchval("SELECT count(*) FROM job")
+    await other.fetchval("SELECT count(*) FROM rota_job")
     begun = time.perf_counter()
 
     async def work(number: int) -> None:

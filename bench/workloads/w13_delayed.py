@@ -15,7 +15,7 @@ from journeys.stage import Stage
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.worker.escort import LONGEST_REST_SECONDS
+from rota.worker.lease_keeper.client import LONGEST_START_DELAY_SECONDS
 
 ROLES: Final = ("api", "scheduler", "worker")
 SOON: Final = 1_000
@@ -32,8 +32,8 @@ async def flat_memory(place: Place, *, jobs: int, seconds: float) -> list[Line]:
         }
         await drain(engine, 5_000, "suspends", ["w"])
         await _live(stage, engine, seconds)
-        # A companion loads what it needs a while after its worker has started, whatever comes.
-        await asyncio.sleep(LONGEST_REST_SECONDS + 2)
+        # A lease keeper loads what it needs a while after its worker has started, whatever comes.
+        await asyncio.sleep(LONGEST_START_DELAY_SECONDS + 2)
         before = {role: memory_of(family(pid)) for role, pid in pids.items()}
         model = new_job(run_at=datetime.now(UTC) + timedelta(days=30))
         await engine.submit([model])

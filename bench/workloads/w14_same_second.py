@@ -11,7 +11,7 @@ from typing import Final
 from bench.drain import BY, PAYLOAD, drain, engine_on, stage_for, start_worker, until_completed
 from bench.places import Place
 from bench.workloads.lines import Line
-from rota.core.identity import JobId, ScheduleId
+from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.schedule import Draft

@@ -1,7 +1,7 @@
 """Rota, a durable task queue and scheduler for Python: SQLite to start, PostgreSQL or MariaDB to scale.
 
-What is listed in `__all__` is the public API; all else is private by not being listed. Names are loaded when they are
-first used: who asks for `rota --help` does not wait for what runs jobs.
+`__all__` is the public API; everything else is private. Names are imported when they are first used, so that
+`rota --help` does not load the worker.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from rota.lazy import names_of
+from rota._lazy import lazy_names
 from rota.version import __version__
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ __all__ = [
 
 # Hidden from type checkers, which would take any name for one of ours.
 if not TYPE_CHECKING:
-    __getattr__ = names_of(
+    __getattr__ = lazy_names(
         __name__,
         {
             "core.errors": ["RotaError"],
             "sdk": ["AsyncTask", "Call", "Handle", "JobFailed", "Options", "ResultTimeout", "Retry", "Rota", "Task"],
             "worker.context": ["JobContext", "current"],
-            "worker.signals": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
+            "worker.exceptions": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
             "worker.steps": ["Happened"],
         },
     )

@@ -1,8 +1,7 @@
-"""Settings: one frozen object, read once, each value with where it came from.
+"""Settings: one frozen object, read once, each value with its origin.
 
 Flag over environment over file (`rota.toml`, or `[tool.rota]` in `pyproject.toml`) over default. Every setting has a
-`ROTA_` name; the names that the older systems used are understood too. Two names for one setting that say different
-things are refused: nobody could tell which was meant.
+`ROTA_` variable; names of older systems are accepted too. Two names of one setting with different values are refused.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ MOST_SLOTS: Final = 10_000
 
 
 class InvalidSetting(InvalidRequest):
-    """A setting that cannot be used: it names the setting, the value and where it came from."""
+    """An invalid setting; the message names the setting, the value and its origin."""
 
 
-def text(value: Any) -> str:  # noqa: ANN401 - whatever a file or the environment holds
+def text(value: Any) -> str:  # noqa: ANN401 - any value of a file or the environment
     """Read any text."""
     return str(value)
 
@@ -48,7 +47,7 @@ def share(value: Any) -> float:  # noqa: ANN401
 
 
 def yes_or_no(value: Any) -> bool:  # noqa: ANN401
-    """Read a yes or no in the words people use."""
+    """Read a boolean."""
     word = str(value).strip().lower()
     if word in {"1", "true", "yes", "on"}:
         return True
@@ -81,7 +80,7 @@ def mode(value: Any) -> int:  # noqa: ANN401
 
 
 def words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Read a list, of a file, or parted by commas."""
+    """Read a list, of a file or separated by commas."""
     parts = value if isinstance(value, list | tuple) else str(value).split(",")
     return tuple(str(part).strip() for part in parts if str(part).strip())
 
@@ -129,7 +128,7 @@ def address(value: Any) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting: how it is read, under which older names, and what it is for."""
+    """One setting: its parser, its help, and its older names."""
 
     parse: Parser
     help: str
@@ -240,22 +239,22 @@ class Settings:
 
     @property
     def backoff(self) -> Backoff:
-        """How long to wait after failures of jobs that do not say so themselves."""
+        """The backoff of jobs that do not set their own."""
         return shared(Backoff(base=self.backoff_base, cap=self.backoff_max, jitter=self.backoff_jitter))
 
     def __repr__(self) -> str:
-        # As `rota config show` writes them: a log line or a traceback must not show a token or a password.
+        # Redacted: a log line or a traceback must not show a token or a password.
         rows = (f"{name}={value!r} ({origin})" for name, value, origin in shown(self))
         return f"Settings({', '.join(rows)})"
 
     def origin(self, name: str) -> str:
-        """Say where a setting's value came from."""
+        """Return the origin of a setting's value."""
         return self.origins.get(name, "default")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A value that some source has for a setting."""
+    """A value of a setting in one source."""
 
     name: str
     value: Any
@@ -267,7 +266,7 @@ def read(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Settings:
-    """Read the settings of all sources, the nearest winning."""
+    """Read the settings of all sources; flags win over environment over files."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in (_in_files(folder), _in_environment(environment or {}), _in_flags(flags or {})):
@@ -322,7 +321,7 @@ def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # no
 
 
 def _agreed(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Refuse two names of one source that say different things about one setting."""
+    """Refuse two names of one source with different values for one setting."""
     seen: dict[str, Finding] = {}
     for finding in findings:
         other = seen.setdefault(finding.name, finding)
@@ -368,7 +367,7 @@ def _refuse(settings: Settings, name: str, why: str) -> None:
 
 
 def shown(settings: Settings) -> list[tuple[str, str, str]]:
-    """Give every setting with its value, as people write it, and its origin. Secrets are hidden."""
+    """Return every setting with its value as text and its origin. Secrets are hidden."""
     rows = []
     for one in fields(Settings):
         if one.name == "origins":

@@ -1,10 +1,10 @@
-"""Options of TCP sockets that let the kernel notice a peer that vanished without a word.
+"""TCP socket options by which the kernel detects half-open connections; and limits of HTTP responses.
 
-A connection is half-open when its peer is gone and nobody said so: a host lost its power, a firewall forgot the
-connection. An idle one is noticed by keepalive probes, one with unacknowledged data by the user timeout, both within
-`SILENT_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own beside this.
+A connection is half-open when its peer is gone without closing it: a host lost its power, a firewall dropped the
+connection. Keepalive probes detect an idle one, the user timeout one with unacknowledged data, both within
+`SILENT_SECONDS`. Proxies acknowledge whatever they are sent, so clients have timeouts of their own as well.
 
-The limits of HTTP answers are here too, because the Python client and the command line share them.
+The limits are here because the Python client and the command line share them.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-#: The most bytes of an answer's head, and of the whole of it. A server's pages and claims end at 8 MB.
+#: The most bytes of a response's head, and of the whole response. A server's pages and claims end at 8 MB.
 LARGEST_HEAD: Final = 65_536
 LARGEST_ANSWER: Final = 33_554_432
-#: How long the pieces of an answer may go on coming, beyond the wait for its first one.
+#: How long the parts of a response may take to arrive, after its first one.
 LONGEST_SECONDS: Final = 30.0
-#: How long a peer may be silent to the kernel until its connection is closed.
+#: How long a peer may not answer the kernel until its connection is closed.
 SILENT_SECONDS: Final = 9
 _IDLE_SECONDS: Final = 5
 _INTERVAL_SECONDS: Final = 2
 
 
 def _tcp_options() -> dict[int, int]:
-    wanted = {
+    options = {
         "TCP_KEEPIDLE": _IDLE_SECONDS,
         "TCP_KEEPINTVL": _INTERVAL_SECONDS,
         "TCP_KEEPCNT": (SILENT_SECONDS - _IDLE_SECONDS) // _INTERVAL_SECONDS,
         "TCP_USER_TIMEOUT": SILENT_SECONDS * 1000,
     }
-    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
+    return {getattr(socket, name): value for name, value in options.items() if hasattr(socket, name)}
 
 
-#: By their number; those that this system does not have are left out.
+#: By number; options that this system does not have are left out.
 TCP_OPTIONS: Final[Mapping[int, int]] = _tcp_options()
 #: As `socket.setsockopt` takes them.
 OPTIONS: Final = (
@@ -44,13 +44,13 @@ OPTIONS: Final = (
 )
 
 
-def keep_alive(raw: Any) -> None:  # noqa: ANN401 - a socket, or what a loop gives in its place
-    """Have the kernel probe an idle connection. A peer that takes nothing for a while is not cut off by this."""
+def keep_alive(raw: Any) -> None:  # noqa: ANN401 - a socket, or a loop's substitute for one
+    """Have the kernel probe an idle connection; a peer that reads nothing for a while is not disconnected."""
     _set(raw, [option for option in OPTIONS if option[1] != getattr(socket, "TCP_USER_TIMEOUT", None)])
 
 
-def notice_silence(raw: Any) -> None:  # noqa: ANN401 - a socket, or what a loop gives in its place
-    """Set the options on a socket; on one that is not TCP, or is closed by now, nothing."""
+def notice_silence(raw: Any) -> None:  # noqa: ANN401 - a socket, or a loop's substitute for one
+    """Set all options on a socket; does nothing for a socket that is closed or not TCP."""
     _set(raw, OPTIONS)
 
 

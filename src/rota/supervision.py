@@ -1,8 +1,7 @@
-"""Keeping a duty loop alive: whatever it raises is logged with its traceback, and after a pause it is run again.
+"""Supervision of background loops: an unexpected error is logged with its traceback, and the loop is run again.
 
-A loop handles the failures that it expects (the store is away) by itself. This is for those that nobody expected: a
-driver that raises an error of a new kind, or a mistake of ours. Without it the loop would end for good, or take the
-process with it, although the next pass may well succeed.
+A loop handles expected failures (the store is away) itself. This is for unexpected ones: a driver that raises a new
+kind of error, or a bug. Without it the loop would end, or end the process, although the next pass may succeed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from rota.core.patience import Patience
+from rota.backoff import JitteredBackoff
 
 LONGEST_PAUSE_SECONDS: Final = 5.0
 #: A loop that ran for this long before it failed is not failing again and again.
@@ -22,10 +21,10 @@ _log = logging.getLogger("rota.supervision")
 
 
 async def supervised(
-    name: str, run: Callable[[], Awaitable[None]], *, dice: Callable[[], float] = random.random
+    name: str, run: Callable[[], Awaitable[None]], *, rng: Callable[[], float] = random.random
 ) -> None:
-    """Run a loop until it returns or is cancelled; run it again, after a pause, whenever it raises."""
-    patience = Patience(dice, longest=LONGEST_PAUSE_SECONDS)
+    """Run a loop until it returns or is cancelled; after an error, run it again after a pause."""
+    backoff = JitteredBackoff(rng, longest=LONGEST_PAUSE_SECONDS)
     loop = asyncio.get_running_loop()
     while True:
         begun = loop.time()
@@ -33,8 +32,8 @@ async def supervised(
             await run()
         except Exception:  # noqa: BLE001 - any failure may pass
             if loop.time() - begun >= HEALTHY_SECONDS:
-                patience.reset()
-            pause = patience.next()
+                backoff.reset()
+            pause = backoff.next()
             _log.exception("%s failed unexpectedly and is run again in %.2f s", name, pause)
             await asyncio.sleep(pause)
         else:

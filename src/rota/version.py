@@ -1,4 +1,4 @@
-"""The version of this release, for modules that must not import the public package."""
+"""The version of this release, in a module that imports nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each test gets a stage of its own."""
+"""Each test gets an environment of its own."""
 
 from __future__ import annotations
 

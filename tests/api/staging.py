@@ -1,4 +1,4 @@
-"""A stage: an engine on a store in memory, a clock moved by hand, the API on it, and a client without a socket."""
+"""Test environment of the API: an engine on a store in memory, a manual clock, and a client without a socket."""
 
 from __future__ import annotations
 

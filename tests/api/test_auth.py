@@ -1,4 +1,4 @@
-"""Who may do what: every route, with no key, a wrong one, and one of each scope; and tricks to get past."""
+"""Authentication and authorization: every route without a key, with a wrong one, and with one of each scope."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from api.staging import HERE, Stage, problem_of, served, staged
 from rota.api import ALL_SCOPES, ApiKey, ApiSettings, Scope
-from rota.api.auth import OPEN_PATHS
+from rota.api.auth import PUBLIC_PATHS
+from rota.api.router import Route
 from rota.api.routes import ROUTES
-from rota.api.table import Route
 
 TOKENS = {scope: f"rota_{scope}_0123456789abcdef0123456789abcdef" for scope in sorted(ALL_SCOPES)}
 KEYS = tuple(ApiKey.of(scope, token, {scope}) for scope, token in TOKENS.items())
@@ -64,7 +64,7 @@ async def ask(stage: Stage, route: Route, headers: dict[str, str]) -> int:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_a_route_opens_to_its_scope_and_to_no_other(guarded: Stage, route: Route) -> None:
-    is_open = route.path in OPEN_PATHS
+    is_open = route.path in PUBLIC_PATHS
     assert (await ask(guarded, route, {}) != 401) == is_open
     assert (await ask(guarded, route, bearer("wrong")) != 401) == is_open
     assert (await ask(guarded, route, {"Authorization": f"Basic {TOKENS[Scope.ADMIN]}"}) != 401) == is_open
@@ -75,9 +75,9 @@ async def test_a_route_opens_to_its_scope_and_to_no_other(guarded: Stage, route:
 
 
 def test_every_route_declares_a_scope_and_only_three_are_open() -> None:
-    assert {route.path for route in ROUTES if route.scope is Scope.PUBLIC} == OPEN_PATHS
+    assert {route.path for route in ROUTES if route.scope is Scope.PUBLIC} == PUBLIC_PATHS
     with pytest.raises(TypeError, match="scope"):
-        Route(method="GET", path="/x", handler=None, summary="", family="", gives={})  # type: ignore[call-arg, arg-type]
+        Route(method="GET", path="/x", handler=None, summary="", tag="", responses={})  # type: ignore[call-arg, arg-type]
 
 
 TRICKS = [

@@ -1,4 +1,4 @@
-"""Wrong input has an answer that says what is wrong; it is never a 5xx and nothing comes of it."""
+"""Wrong input gets an error that names what is wrong; it is never a 5xx and has no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounded queues: who is refused, how it is said, and who sets the bound."""
+"""Queues with a depth limit: which submissions are refused, and how the limit is set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster over HTTP: who leads, who is alive, and the shared configuration."""
+"""The cluster over HTTP: leader, members, and shared configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from api.staging import Stage, body_of, staged
 from rota.api import ApiSettings
 from rota.coordination.etcd import EtcdCoordinator, location_of
 from rota.coordination.local import LocalCoordinator
-from rota.core.fleet import Member, Role
+from rota.core.cluster import Member, Role
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def test_the_cluster_is_shown_as_the_coordinator_knows_it(cluster: Stage, 
         "configuration": {},
     }
     await coordinator.campaign("scheduler", "ada", timedelta(seconds=60))
-    await coordinator.enlist([Member(Role.WORKER, "bob", "b1", slots=4, busy=1, address="here:1", version="9")])
+    await coordinator.register([Member(Role.WORKER, "bob", "b1", slots=4, busy=1, address="here:1", version="9")])
     shown = body_of(await cluster.client.get("/v1/cluster"))
     assert (shown["current_leader"], shown["term"]) == ("ada", 1)
     (member,) = shown["members"]
@@ -71,7 +71,7 @@ async def test_where_there_is_no_coordinator_there_is_no_cluster(client: httpx.A
 
 
 async def test_a_coordinator_that_is_away_is_no_store_that_is_away() -> None:
-    nobody = EtcdCoordinator(location_of("127.0.0.1:1"), patience=0.1)
+    nobody = EtcdCoordinator(location_of("127.0.0.1:1"), timeout=0.1)
     settings = ApiSettings(coordinator=nobody, coordinator_is_healthy=lambda: False)
     async with staged(settings) as stage:
         refusal = await stage.client.get("/v1/cluster")

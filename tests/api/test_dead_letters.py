@@ -1,4 +1,4 @@
-"""Dead letters: seen by cause, sent round again at once or at a rate, discarded, exported."""
+"""Dead letters: grouped by cause, retried at once or at a rate, discarded, exported."""
 
 from __future__ import annotations
 

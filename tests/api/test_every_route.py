@@ -1,7 +1,7 @@
 """Every route of the table does what it is for: over a socket, by its answer and by what it changed in the store.
 
 The cases are compared with the table, so that a route without a case fails. And each case is tried on a server where
-its route answers and does nothing: a case that would not notice fails too.
+its route answers and does empty_response: a case that would not notice fails too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pytest
 from api.route_cases import CASES, Ask
 from api.staging import Stage, served, staged
 from rota.api import ApiSettings
-from rota.api.calls import Answer, Call, nothing, shown
+from rota.api.http import Request, Response, empty_response, json_response
+from rota.api.router import Route
 from rota.api.routes import ROUTES
-from rota.api.table import Route
 from rota.coordination.local import LocalCoordinator
 
 NAMED = [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTES]
@@ -50,10 +50,10 @@ async def test_a_route_does_what_it_is_for(route: Route) -> None:
 
 @pytest.mark.parametrize("route", NAMED)
 async def test_a_case_notices_a_route_that_does_nothing(route: Route, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def idle(call: Call) -> Answer:
+    async def idle(call: Request) -> Response:
         await call.body()
-        (status, body), *_ = route.gives.items()
-        return nothing() if body is None else shown({}, status)
+        (status, body), *_ = route.responses.items()
+        return empty_response() if body is None else json_response({}, status)
 
     routes = tuple(replace(one, handler=idle) if one is route else one for one in ROUTES)
     monkeypatch.setattr("rota.api.app.ROUTES", routes)

@@ -1,4 +1,4 @@
-"""One key, one job, however often and in whatever form the same request comes."""
+"""One idempotency key creates one job, however often and in whatever form the same request comes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_key_in_the_header_is_checked_like_any_name(stage: Stage) -> Non
 
 
 def client_of(stage: Stage, clock: ManualClock) -> Client:
-    return Client(Transport([HERE], wire=httpx.ASGITransport(app=stage.api)), clock=clock)
+    return Client(Transport([HERE], http_transport=httpx.ASGITransport(app=stage.api)), clock=clock)
 
 
 @pytest.mark.parametrize("idempotency", [None, key("k")], ids=["without a key", "with a key"])

@@ -1,4 +1,4 @@
-"""The worker protocol over HTTP, and that of seed 1: fenced, repeatable, per item."""
+"""The worker protocol over HTTP, and the legacy worker protocol: fenced, repeatable, one result per item."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rota.core.lease import Renewal
 from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Lost, Released, Snoozed, Stopped, Succeeded, Unknown
 from rota.core.settlement import JobError
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.wire.leases import SettleRequest, renewal_form, renewal_of, report_form, report_of
 
 
@@ -74,7 +74,7 @@ async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_
     await stage.submit()
     (job,) = await stage.claim("ada")
     ours, theirs = asyncio.create_task(watch("ada", 30)), asyncio.create_task(watch("bob", 30))
-    while len(stage.api.context.cancels._waiting) < 2:  # noqa: ASYNC110 - nobody would set an event
+    while len(stage.api.context.cancel_watch._waiting) < 2:  # noqa: ASYNC110 - nobody would set an event
         await asyncio.sleep(0)
     await stage.client.post(f"/v1/jobs/{job['id']}/cancel", json={})
     assert await asyncio.wait_for(ours, 10) == [{"id": job["id"], "fence": 1}]
@@ -82,7 +82,7 @@ async def test_a_worker_that_waits_is_told_at_once_of_its_cancelled_jobs_and_no_
     stage.api.close()
     assert await asyncio.wait_for(theirs, 10) == []
     assert await watch("ada", 0) == []
-    assert stage.api.context.cancels._waiting == {}
+    assert stage.api.context.cancel_watch._waiting == {}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_a_late_settlement_changes_nothing(stage: Stage) -> None:
     await stage.submit()
     (stale,) = await stage.claim("ada", lease=15)
     stage.clock.move(HOUR)
-    await stage.engine.work.reap(10)
+    await stage.engine.upkeep.reap(10)
     (fresh,) = await stage.claim("ben")
     assert await stage.settle(stale, "succeeded", result="stale") == {"settled": [], "refused": [stale["id"]]}
     await stage.settle(fresh, "succeeded", result="fresh")
@@ -200,7 +200,7 @@ OUTCOMES = [
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda one: type(one).__name__)
 def test_a_report_survives_the_wire(outcome: Any) -> None:  # noqa: ANN401 - any outcome
-    report = Report(12345, 7, outcome, "tail")  # type: ignore[arg-type]
+    report = AttemptReport(12345, 7, outcome, "tail")  # type: ignore[arg-type]
     text = msgspec.json.encode(SettleRequest(reports=[report_form(report)]))
     (form,) = msgspec.json.decode(text, type=SettleRequest).reports
     assert report_of(form) == report
@@ -231,7 +231,7 @@ async def test_a_seed_worker_that_is_stale_is_refused(stage: Stage) -> None:
     await stage.submit()
     stale = body_of(await stage.client.get("/next-job?worker_id=ada"))
     stage.clock.move(HOUR)
-    await stage.engine.work.reap(10)
+    await stage.engine.upkeep.reap(10)
     fresh = body_of(await stage.client.get("/next-job?worker_id=ada"))
     address = f"/jobs/{stale['id']}/complete"
     for wrong in (

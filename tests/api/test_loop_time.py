@@ -18,8 +18,8 @@ import pytest
 
 from api.staging import Stage
 from rota.api.app import Api
+from rota.api.router import Route
 from rota.api.routes import ROUTES
-from rota.api.table import Route
 
 _MEGABYTE = 1_000_000
 #: The bar is 50 ms on a machine of its own; a machine under load takes more CPU time for the same.
@@ -120,13 +120,13 @@ LONGEST: dict[str, Any] = {
 
 def valid(route: Route) -> bytes:
     """Make the longest valid body of a route, or nearly so."""
-    assert route.takes is not None
-    return msgspec.json.encode(LONGEST.get(route.path) or _value(route.takes, 900_000))
+    assert route.body is not None
+    return msgspec.json.encode(LONGEST.get(route.path) or _value(route.body, 900_000))
 
 
 def bodies(route: Route) -> dict[str, bytes]:
     """Give what is sent to a route. Those that read no body share the code that refuses one: the worst will do."""
-    if route.takes is None:
+    if route.body is None:
         return {"deep lists": HOSTILE["deep lists"]}
     return {**HOSTILE, "as long as allowed": valid(route)}
 

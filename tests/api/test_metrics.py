@@ -1,4 +1,4 @@
-"""What a scraper is told over HTTP."""
+"""Metrics over HTTP, and how jobs are counted for them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families as families_
 
 from api.staging import Stage, body_of, problem_of, until
 from building import MINUTE
-from rota.api import counting
-from rota.api.serving import bind_checked
+from rota.api import counts as counts_module
+from rota.api.server.serve import bind_checked
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Census
-from rota.roles.serving import serve_api
+from rota.runtime.api_server import serve_api
 from rota.settings import Settings
-from rota.telemetry.catalogue import CATALOGUE, Source
+from rota.telemetry.metric_definitions import ALL_METRICS, MetricSource
 
 SCRAPER = {"Accept": "text/plain;version=0.0.4"}
 
@@ -78,7 +78,7 @@ async def test_every_metric_that_is_shown_is_in_the_catalogue(stage: Stage) -> N
     await lived(stage)
     text = (await stage.client.get("/metrics", headers=SCRAPER)).text
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert shown == {metric.name for metric in CATALOGUE if metric.source is not Source.WORKER}
+    assert shown == {metric.name for metric in ALL_METRICS if metric.source is not MetricSource.WORKER}
 
 
 async def test_the_cpu_time_of_the_process_grows_with_its_work(stage: Stage) -> None:
@@ -111,8 +111,8 @@ async def test_a_few_jobs_are_counted_anew_for_everyone_who_looks(stage: Stage, 
 async def test_of_many_jobs_an_older_count_must_do(
     stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "_FEW", 0)
-    monkeypatch.setattr(counting, "_SHARE", 1e-9)
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 1e-9)
     await stage.submit(queue="a")
     first = body_of(await stage.client.get("/v1/stats"))
     stage.clock.move(MINUTE)
@@ -126,8 +126,8 @@ async def test_nobody_waits_for_a_count_of_many_jobs_but_the_first(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With seven million jobs a count takes seconds: it goes on in the background, one at a time."""
-    monkeypatch.setattr(counting, "_FEW", 0)
-    monkeypatch.setattr(counting, "_SHARE", 1e9)
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 1e9)
     census, may_end = stage.engine.jobs.census, asyncio.Event()
     await stage.submit(queue="a")
     assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
@@ -140,17 +140,17 @@ async def test_nobody_waits_for_a_count_of_many_jobs_but_the_first(
     await stage.submit(queue="a")
     for _ in range(3):
         assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
-    assert len(stage.api.context.errands) == 1
+    assert len(stage.api.context.background_tasks) == 1
     may_end.set()
-    await asyncio.gather(*stage.api.context.errands)
+    await asyncio.gather(*stage.api.context.background_tasks)
     assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 2
 
 
 async def test_where_a_count_fails_in_the_background_the_last_one_is_shown_for_longer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "_FEW", 0)
-    monkeypatch.setattr(counting, "_SHARE", 1e9)
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 1e9)
     await stage.submit(queue="a")
     body_of(await stage.client.get("/v1/stats"))
 
@@ -159,7 +159,7 @@ async def test_where_a_count_fails_in_the_background_the_last_one_is_shown_for_l
 
     monkeypatch.setattr(stage.engine.jobs, "census", away)
     body_of(await stage.client.get("/v1/stats"))
-    await asyncio.gather(*stage.api.context.errands)
+    await asyncio.gather(*stage.api.context.background_tasks)
     assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
 
 
@@ -184,7 +184,7 @@ def may_count(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         return await census()
 
     monkeypatch.setattr(stage.engine.jobs, "census", slowly)
-    monkeypatch.setattr(counting, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(counts_module, "COUNT_TIMEOUT_SECONDS", 0.01)
     return may_end
 
 
@@ -202,17 +202,17 @@ async def test_before_the_first_count_is_done_counts_are_refused_and_nothing_els
     assert found["rota_jobs_submitted_total type=default"] == 1
     assert "rota_dead_letters" not in found
     assert body_of(await stage.client.get("/health"))["store_health"] is True
-    assert len(stage.api.context.errands) == 1, "one count for all of them"
+    assert len(stage.api.context.background_tasks) == 1, "one count for all of them"
     may_count.set()
-    await asyncio.gather(*stage.api.context.errands)
+    await asyncio.gather(*stage.api.context.background_tasks)
     assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == 1
 
 
 async def test_the_first_count_is_begun_with_the_api(
     stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "_FEW", 0)
-    monkeypatch.setattr(counting, "_SHARE", 1e-9)
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 1e-9)
     await stage.submit(queue="a")
     ready = asyncio.get_running_loop().create_future()
     sockets = bind_checked("127.0.0.1", 0, has_token=False, insecure=False)
@@ -235,7 +235,7 @@ async def test_a_queue_that_is_paused_before_the_first_count_is_shown_when_it_is
     await stage.submit(queue="a")
     pausing = asyncio.create_task(stage.client.post("/v1/queues/a/pause", json={"reason": "r"}))
     async with asyncio.timeout(10):
-        await until(lambda: stage.api.context.errands)
+        await until(lambda: stage.api.context.background_tasks)
     assert problem_of(await stage.client.get("/v1/queues/a"), 503)["code"] == "not_counted"
     may_count.set()
     shown = body_of(await pausing)
@@ -279,7 +279,7 @@ async def test_without_a_store_a_scrape_still_answers(stage: Stage, monkeypatch:
 
 async def test_an_api_that_was_closed_counts_no_more(stage: Stage) -> None:
     await stage.api.aclose()
-    assert not stage.engine.telemetry.is_heard
+    assert not stage.engine.telemetry.has_listeners
 
 
 async def test_promtool_has_nothing_to_complain_about(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""The published description is what the server does."""
+"""The OpenAPI document describes what the server does."""
 
 from __future__ import annotations
 

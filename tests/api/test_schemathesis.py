@@ -30,8 +30,8 @@ from schemathesis.checks import (
 
 from api.staging import served, staged
 from rota.api import ApiSettings, Limits
+from rota.api.router import EVENT_STREAM, Route
 from rota.api.routes import ROUTES
-from rota.api.table import EVENT_STREAM, Route
 from rota.core.errors import InvalidRequest
 
 CHECKS: tuple[Any, ...] = (
@@ -43,11 +43,11 @@ CHECKS: tuple[Any, ...] = (
 )
 CASES = int(os.environ.get("ROTA_SCHEMATHESIS_CASES", "6"))
 #: A stream has no end that one could wait for.
-FINITE = [route for route in ROUTES if EVENT_STREAM not in route.gives.values()]
+FINITE = [route for route in ROUTES if EVENT_STREAM not in route.responses.values()]
 #: What is wrong by the description can only be said where something is taken.
 ASKED = [
     *((route, GenerationMode.POSITIVE) for route in FINITE),
-    *((route, GenerationMode.NEGATIVE) for route in FINITE if route.takes is not None),
+    *((route, GenerationMode.NEGATIVE) for route in FINITE if route.body is not None),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Guarded steps over HTTP: under a fence, for all to see, and resolved by an operator."""
+"""Guarded steps over HTTP: recorded under a fence, listed, and resolved by an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events: a job's story, and the live stream of the whole."""
+"""Server-sent events: the events of one job, and the live stream of all counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 from api.staging import Stage, problem_of, served, staged, until
 from building import new_job
-from rota.api import ApiKey, ApiSettings, Limits, counting
+from rota.api import ApiKey, ApiSettings, Limits
+from rota.api import counts as counts_module
 from rota.ports.store import Census
 
 
@@ -171,7 +172,7 @@ async def test_a_stream_that_fails_later_ends(
     async with remote.stream("GET", f"/v1/jobs/{job['id']}/events") as response:
         story = events(response)
         await anext(story)
-        monkeypatch.setattr("rota.api.routes.looking._progress", fail)
+        monkeypatch.setattr("rota.api.routes.jobs_read._progress", fail)
         await stage.claim()
         assert [event async for event in story] == []
     assert not stage.api.context.streams._open
@@ -189,8 +190,8 @@ async def test_streams_share_the_count_of_many_jobs(
     stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each new stream counted by itself: after a restart, thirty of them kept a store of many jobs busy for seconds."""
-    monkeypatch.setattr(counting, "_FEW", 0)
-    monkeypatch.setattr(counting, "_SHARE", 0.000_001)
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 0.000_001)
     await stage.submit()
     await stage.client.get("/v1/stats")
     counts = 0

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from brokers.stage import Stage, staged
+from brokers.redis_stage import Stage, staged
 from servers.valkey import ValkeyServer, require_binary, shared_valkey
 
 

@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from brokers.stage import TYPES, finish, in_store, staged, take, until
+from brokers.redis_stage import TYPES, finish, in_store, staged, take, until
 from building import ADA, BEN, claim, new_job, new_jobs
 from rota.core.lifecycle import State
 from rota.engine import Engine
-from rota.ports.faces import Actor
-from rota.ports.places import EVERY_QUEUE, TIMETABLE
+from rota.ports.client import Actor
+from rota.ports.wakeup import EVERY_QUEUE, TIMETABLE
 from rota.scheduler.dispatcher import Dispatcher
 from servers.valkey import shared_valkey
 
@@ -37,16 +37,16 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
 
 @pytest.mark.parametrize("place", [TIMETABLE, EVERY_QUEUE])
 async def test_what_was_announced_since_the_attendance_began_ends_the_wait(engine: Engine, place: str) -> None:
-    with engine.broker.attend((place,)) as attendance:
+    with engine.broker.subscribe((place,)) as subscription:
         await engine.broker.announce(("default",) if place == EVERY_QUEUE else (TIMETABLE,))
         async with asyncio.timeout(30):
-            await attendance.wait(LONG)
+            await subscription.wait(LONG)
 
 
 async def test_a_wait_ends_when_its_time_is_over(engine: Engine) -> None:
-    with engine.broker.attend(("quiet",)) as attendance:
+    with engine.broker.subscribe(("quiet",)) as subscription:
         async with asyncio.timeout(30):
-            await attendance.wait(timedelta(milliseconds=20))
+            await subscription.wait(timedelta(milliseconds=20))
 
 
 async def test_who_waits_for_work_is_woken_by_a_submission(engine: Engine) -> None:

@@ -10,13 +10,13 @@ from datetime import timedelta
 import pytest
 import redis
 
-from brokers.stage import TYPES, Stage, finish, until
+from brokers.redis_stage import TYPES, Stage, finish, until
 from building import claim
 from rota.core.errors import Unavailable
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lease import WorkerId
 from rota.core.lifecycle import State
-from rota.engine import Engine, dispatching
+from rota.engine import Engine, dispatch
 from rota.scheduler import dispatcher
 
 WORKERS = 3
@@ -102,7 +102,7 @@ def lines_filled(stage: Stage) -> Callable[[], Awaitable[int]]:
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what is lost found sooner than in earnest."""
-    monkeypatch.setattr(dispatching, "GRACE", timedelta(seconds=0.3))
+    monkeypatch.setattr(dispatch, "GRACE", timedelta(seconds=0.3))
     monkeypatch.setattr(dispatcher, "AUDIT_SECONDS", 0.2)
 
 

@@ -25,30 +25,30 @@ async def broker() -> AsyncIterator[InStoreBroker]:
 
 
 async def test_what_was_rung_before_a_wait_ends_it_at_once_and_is_told_once(broker: InStoreBroker) -> None:
-    with broker.attend(["a"]) as attendance:
+    with broker.subscribe(["a"]) as subscription:
         await broker.announce(["a", "b"])
-        assert await attendance.wait(LONG) == {"a"}
-        assert not await attendance.wait(SHORT)
+        assert await subscription.wait(LONG) == {"a"}
+        assert not await subscription.wait(SHORT)
 
 
 async def test_whoever_is_called_off_as_it_rings_goes_and_the_next_wait_is_told(broker: InStoreBroker) -> None:
-    with broker.attend(["a"]) as attendance:
-        waiting = asyncio.ensure_future(attendance.wait(LONG))
+    with broker.subscribe(["a"]) as subscription:
+        waiting = asyncio.ensure_future(subscription.wait(LONG))
         await asyncio.sleep(0)
         await broker.announce(["a"])
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert await attendance.wait(LONG) == {"a"}
+        assert await subscription.wait(LONG) == {"a"}
 
 
 async def test_who_is_slow_to_leave_does_not_take_the_bell_along(broker: InStoreBroker) -> None:
-    with broker.attend(["a"]) as attendance:
-        leaving = asyncio.ensure_future(attendance.wait(LONG))
+    with broker.subscribe(["a"]) as subscription:
+        leaving = asyncio.ensure_future(subscription.wait(LONG))
         await asyncio.sleep(0)
         # The next one waits before the one that was called off has gone.
         leaving.cancel()
-        next_one = attendance.wait(LONG).__await__()
+        next_one = subscription.wait(LONG).__await__()
         next(next_one)
         with pytest.raises(asyncio.CancelledError):
             await leaving

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from rota.brokers.redis_streams.connection import RedisConnection
 from rota.brokers.redis_streams.location import ANSWER_SECONDS, CONNECT_SECONDS, location_of
-from rota.brokers.redis_streams.server import Server
 from rota.core.errors import BrokerUnavailable
 from servers.proxies import Proxy
 from servers.valkey import shared_valkey
@@ -23,8 +23,8 @@ async def test_a_redis_that_cannot_be_reached_is_away_within_seconds_and_back_ag
 ) -> None:
     valkey = shared_valkey()
     with Proxy(valkey.port) as proxy:
-        server = Server(location_of(proxy.through(valkey.url)), "odd-connections", lambda *_: None)
-        assert await server.heal()
+        server = RedisConnection(location_of(proxy.through(valkey.url)), "odd-connections", lambda *_: None)
+        assert await server.check()
         fail(proxy)
         begun = time.monotonic()
         with pytest.raises(BrokerUnavailable):
@@ -32,7 +32,7 @@ async def test_a_redis_that_cannot_be_reached_is_away_within_seconds_and_back_ag
         assert time.monotonic() - begun < CONNECT_SECONDS + ANSWER_SECONDS + SLACK_SECONDS
         assert not server.is_up
         proxy.forward()
-        assert await server.heal()
+        assert await server.check()
         await server.close()
 
 
@@ -40,12 +40,12 @@ async def test_a_redis_that_cannot_be_reached_is_away_within_seconds_and_back_ag
 async def test_connections_to_redis_that_are_gone_are_replaced(fail: Callable[[Proxy], None]) -> None:
     valkey = shared_valkey()
     with Proxy(valkey.port) as proxy:
-        server = Server(location_of(proxy.through(valkey.url)), "odd-connections", lambda *_: None)
-        await server.heal()
+        server = RedisConnection(location_of(proxy.through(valkey.url)), "odd-connections", lambda *_: None)
+        await server.check()
         fail(proxy)
         with pytest.raises(BrokerUnavailable):
             await server.command("PING")
-        assert await server.heal()
+        assert await server.check()
         await server.close()
 
 
@@ -53,7 +53,7 @@ async def test_a_slow_redis_is_not_away() -> None:
     valkey = shared_valkey()
     with Proxy(valkey.port) as proxy:
         proxy.delay(0.05)
-        server = Server(location_of(proxy.through(valkey.url)), "odd-connections", lambda *_: None)
-        assert await server.heal()
+        server = RedisConnection(location_of(proxy.through(valkey.url)), "odd-connections", lambda *_: None)
+        assert await server.check()
         assert await server.command("PING")
         await server.close()

@@ -7,18 +7,17 @@ from datetime import timedelta
 
 import pytest
 
-from brokers.stage import TYPES, Stage, finish, take, until
+from brokers.redis_stage import TYPES, Stage, finish, take, until
 from building import BEN, claim, new_jobs
-from rota.brokers.redis_streams import line as lining
-from rota.brokers.redis_streams import reader as reading
-from rota.brokers.redis_streams.line import WINDOW
+from rota.brokers.redis_streams import dispatch, reader
+from rota.brokers.redis_streams.dispatch import WINDOW
 from rota.core.errors import StoreUnavailable
 from rota.core.job import Job
-from rota.core.lane import Lane
 from rota.core.lifecycle import State
+from rota.core.queue import Lane
 from rota.engine import Engine
-from rota.engine import dispatching as auditing
-from rota.ports.faces import Actor
+from rota.engine import dispatch as auditing
+from rota.ports.client import Actor
 from rota.ports.store import Dispatched
 from rota.scheduler.dispatcher import Dispatcher
 
@@ -89,7 +88,7 @@ async def test_an_urgent_job_finds_its_place_although_the_line_of_the_others_is_
         return stage.entries("high")
 
     # Somebody waits, so that the lane is kept; nobody takes anything.
-    with worker.broker.attend(("default",), TYPES):
+    with worker.broker.subscribe(("default",), TYPES):
         await high()
         await stage.submit(20, priority=9)
         await until(high, lambda count: count == 20)
@@ -110,8 +109,8 @@ async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(sta
 
 async def test_who_waits_keeps_its_own_lanes_and_no_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane that nobody reads any more must not be filled because somebody waits for another type of its queue."""
-    monkeypatch.setattr(reading, "READ_SECONDS", 0.3)
-    monkeypatch.setattr(lining, "FRESH_SECONDS", 3.0)
+    monkeypatch.setattr(reader, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(dispatch, "REGISTERED_SECONDS", 3.0)
     dispatching, node = await stage.engine(), await stage.engine()
     await node.claim(claim(types=("text",)), wait=timedelta(0))
     stage.tasks.append(asyncio.create_task(wait_for_ever(node)))
@@ -180,7 +179,7 @@ async def test_what_is_taken_over_comes_on_top_and_nothing_of_it_is_lost(
     assert await dead.take(("default",), TYPES, 3)
     fresh = await stage.submit(2)
     await stage.dispatch(dispatching)
-    monkeypatch.setattr(reading, "STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(reader, "STALLED_SECONDS", 0.0)
     worker = await stage.engine()
     held = list(await take(worker, 2))
     assert [job.id for job in held] == [job.id for job in fresh]
@@ -214,8 +213,8 @@ async def test_an_entry_whose_job_is_gone_or_not_to_be_had_is_acknowledged_at_on
 
 
 async def test_a_dead_readers_entries_are_taken_over(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "STALLED_SECONDS", 0.05)
-    monkeypatch.setattr(reading, "STEAL_SECONDS", 0.01)
+    monkeypatch.setattr(reader, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(reader, "TAKE_OVER_SECONDS", 0.01)
     dispatching, other = await stage.engine(), await stage.engine()
     await attended(stage)
     jobs = await stage.submit(3)
@@ -238,7 +237,7 @@ async def test_where_a_line_is_too_long_to_go_through_what_was_queued_for_long_i
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else has filled the stream, or a dead reader holds very many: no job may be queued for ever."""
-    monkeypatch.setattr(lining, "MANY", 3)
+    monkeypatch.setattr(dispatch, "MOST_AUDITED", 3)
     monkeypatch.setattr(auditing, "GRACE", timedelta(0))
     dispatching = await stage.engine()
     await attended(stage)
@@ -246,11 +245,11 @@ async def test_where_a_line_is_too_long_to_go_through_what_was_queued_for_long_i
     await stage.dispatch(dispatching)
     stage.server.ask("XTRIM", stage.key(), "MAXLEN", 0)
     await stage.line(dispatching).hand_over([Dispatched(one.id, MAIL, 5) for one in new_jobs(4)])
-    assert await dispatching.dispatching.audit(stage.line(dispatching)) == 0
+    assert await dispatching.dispatch.audit(stage.line(dispatching)) == 0
     monkeypatch.setattr(auditing, "LONGEST", timedelta(milliseconds=1))
 
     async def recalled() -> int:
-        return await dispatching.dispatching.audit(stage.line(dispatching))
+        return await dispatching.dispatch.audit(stage.line(dispatching))
 
     assert await until(recalled, bool) == 1
     assert [one.state for one in await stage.store.get([job.id])] == [State.PENDING]
@@ -266,7 +265,7 @@ async def test_a_dispatched_job_that_redis_has_lost_is_dispatched_again_and_runs
     await attended(stage)
     jobs = await stage.submit(3)
     if loss == "never written":
-        monkeypatch.setattr(lining.StreamLine, "_hand_over", _lost)
+        monkeypatch.setattr(dispatch.StreamDispatch, "_add", _lost)
     assert await stage.dispatch(dispatching) == 3
     monkeypatch.undo()
     monkeypatch.setattr(auditing, "GRACE", timedelta(0))
@@ -278,7 +277,7 @@ async def test_a_dispatched_job_that_redis_has_lost_is_dispatched_again_and_runs
             stage.server.ask("DEL", stage.key())
         case "everything":
             stage.server.ask("DEL", *stage.server.ask("KEYS", f"{stage.stream}:*"))
-    assert await dispatching.dispatching.audit(stage.line(dispatching)) == (1 if loss == "entry" else 3)
+    assert await dispatching.dispatch.audit(stage.line(dispatching)) == (1 if loss == "entry" else 3)
     if loss == "everything":
         # Who reads the lane is forgotten too, until somebody takes from it again.
         await attended(stage)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers.stage import TYPES, staged
+from brokers.redis_stage import TYPES, staged
 from servers.certificates import sign_itself
 from servers.valkey import ValkeyServer, shared_valkey
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from brokers.stage import Stage, finish, staged, take, until
-from rota.core.identity import JobId
+from brokers.redis_stage import Stage, finish, staged, take, until
+from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.ports.store import Dispatched
 from servers.housing import free_port

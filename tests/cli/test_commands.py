@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from rota.cli.api_client import ApiClient
 from rota.cli.exits import Exit
 from rota.cli.main import main, modernised
 from rota.cli.output import Printer, clean, column
-from rota.cli.server import Server
 from rota.cli.tree import build
 
 OLDER = [
@@ -131,8 +131,8 @@ def test_an_interrupted_wait_says_which_job_goes_on(
     def interrupted(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Server, "post", lambda *_, **__: {"id": "0ajkv4fhvx7a2"})
-    monkeypatch.setattr(Server, "get", interrupted)
+    monkeypatch.setattr(ApiClient, "post", lambda *_, **__: {"id": "0ajkv4fhvx7a2"})
+    monkeypatch.setattr(ApiClient, "get", interrupted)
     assert main(["submit", "--wait"]) == Exit.INTERRUPTED
     assert "rota jobs result 0ajkv4fhvx7a2 --wait" in capsys.readouterr().err
 

@@ -23,11 +23,11 @@ from rota.stores.mysql.location import location_of
 pytestmark = pytest.mark.parametrize("adapter", SHARED, ids=lambda adapter: adapter.name)
 
 DAMAGE = {
-    "changed": ("UPDATE ledger SET actor = 'nobody' WHERE number = 3", 3),
-    "another digest": ("UPDATE ledger SET digest = 'x' WHERE number = 3", 3),
-    "another time": ("UPDATE ledger SET at = at + 1 WHERE number = 1", 1),
-    "missing": ("DELETE FROM ledger WHERE number = 3", 4),
-    "renumbered": ("UPDATE ledger SET number = 9 WHERE number = 5", 6),
+    "changed": ("UPDATE rota_ledger SET actor = 'nobody' WHERE number = 3", 3),
+    "another digest": ("UPDATE rota_ledger SET digest = 'x' WHERE number = 3", 3),
+    "another time": ("UPDATE rota_ledger SET at = at + 1 WHERE number = 1", 1),
+    "missing": ("DELETE FROM rota_ledger WHERE number = 3", 4),
+    "renumbered": ("UPDATE rota_ledger SET number = 9 WHERE number = 5", 6),
 }
 
 
@@ -90,7 +90,7 @@ async def test_entries_that_retention_deleted_are_not_missed_and_what_is_left_is
     await store.close()
     assert left == [7, 6, 5, 4]
     assert await rota("ledger", "verify", "--store", place) == Exit.OK
-    await execute(place, "UPDATE ledger SET detail = 'forged' WHERE number = 7")
+    await execute(place, "UPDATE rota_ledger SET detail = 'forged' WHERE number = 7")
     assert await rota("ledger", "verify", "--store", place) == Exit.PROBLEMS_FOUND
     assert "ledger: entry 7 of " in capsys.readouterr().out
 

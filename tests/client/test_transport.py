@@ -1,4 +1,4 @@
-"""What a client is told before it asks anything."""
+"""The client checks its addresses and token before the first request."""
 
 from __future__ import annotations
 

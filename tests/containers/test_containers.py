@@ -18,10 +18,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from rota.api.auth import OPEN_PATHS
+from rota.api.auth import PUBLIC_PATHS
 from rota.cli.tree import build
 from rota.settings import OPTIONS
-from rota.telemetry.catalogue import CATALOGUE
+from rota.telemetry.metric_definitions import ALL_METRICS
 
 ROOT = Path(__file__).parent.parent.parent
 TOOLS = Path(sys.executable).parent
@@ -151,7 +151,7 @@ def test_probes_ask_where_no_token_is_needed(deployment: dict[str, Any]) -> None
     (port,) = one["ports"]
     for probe, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
         assert one[probe]["httpGet"] == {"path": path, "port": port["name"]}
-        assert path in OPEN_PATHS
+        assert path in PUBLIC_PATHS
     listening = {variable["name"]: variable.get("value", "") for variable in one["env"]}
     bound = listening.get("ROTA_WORKER_ADDRESS") or f"{listening['ROTA_HOST']}:{listening['ROTA_PORT']}"
     assert bound == f"0.0.0.0:{port['containerPort']}"
@@ -167,7 +167,7 @@ def test_every_deployment_has_a_disruption_budget(deployment: dict[str, Any]) ->
 def test_the_autoscaler_goes_by_a_metric_that_we_show() -> None:
     (scaler,) = (one for one in MANIFESTS if one["kind"] == "HorizontalPodAutoscaler")
     (metric,) = (one["external"]["metric"] for one in scaler["spec"]["metrics"])
-    (shown,) = (one for one in CATALOGUE if one.name == metric["name"])
+    (shown,) = (one for one in ALL_METRICS if one.name == metric["name"])
     assert set(metric["selector"]["matchLabels"]) <= set(shown.labels)
     assert scaler["spec"]["scaleTargetRef"]["name"] in {one["metadata"]["name"] for one in DEPLOYMENTS}
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from rota.coordination.database import DatabaseCoordinator
-from rota.core.fleet import CheckIn
+from rota.core.cluster import MemberHeartbeat
 from rota.stores.sqlite import SqliteStore
 
-ONLOOKER = CheckIn((), "upkeep")
+ONLOOKER = MemberHeartbeat((), "upkeep")
 
 
 async def test_what_was_seen_before_the_last_look_is_no_change(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from rota.coordination.etcd import EtcdCoordinator, location_of
 from rota.coordination.etcd.gateway import EtcdRefused
+from rota.core.cluster import Leadership, Member, Role
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable
-from rota.core.fleet import Leadership, Member, Role
 from servers.certificates import sign_itself
 from servers.etcd import EtcdCluster, require_binary, shared_cluster
 
@@ -26,8 +26,8 @@ _numbers = count(1)
 
 
 @asynccontextmanager
-async def opened(url: str, *, patience: float = 30) -> AsyncIterator[EtcdCoordinator]:
-    coordinator = EtcdCoordinator(location_of(url), patience=patience)
+async def opened(url: str, *, seconds: float = 30) -> AsyncIterator[EtcdCoordinator]:
+    coordinator = EtcdCoordinator(location_of(url), timeout=seconds)
     try:
         yield coordinator
     finally:
@@ -63,7 +63,7 @@ async def eventually(act: Callable[[], Awaitable[Leadership]]) -> Leadership:
 
 
 async def test_the_loss_of_one_node_of_three_is_not_noticed_and_of_two_is_said_and_healed(three: EtcdCluster) -> None:
-    async with opened(own_prefix(three)) as ours, opened(own_prefix(three), patience=1) as hasty:
+    async with opened(own_prefix(three)) as ours, opened(own_prefix(three), seconds=1) as hasty:
         first = await ours.campaign("scheduler", "a", LONG)
         watching = asyncio.create_task(ours.changed(await ours.configuration(), LONG))
         await asyncio.sleep(0)
@@ -126,7 +126,7 @@ async def test_over_tls_only_a_node_that_shows_who_it_is_is_spoken_to(certificat
             assert (await ours.campaign("scheduler", "a", LONG)).holder == "a"
         async with opened(f"etcds://{cluster.endpoints}?verify=no") as careless:
             assert await careless.leader("scheduler") is not None
-        async with opened(f"etcds://{cluster.endpoints}", patience=4) as wary:
+        async with opened(f"etcds://{cluster.endpoints}", seconds=4) as wary:
             with pytest.raises(CoordinatorUnavailable, match=r"(?i)certificate"):
                 await wary.leader("scheduler")
     finally:
@@ -147,18 +147,18 @@ async def test_a_member_that_cannot_be_read_does_not_hide_the_others() -> None:
     url = own_prefix(cluster)
     async with opened(url) as ours:
         cluster.control("put", f"{location_of(url).prefix}/members/foreign", "what is this")
-        await ours.enlist([Member(Role.WORKER, "ada", "boot-1")])
-        assert [member.name for member in await ours.roll()] == ["ada"]
+        await ours.register([Member(Role.WORKER, "ada", "boot-1")])
+        assert [member.name for member in await ours.members()] == ["ada"]
 
 
 async def test_a_busy_member_takes_no_room_in_the_history_of_etcd_for_its_load() -> None:
     """Written every five seconds, a hundred workers would fill etcd's room within days where nobody compacts it."""
     member = Member(Role.WORKER, "ada", "boot-1", slots=10)
     async with opened(own_prefix(shared_cluster())) as ours:
-        await ours.enlist([member])
+        await ours.register([member])
         revision = (await ours.configuration()).revision
         for busy in range(5):
-            await ours.enlist([replace(member, busy=busy)])
+            await ours.register([replace(member, busy=busy)])
         assert (await ours.configuration()).revision == revision
 
 
@@ -189,7 +189,7 @@ async def answering(status: str, body: bytes) -> AsyncIterator[str]:
 async def test_what_is_no_etcd_is_said_to_be_none_with_its_own_words() -> None:
     said = "421: 'the Host header was unrecognized'; is this an etcd"
     misdirected = answering("421 Misdirected Request", b"the Host header was\nunrecognized")
-    async with misdirected as place, opened(place, patience=3) as ours:
+    async with misdirected as place, opened(place, seconds=3) as ours:
         with pytest.raises(CoordinatorUnavailable, match=said):
             await ours.leader("scheduler")
 

@@ -13,7 +13,7 @@ from rota.coordination.local import LocalCoordinator
 from rota.core.errors import InvalidRequest
 from rota.ports.coordinator import Coordinator
 from rota.ports.store import Store
-from rota.runtime import open_coordinator
+from rota.runtime.assembly import open_coordinator
 from rota.stores.sqlite import SqliteStore
 
 

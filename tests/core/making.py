@@ -1,4 +1,4 @@
-"""What the core's tests are built from: one job, one schedule, and hypothesis's dice over their fields.
+"""What the core's tests are built from: one job, one schedule, and hypothesis's rng over their fields.
 
 Nothing here looks at a clock. `lived` applies a settlement to a job the way a store must, in the fewest words.
 """
@@ -15,14 +15,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from rota.core.duration import LONGEST
-from rota.core.identity import JobId, ScheduleId
-from rota.core.instant import from_micros, span_to_micros, to_micros
+from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, State
 from rota.core.retry import Backoff, Growth
 from rota.core.schedule import Schedule
 from rota.core.settlement import JobError, Settlement
 from rota.core.submission import DEFAULT_PRIORITY, DEFAULT_QUEUE, Delivery, Template
+from rota.core.time import from_micros, span_to_micros, to_micros
 
 NOW: Final = datetime(2026, 3, 1, 12, 0, 0, 123_457, tzinfo=UTC)
 HEIR: Final = JobId(4_711)
@@ -93,7 +93,7 @@ def utc(text: str) -> datetime:
 spans = st.integers(0, span_to_micros(LONGEST)).map(lambda micros: timedelta(microseconds=micros))
 #: Far from the ends of the calendar, so that a duration can be added.
 moments = st.integers(to_micros(utc("1900-01-01")), to_micros(utc("2500-01-01"))).map(from_micros)
-dice = st.floats(0, 1, exclude_max=True)
+rng = st.floats(0, 1, exclude_max=True)
 words = st.text(max_size=12)
 
 

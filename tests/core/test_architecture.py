@@ -40,9 +40,9 @@ HARMLESS_IMPORTLIB = ("importlib.metadata", "importlib.resources")
 EVALUATING = {"eval", "exec", "compile", "__import__"}
 #: Where code is imported by a name all the same, and who gives the name. Never a payload, a request or a row.
 NAMED_BY_WHOEVER_STARTS_US = {
-    "sdk/handlers.py",  # the user's modules: from the command line or the settings
+    "sdk/loader.py",  # the user's modules: from the command line or the settings
     "worker/references.py",  # a child process's handler: from the worker that starts it
-    "lazy.py",  # our own names, imported late: from the fixed tables of packages
+    "_lazy.py",  # our own names, imported late: from the fixed tables of packages
     "cli/main.py",  # our own commands, imported late: from the table of commands, below one fixed package
 }
 LOADING = {"import_module", "resolve_name", "load_module", "exec_module"}
@@ -164,7 +164,7 @@ IMPURE = [
     "import collections.abc, time",
     "from time import monotonic",
     "from os import environ",
-    "from random import random as dice",
+    "from random import random as rng",
     "from rota.ports.clock import Clock",
     "from rota import ports",
     "from . import job",

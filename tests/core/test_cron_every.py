@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota.core.cron import parse
-from rota.core.errors import InvalidRequest
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,22 +57,3 @@ def test_all_zones_see_the_same_fire_times() -> None:
     found = {expression.next(moment.astimezone(ZoneInfo(name))).astimezone(UTC) for name in ("UTC", "Asia/Kathmandu")}
 
     assert len(found) == 1
-
-
-def test_an_anchor_moves_the_multiples() -> None:
-    anchor = datetime(2026, 5, 3, 12, 34, 56, 789, tzinfo=UTC)
-    expression = parse("@every 1h").anchored(anchor)
-
-    assert expression.next(anchor) == datetime(2026, 5, 3, 13, 34, 56, tzinfo=UTC)
-    assert expression.next(anchor - timedelta(days=2)) == datetime(2026, 5, 1, 13, 34, 56, tzinfo=UTC)
-    assert expression != parse("@every 1h")
-    assert expression.text == "@every 1h"
-
-
-def test_an_anchor_means_nothing_to_a_calendar() -> None:
-    assert parse("@daily").anchored(EPOCH + timedelta(minutes=5)) == parse("@daily")
-
-
-def test_an_anchor_needs_a_zone() -> None:
-    with pytest.raises(InvalidRequest, match="has no time zone"):
-        parse("@every 1h").anchored(datetime(2026, 1, 1))  # noqa: DTZ001 - the point of the test

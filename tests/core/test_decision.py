@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import ERROR, HEIR, NOW, claimed, dice, job, lived, unhurried
-from rota.core.decision import Means, decide
+from core.making import ERROR, HEIR, NOW, claimed, job, lived, rng, unhurried
+from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import IllegalTransition
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, Event, State
@@ -21,7 +21,7 @@ from rota.core.retry import MAX_CRASHES, Backoff, Growth
 from rota.core.settlement import Reason
 from rota.core.submission import Delivery, Template
 
-MEANS = Means(now=NOW, heir=HEIR)
+MEANS = DecisionInputs(now=NOW, follow_up_id=HEIR)
 HOUR = timedelta(hours=1)
 ON_SUCCESS = Template("thank")
 ON_FAILURE = Template("apologise")
@@ -199,7 +199,7 @@ def test_a_failed_job_runs_after_its_backoff_placed_by_the_dice() -> None:
     backoff = Backoff(growth=Growth.LINEAR, base=timedelta(seconds=10), jitter=0.5)
     before = job(attempts=2, max_attempts=9, backoff=backoff)
     for throw in (0.0, 0.5, 0.99):
-        settlement = decide(before, Failed(ERROR), Means(now=NOW, dice=throw))
+        settlement = decide(before, Failed(ERROR), DecisionInputs(now=NOW, rng=throw))
         assert settlement.run_at == NOW + backoff.delay(2, throw)
 
 
@@ -226,9 +226,9 @@ def test_a_job_is_given_up_when_its_next_attempt_would_come_too_late(
 
 
 def test_a_follow_up_without_an_id_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(TypeError, match="bring an id"):
-        decide(job(on_success=ON_SUCCESS), Succeeded(), Means(now=NOW))
-    assert decide(job(on_failure=ON_FAILURE), Succeeded(), Means(now=NOW)).follow_up is None
+    with pytest.raises(TypeError, match="pass an id"):
+        decide(job(on_success=ON_SUCCESS), Succeeded(), DecisionInputs(now=NOW))
+    assert decide(job(on_failure=ON_FAILURE), Succeeded(), DecisionInputs(now=NOW)).follow_up is None
 
 
 outcomes = st.sampled_from(list(OUTCOMES.values()))
@@ -238,7 +238,7 @@ outcomes = st.sampled_from(list(OUTCOMES.values()))
 @given(
     st.sampled_from(Delivery),
     st.integers(1, 5),
-    st.lists(st.tuples(outcomes, st.booleans(), dice), min_size=1, max_size=20),
+    st.lists(st.tuples(outcomes, st.booleans(), rng), min_size=1, max_size=20),
 )
 def test_a_life_keeps_what_was_promised(
     delivery: Delivery, max_attempts: int, attempts: list[tuple[Outcome, bool, float]]
@@ -256,7 +256,7 @@ def test_a_life_keeps_what_was_promised(
         assert running_now.attempts <= max_attempts
         starts += outcome != Released(started=False)
         running_now = replace(running_now, cancel_requested_at=NOW if asks else None)
-        settlement = decide(running_now, outcome, Means(now=NOW, dice=throw, heir=HEIR))
+        settlement = decide(running_now, outcome, DecisionInputs(now=NOW, rng=throw, follow_up_id=HEIR))
         alive = lived(running_now, settlement)
         follow_ups += settlement.follow_up is not None
         assert alive.fence == running_now.fence
@@ -299,14 +299,14 @@ def test_a_job_held_for_its_time_waits_for_it_again_and_nothing_is_counted(outco
 def test_once_its_time_has_come_a_held_job_is_like_any_other() -> None:
     means = replace(MEANS, now=SOON)
     assert decide(held(), Released(started=False), means).event is Event.RELEASE
-    assert decide(held(), Lost(ERROR), means).event is Event.EXPIRE
+    assert decide(held(), Lost(ERROR), means).event is Event.LAPSE
 
 
 def test_a_clock_that_was_set_back_does_not_make_a_job_that_began_look_held() -> None:
     began = replace(held(), started_at=SOON + timedelta(microseconds=1))
-    assert decide(began, Lost(ERROR), MEANS).event is Event.EXPIRE
+    assert decide(began, Lost(ERROR), MEANS).event is Event.LAPSE
     claimed_later = replace(held(), updated_at=NOW + timedelta(microseconds=1))
-    assert decide(claimed_later, Lost(ERROR), MEANS).event is Event.EXPIRE
+    assert decide(claimed_later, Lost(ERROR), MEANS).event is Event.LAPSE
 
 
 def test_one_that_must_not_start_twice_is_not_given_the_benefit_of_the_doubt() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from core.making import unhurried
 from rota.core.duration import LONGEST, UNITS, parse_duration
 from rota.core.errors import InvalidRequest
-from rota.core.instant import span_to_micros
+from rota.core.time import span_to_micros
 
 GOOD: list[tuple[timedelta | float | str, timedelta]] = [
     (0, timedelta(0)),

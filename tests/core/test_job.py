@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from core.making import NOW, job, moments, unhurried
 from rota.core.errors import IllegalTransition
-from rota.core.identity import JobId
-from rota.core.instant import MICROSECOND
+from rota.core.ids import JobId
 from rota.core.job import AGING, first_state, turn
 from rota.core.lifecycle import Event, State
 from rota.core.submission import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from rota.core.time import MICROSECOND
 
 priorities = st.integers(LOWEST_PRIORITY, HIGHEST_PRIORITY)
 #: What a 64-bit column holds.

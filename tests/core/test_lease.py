@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lease import DEFAULT_LEASE, Claim, Renewal, WorkerId
 
 ADA = WorkerId("ada", "boot-1")

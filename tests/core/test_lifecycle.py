@@ -29,7 +29,7 @@ LEADS_TO = {
     Event.SUCCEED: State.COMPLETED,
     Event.FAIL: State.RETRYING,
     Event.EXHAUST: State.DEAD,
-    Event.EXPIRE: State.PENDING,
+    Event.LAPSE: State.PENDING,
     Event.SNOOZE: State.SCHEDULED,
     Event.RELEASE: State.PENDING,
     Event.RETRY: State.PENDING,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from core.making import NOW, claimed, job, lived
-from rota.core.decision import Means, cancel, decide, expire, retry, run_now
+from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now
 from rota.core.errors import IllegalTransition
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, Event, State
 from rota.core.outcome import Released
@@ -89,16 +89,16 @@ def test_a_job_that_must_run_at_most_once_and_never_began_may_be_retried() -> No
 def test_a_job_handed_back_unstarted_and_then_cancelled_never_began() -> None:
     """It was counted as started: an operator who had cancelled it in time could not have it run after all."""
     asked = job(delivery=Delivery.AT_MOST_ONCE, cancel_requested_at=NOW)
-    cancelled = lived(asked, decide(asked, Released(started=False), Means(now=NOW)))
+    cancelled = lived(asked, decide(asked, Released(started=False), DecisionInputs(now=NOW)))
     assert (cancelled.state, cancelled.may_have_started) == (State.CANCELLED, False)
     assert retry(cancelled, LATER).target is State.PENDING
 
 
 def test_a_cancel_is_forgotten_when_an_operator_retries() -> None:
     asked = job(cancel_requested_at=NOW)
-    cancelled = lived(asked, decide(asked, Released(started=True), Means(now=NOW)))
+    cancelled = lived(asked, decide(asked, Released(started=True), DecisionInputs(now=NOW)))
     again = claimed(lived(cancelled, retry(cancelled, LATER)))
-    assert decide(again, Released(started=True), Means(now=LATER)).target is State.PENDING
+    assert decide(again, Released(started=True), DecisionInputs(now=LATER)).target is State.PENDING
 
 
 @pytest.mark.parametrize("state", sorted(TIMED))

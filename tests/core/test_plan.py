@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.making import numbered, schedule, unhurried, utc
 from rota.core import schedule as room
 from rota.core.cron import CronExpression
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.schedule import (
     LARGEST_CATCH_UP,
     LARGEST_RECORD,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import backoffs, dice, spans, unhurried
+from core.making import backoffs, rng, spans, unhurried
 from rota.core.duration import LONGEST
 from rota.core.errors import InvalidRequest
 from rota.core.retry import DEFAULT_BACKOFF, Backoff, Growth
@@ -99,7 +99,7 @@ def test_no_list_of_delays_is_needed_for_the_other_growths(growth: Growth, base:
 
 
 @unhurried
-@given(backoffs(), st.integers(1, 2**63), dice)
+@given(backoffs(), st.integers(1, 2**63), rng)
 def test_jitter_moves_a_delay_by_its_part_and_no_further(backoff: Backoff, attempt: int, throw: float) -> None:
     plain = backoff.delay(attempt)
     delay = backoff.delay(attempt, throw)
@@ -109,7 +109,7 @@ def test_jitter_moves_a_delay_by_its_part_and_no_further(backoff: Backoff, attem
 
 
 @unhurried
-@given(backoffs(), st.integers(1, 2**63), dice, dice)
+@given(backoffs(), st.integers(1, 2**63), rng, rng)
 def test_the_dice_decide_where_within_the_jitter(backoff: Backoff, attempt: int, low: float, high: float) -> None:
     assert backoff.delay(attempt, min(low, high)) <= backoff.delay(attempt, max(low, high))
 

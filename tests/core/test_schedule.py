@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from core.making import moments, schedule, unhurried, utc
 from rota.core.errors import InvalidCron, InvalidRequest
-from rota.core.identity import ScheduleId
-from rota.core.instant import MICROSECOND
+from rota.core.ids import ScheduleId
 from rota.core.schedule import Blackout, Schedule, rule_of, zone_of
+from rota.core.time import MICROSECOND
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = timedelta(hours=1)

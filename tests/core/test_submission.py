@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.making import HEIR, NOW, moments, templates, unhurried
-from rota.core.identity import JobId, ScheduleId
+from rota.core.ids import JobId, ScheduleId
 from rota.core.submission import Dependency, NewJob, Template, request_hash
 
 TAKEN_OVER = {field.name for field in fields(Template)} & {field.name for field in fields(NewJob)}

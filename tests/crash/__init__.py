@@ -1,10 +1,10 @@
 """Crash consistency of the SQLite store: what it acknowledged is there, whatever happens to it.
 
-A load (`workload`) drives a store and writes down what it asks for and what it is told (`promises`). Then something
-bad happens: the process is killed (`kill`, with `writer` and `nursery`), the power goes (`power_cut`, with `platter`
-and `recorder`), the disk fills up or fails (`trouble`). Afterwards somebody who knows nothing of Rota's code reads the
-file and compares it with the promises (`verdict`). That this judge is awake, and that the disks are as bad as we claim,
-is tested too: `test_verdict`, `test_platter`, and the runs with `synchronous` turned down in `test_power_cut`.
+A load (`workload`) drives a store and records its requests and the store's answers (`promises`). Then the process is
+killed (`kill`, with `writer` and `child_processes`), the power is cut (`power_cut`, with `simulated_disk` and
+`recorder`), or the disk fills up or fails (`failing_disk`). Afterwards `verification`, which uses none of Rota's code,
+reads the file and compares it with the promises. Tests check the verification itself (`test_verification`), the
+simulated disk (`test_simulated_disk`), and that `test_power_cut` finds lost commits with a weaker `synchronous`.
 
 Run more of it with ``python -m crash.kill --kills 2000`` and ``python -m crash.power_cut --cuts 20000``, from `tests`.
 """

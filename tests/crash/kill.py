@@ -2,10 +2,10 @@
 
 `kill_one` lets one writer after another work on the same file and kills each at a moment drawn from the seed: while it
 opens the file and recovers what its predecessor left, or after some number of answers, in the midst of whatever comes
-next. The files are judged after every kill, on a copy, so that the next writer finds them as the dead one left them.
+next. The files are verified after every kill, on a copy, so that the next writer finds them as the dead one left them.
 
 `kill_one_of_many` keeps several writers on one file and kills one at a time. The others must not notice: no error, no
-answer that takes seconds. The file is judged while they work, and at the end.
+answer that takes seconds. The file is verified while they work, and at the end.
 
 ``python -m crash.kill --kills 2000`` does both, on a fresh file now and then.
 """
@@ -26,17 +26,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from crash.nursery import Child, Nursery, listen
+from crash.child_processes import Child, WriterForker, listen
 from crash.promises import Kind, Line, Promises, Violation
 from crash.scratch import lay_down, memory_folder, pick_up
-from crash.verdict import judge, judge_in_use
+from crash.verification import verify, verify_in_use
 from crash.writer import Errand
 from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import SqliteStore
 
 #: A writer that says nothing for so long hangs.
 SILENCE_SECONDS: Final = 20.0
-#: No answer may take this long, whoever was just killed.
+#: No answer may take this long, whichever process was just killed.
 LONGEST_ANSWER_MILLISECONDS: Final = 2000.0
 KILLS_PER_FILE: Final = 50
 WRITERS: Final = 3
@@ -48,7 +48,7 @@ class Report:
 
     kills: int = 0
     kills_in_opening: int = 0
-    judged: int = 0
+    verified: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     slowest_milliseconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Report:
         """Add what another run did and found."""
         self.kills += other.kills
         self.kills_in_opening += other.kills_in_opening
-        self.judged += other.judged
+        self.verified += other.verified
         self.answers += other.answers
         self.slowest_milliseconds = max(self.slowest_milliseconds, other.slowest_milliseconds)
         self.violations += other.violations
@@ -74,18 +74,18 @@ class Report:
         return (
             f"{self.kills} kills ({self.kills_in_opening} before the first answer) in {self.seconds:.1f} s, "
             f"{self.answers.total()} answers {dict(self.answers)}, slowest {self.slowest_milliseconds:.0f} ms, "
-            f"judged {self.judged} times, {len(self.violations)} violations"
+            f"verified {self.verified} times, {len(self.violations)} violations"
         )
 
 
-def kill_one(nursery: Nursery, folder: Path, kills: int, rng: random.Random) -> Report:
+def kill_one(forker: WriterForker, folder: Path, kills: int, rng: random.Random) -> Report:
     """Kill one writer after another on one file."""
     report, promises, began = Report(), Promises(), time.monotonic()
     path = folder / "one.db"
     found: list[Violation] = []
     for generation in range(kills):
         errand = Errand(str(path), rng.getrandbits(32), generation=generation, unanswered=_unanswered(promises))
-        child = nursery.start(errand)
+        child = forker.start(errand)
         answers = _let_live(child, promises, rng)
         child.kill()
         _take_last_words(child, promises)
@@ -93,7 +93,7 @@ def kill_one(nursery: Nursery, folder: Path, kills: int, rng: random.Random) -> 
         report.kills += 1
         report.kills_in_opening += not answers
         found = _judge_copy(path, promises)
-        report.judged += 1
+        report.verified += 1
         if found:
             break
     report.close(promises, found)
@@ -117,14 +117,14 @@ def _let_live(child: Child, promises: Promises, rng: random.Random) -> int:
 
 
 def kill_one_of_many(
-    nursery: Nursery, folder: Path, kills: int, rng: random.Random, *, writers: int = WRITERS
+    forker: WriterForker, folder: Path, kills: int, rng: random.Random, *, writers: int = WRITERS
 ) -> Report:
     """Keep several writers on one file, kill one of them at a time and start it again."""
     report, promises, began = Report(), Promises(), time.monotonic()
     path = folder / "many.db"
 
     def start(number: int, generation: int) -> Child:
-        return nursery.start(Errand(str(path), rng.getrandbits(32), number=number, generation=generation, tasks=4))
+        return forker.start(Errand(str(path), rng.getrandbits(32), number=number, generation=generation, tasks=4))
 
     children = [start(number, 0) for number in range(writers)]
     for generation in range(1, kills + 1):
@@ -136,8 +136,8 @@ def kill_one_of_many(
         report.kills += 1
         children[children.index(victim)] = start(victim.errand.number, generation)
         if rng.random() < 0.3:
-            promises.violations = judge_in_use(path, promises, partial(_catch_up, children, promises))
-            report.judged += 1
+            promises.violations = verify_in_use(path, promises, partial(_catch_up, children, promises))
+            report.verified += 1
         if promises.violations:
             break
     _hear_from_all(children, promises, 50)
@@ -150,7 +150,7 @@ def kill_one_of_many(
         if milliseconds > LONGEST_ANSWER_MILLISECONDS:
             promises.take(["error", f"an answer to {verb} took {milliseconds:.0f} ms"])
     report.close(promises, _judge_copy(path, promises))
-    report.judged += 1
+    report.verified += 1
     report.seconds = time.monotonic() - began
     return report
 
@@ -199,10 +199,10 @@ def _expect(status: int, expected: int, promises: Promises) -> None:
 
 
 def _judge_copy(path: Path, promises: Promises) -> list[Violation]:
-    """Judge a copy of the files of which nobody has any open: once as the store opens them, and what it left then."""
+    """Verify a copy of the files of which nobody has any open: once as the store opens them, and what it left then."""
     with memory_folder() as folder:
         lay_down(pick_up(path), folder)
-        return [*asyncio.run(_open_and_check(folder / path.name)), *judge(folder / path.name, promises)]
+        return [*asyncio.run(_open_and_check(folder / path.name)), *verify(folder / path.name, promises)]
 
 
 async def _open_and_check(path: Path) -> list[Violation]:
@@ -228,15 +228,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     rng, left, failed = random.Random(seed), options.kills, 0
-    ways: list[Callable[[Nursery, Path, int, random.Random], Report]] = [kill_one, kill_one_of_many]
+    ways: list[Callable[[WriterForker, Path, int, random.Random], Report]] = [kill_one, kill_one_of_many]
     totals = {way.__name__: Report() for way in ways}
     sys.stdout.write(f"SEED={seed}\n")
-    with Nursery() as nursery:
+    with WriterForker() as forker:
         while left > 0:
             for way in ways:
                 kills = min(KILLS_PER_FILE, left)
                 with tempfile.TemporaryDirectory(prefix="rota-kill-", dir=options.folder) as folder:
-                    report = way(nursery, Path(folder), kills, rng)
+                    report = way(forker, Path(folder), kills, rng)
                 left -= report.kills
                 failed += len(report.violations)
                 totals[way.__name__].add(report)

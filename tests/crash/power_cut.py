@@ -2,9 +2,10 @@
 
 A load works on a store whose files are recorded (`recorder`): it opens a new file with all its migrations, works,
 closes it, opens it again, works, and closes it. Then the power is cut at many places on the tape, in the work, in a
-checkpoint, while opening or closing. At each place one of the folders that the cut may have left (`platter`) is drawn,
-opened as after a restart with the standard driver and, as another copy, with apsw, written to, and judged (`verdict`).
-One of these folders is where the next round begins, so that cuts also fall into the recovery from earlier ones.
+checkpoint, while opening or closing. At each place one of the folders that the cut may have left (`simulated_disk`) is
+drawn, opened as after a restart with the standard driver and, as another copy, with apsw, written to, and verified
+(`verification`). One of these folders is where the next round begins, so that cuts also fall into the recovery from
+earlier ones.
 
 Rounds differ in settings that make rare things frequent: as shipped; with a checkpoint every few pages and a
 write-ahead log that is truncated; with a cache so small that uncommitted pages spill into the log. In all of them the
@@ -32,19 +33,19 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from crash.altered import Settings, altered
-from crash.platter import SECTOR, Write
+from crash.apsw_connection import ApswConnection
+from crash.pragma_override import Settings, altered
 from crash.promises import Kind, Promises, Violation
 from crash.recorder import Changed, Event, Phase, Player, RecordingVfs, Synced, Tape, Told
 from crash.scratch import DATABASE, lay_down, memory_folder
-from crash.verdict import judge
+from crash.simulated_disk import SECTOR, Write
+from crash.verification import verify
 from crash.workload import Identity, TickingClock, Workload
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.submission import NewJob
-from rota.stores.sqlite import SqliteStore, lengthening
-from rota.stores.sqlite.apsw_driver import ApswConnection
-from rota.stores.sqlite.driver import Connection, StandardConnection
+from rota.stores.sqlite import SqliteStore, wal_growth
+from rota.stores.sqlite.driver import SqliteConnection, StandardConnection
 
 AS_SHIPPED: Final[Settings] = {}
 OFTEN_CHECKPOINTED: Final[Settings] = {"wal_autocheckpoint": "24", "journal_size_limit": str(64 * SECTOR)}
@@ -60,7 +61,7 @@ ANSWERS_PER_VISIT: Final = 60
 TASKS: Final = 6
 
 #: The ways to open what a cut has left.
-DRIVERS: Final[tuple[Callable[[str], Connection], ...]] = (StandardConnection, ApswConnection)
+DRIVERS: Final[tuple[Callable[[str], SqliteConnection], ...]] = (StandardConnection, ApswConnection)
 _SHARES: Final = {"opening": 2, "working": 3, "checkpoint": 3, "closing": 2, "closed": 1}
 _NEVER_SUBMITTED: Final = JobId(1)
 
@@ -141,7 +142,7 @@ async def record(tape: Tape, rng: random.Random, generation: int, settings: Sett
     """Let a load work on what is left, and close, and open again."""
     vfs = RecordingVfs(tape)
     clock = TickingClock()
-    with memory_folder() as folder, _lengthened_often(tape):
+    with memory_folder() as folder, _preallocated_often(tape):
         lay_down(tape.before, folder)
         for visit in range(2):
             tape.mark("opening")
@@ -159,15 +160,15 @@ async def record(tape: Tape, rng: random.Random, generation: int, settings: Sett
 
 
 @contextmanager
-def _lengthened_often(tape: Tape) -> Iterator[None]:
-    """Have the log made longer again and again, past SQLite, and put that on the tape too."""
+def _preallocated_often(tape: Tape) -> Iterator[None]:
+    """Preallocate the log again and again, and record those writes, which bypass SQLite, too."""
     log, really = f"{DATABASE}-wal", os.pwrite
 
     def write(descriptor: int, data: bytes, offset: int) -> int:
         tape.changed(log, tape.opened(log), Write(offset, data))
         return really(descriptor, data, offset)
 
-    often = patch.multiple(lengthening, LEAST=8 * SECTOR, MOST_AT_ONCE=24 * SECTOR, COMMITS_BETWEEN_LOOKS=2)
+    often = patch.multiple(wal_growth, MINIMUM_BYTES=8 * SECTOR, MAX_STEP_BYTES=24 * SECTOR, COMMITS_BETWEEN_CHECKS=2)
     with often, patch.object(os, "pwrite", write):
         yield
 
@@ -229,7 +230,7 @@ def phases_of(events: list[Event]) -> Iterator[str]:
 
 
 async def examine(image: dict[str, bytes], promises: Promises, rng: random.Random) -> list[Violation]:
-    """Open what is left as after a restart, with each driver, and judge it."""
+    """Open what is left as after a restart, with each driver, and verify it."""
     found: list[Violation] = []
     for connect in DRIVERS:
         with memory_folder() as folder:
@@ -239,11 +240,11 @@ async def examine(image: dict[str, bytes], promises: Promises, rng: random.Rando
             if not found:
                 submitted = copy.copy(promises)
                 submitted.tried = promises.tried | {_NEVER_SUBMITTED}
-                found += judge(folder / DATABASE, submitted)
+                found += verify(folder / DATABASE, submitted)
     return found
 
 
-async def _use(path: Path, connect: Callable[[str], Connection]) -> list[Violation]:
+async def _use(path: Path, connect: Callable[[str], SqliteConnection]) -> list[Violation]:
     """See whether a store opens, finds itself sound, and can be written to."""
     try:
         store = await SqliteStore.open(path, connect=connect)

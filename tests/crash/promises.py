@@ -37,7 +37,7 @@ class Kind(StrEnum):
     WENT_BACK = "went back"
     #: Half of something that is one.
     HALF = "half"
-    #: Something that nobody asked for.
+    #: Something that was not requested.
     INVENTED = "invented"
     #: A call failed that had no reason to, or in the wrong way, or took far too long.
     DISTURBED = "disturbed"
@@ -70,7 +70,7 @@ class Promises:
     unanswered: set[str] = field(default_factory=set)
     #: Jobs that ended: under which fence, in which state.
     finals: dict[int, tuple[int, str]] = field(default_factory=dict)
-    #: Jobs that somebody tried to complete: only those may ever be pruned.
+    #: Jobs that were to be completed: only those may be pruned.
     completing: set[int] = field(default_factory=set)
     #: The jobs that may have been made at a job's end.
     heirs: dict[int, set[int]] = field(default_factory=dict)

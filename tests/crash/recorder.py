@@ -1,8 +1,9 @@
 """A SQLite VFS that writes down all that reaches the disk, so that the power can be cut afterwards at any moment.
 
-The files themselves are real and are written through, without their syncs; what SQLite reads is what it wrote. The
-tape holds, in one order, every write, truncation, sync, creation and deletion, and between them what the store told its
-client. Played up to any place, it gives the disk as it was at that moment (`platter`) and the promises that stood.
+The files themselves are real and are written through, without their syncs; what SQLite reads is what it wrote. The tape
+holds, in one order, every write, truncation, sync, creation and deletion, and between them what the store told its
+client. Played up to any place, it gives the disk as it was at that moment (`simulated_disk`) and the promises that
+stood.
 
 SQLite's own VFS syncs the folder at the first sync of a journal or write-ahead log that it opened to create (seen with
 strace, and in unixSync of os_unix.c), and after a deletion only where asked. So does this one. The database file itself
@@ -19,8 +20,8 @@ from typing import Final
 
 import apsw
 
-from crash.platter import Folder, Platter, Truncate, Write
 from crash.promises import Line
+from crash.simulated_disk import Folder, Platter, Truncate, Write
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
-from rota.core.decision import Means, decide
+from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId, compose
+from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, WorkerId
 from rota.core.lifecycle import FINISHED, State
@@ -97,18 +97,18 @@ class Report:
 
 
 class Run:
-    """One run: the load, the killer and the judge."""
+    """One run: the load, the killer and the verification."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self._server = server
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._numbers = count(1)
         self._is_over = False
         self._is_submitting = True
         self.report = Report()
 
     async def drive(self, open_store: OpenStore, kills: int, steady_seconds: float) -> Report:
-        """Put load on the server, kill it so often, and judge what is left."""
+        """Put load on the server, kill it so often, and verify what is left."""
         first, second = await open_store(), await open_store()
         load = [asyncio.ensure_future(self._submit(first)) for _ in range(CLIENTS)]
         work = [
@@ -136,10 +136,10 @@ class Run:
         return self.report
 
     async def _kill(self, steady_seconds: float) -> None:
-        await asyncio.sleep(self._dice.uniform(0.05, 0.5))
+        await asyncio.sleep(self._rng.uniform(0.05, 0.5))
         await asyncio.to_thread(self._server.kill)
         self.report.kills += 1
-        await asyncio.sleep(self._dice.uniform(0.05, 0.5))
+        await asyncio.sleep(self._rng.uniform(0.05, 0.5))
         await asyncio.to_thread(self._server.start)
         self.report.returns.append(time.monotonic())
         await asyncio.sleep(steady_seconds)
@@ -168,7 +168,7 @@ class Run:
             await self._settle(store, held)
 
     async def _settle(self, store: Store, held: Sequence[Job]) -> None:
-        settlements = [decide(job, Succeeded(str(job.fence)), Means(datetime.now(UTC))) for job in held]
+        settlements = [decide(job, Succeeded(str(job.fence)), DecisionInputs(datetime.now(UTC))) for job in held]
         applied = await self._until_available(lambda: store.settle(settlements))
         now = time.monotonic()
         for job in held:
@@ -182,7 +182,7 @@ class Run:
     async def _keep_up(self, store: Store) -> None:
         while not self._is_over:
             lost = await self._until_available(lambda: store.lost(100))
-            means = Means(datetime.now(UTC))
+            means = DecisionInputs(datetime.now(UTC))
             settlements = [decide(job, Lost(), means) for job in lost]
             if settlements:
                 await self._until_available(lambda settlements=settlements: store.settle(settlements))  # type: ignore[misc]

@@ -5,7 +5,7 @@ none left to fail. A full disk is a nuisance: what cannot be written is refused,
 there is space all goes on by itself. Any other error leaves the disk in doubt: the store refuses to write any more,
 says so, and a restart finds all that was acknowledged.
 
-A sweep takes long, so by default it lets only every third call fail, beginning elsewhere for each kind of trouble;
+A sweep takes long, so by default it lets only every third call fail, beginning elsewhere for each kind of fault;
 `make crash` leaves none out.
 """
 
@@ -21,23 +21,23 @@ import apsw
 import pytest
 
 from building import new_job, new_jobs
-from crash.altered import Settings
-from crash.nursery import Nursery, listen
-from crash.power_cut import OFTEN_CHECKPOINTED, SPILLING, examine
-from crash.promises import Promises
-from crash.recorder import Player, RecordingVfs, Tape
-from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
-from crash.trouble import (
+from crash.child_processes import WriterForker, listen
+from crash.failing_disk import (
     OF_EVERYTHING,
     Call,
     Connections,
+    DiskFault,
     Life,
-    Trouble,
     live_through,
     open_through,
     troubled_vfs,
 )
-from crash.verdict import judge
+from crash.power_cut import OFTEN_CHECKPOINTED, SPILLING, examine
+from crash.pragma_override import Settings
+from crash.promises import Promises
+from crash.recorder import Player, RecordingVfs, Tape
+from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
+from crash.verification import verify
 from crash.writer import Errand
 from rota.core.errors import StoreUnavailable
 from rota.core.submission import NewJob
@@ -62,16 +62,16 @@ async def image() -> Mapping[str, bytes]:
 
 
 async def _sweep(
-    live: Callable[[Trouble], Awaitable[list[str]]], make: Callable[[int], Trouble]
+    live: Callable[[DiskFault], Awaitable[list[str]]], make: Callable[[int], DiskFault]
 ) -> tuple[int, list[str]]:
     """Let one call fail after the other, as many as there are; give about how many were noticed and all complaints."""
     complaints: list[str] = []
     n, noticed = 1 + (make(1).code + make(1).lasts) % EVERY, 0
     while True:
-        trouble = make(n)
-        complaints += [f"{trouble.call} {n}: {complaint}" for complaint in await live(trouble)]
-        noticed += bool(trouble.noticed)
-        if not trouble.failed:
+        fault = make(n)
+        complaints += [f"{fault.call} {n}: {complaint}" for complaint in await live(fault)]
+        noticed += bool(fault.noticed)
+        if not fault.failed:
             return noticed * EVERY, complaints
         n += EVERY
 
@@ -90,7 +90,7 @@ async def test_whichever_write_or_sync_fails_no_answer_is_a_lie(
     image: Mapping[str, bytes], call: Call, code: int, *, lasts: bool
 ) -> None:
     noticed, complaints = await _sweep(
-        lambda trouble: live_through(trouble, image, OFTEN_CHECKPOINTED), lambda n: Trouble(call, n, code, lasts)
+        lambda fault: live_through(fault, image, OFTEN_CHECKPOINTED), lambda n: DiskFault(call, n, code, lasts)
     )
     assert complaints == []
     assert noticed > 15
@@ -100,7 +100,7 @@ async def test_whichever_write_or_sync_fails_no_answer_is_a_lie(
 async def test_whichever_read_fails_no_answer_is_a_lie(image: Mapping[str, bytes], *, lasts: bool) -> None:
     """With a cache of eight pages, so that there is something to read."""
     noticed, complaints = await _sweep(
-        lambda trouble: live_through(trouble, image, SPILLING), lambda n: Trouble(Call.READ, n, FAILED_READ, lasts)
+        lambda fault: live_through(fault, image, SPILLING), lambda n: DiskFault(Call.READ, n, FAILED_READ, lasts)
     )
     assert complaints == []
     assert noticed > 50
@@ -118,7 +118,7 @@ async def test_whichever_read_fails_no_answer_is_a_lie(image: Mapping[str, bytes
 )
 async def test_whatever_fails_while_a_new_database_is_made_it_can_be_made_afterwards(call: Call, code: int) -> None:
     noticed, complaints = await _sweep(
-        lambda trouble: open_through(trouble, OFTEN_CHECKPOINTED), lambda n: Trouble(call, n, code, lasts=True)
+        lambda fault: open_through(fault, OFTEN_CHECKPOINTED), lambda n: DiskFault(call, n, code, lasts=True)
     )
     assert complaints == []
     assert noticed > 5
@@ -129,11 +129,11 @@ async def test_a_power_cut_after_a_failed_sync_loses_nothing_that_was_acknowledg
     rng, n = random.Random(1), 0
     while True:
         n += 1
-        trouble, tape = Trouble(Call.SYNC, n, FAILED_SYNC), Tape(before=dict(image))
+        fault, tape = DiskFault(Call.SYNC, n, FAILED_SYNC), Tape(before=dict(image))
         recording = RecordingVfs(tape)
-        with memory_folder() as folder, troubled_vfs(trouble, recording.name) as vfs:
+        with memory_folder() as folder, troubled_vfs(fault, recording.name) as vfs:
             lay_down(image, folder)
-            life = Life(trouble, folder / DATABASE, Connections(vfs, OFTEN_CHECKPOINTED))
+            life = Life(fault, folder / DATABASE, Connections(vfs, OFTEN_CHECKPOINTED))
             store = await life.open()
             if store is not None:
                 await life.work(store, 1, OF_EVERYTHING)
@@ -143,7 +143,7 @@ async def test_a_power_cut_after_a_failed_sync_loses_nothing_that_was_acknowledg
                 await store.close()
                 assert [f"sync {n}: {violation}" for violation in await examine(left, life.promises, rng)] == []
         recording.unregister()
-        if not trouble.failed:
+        if not fault.failed:
             break
     assert n > 15
 
@@ -200,8 +200,8 @@ async def test_a_failed_write_under_the_standard_driver_stops_the_store_and_lose
     SQLite keeps silent about that, keeps the pages in the log, and goes on until the log cannot grow either.
     """
     path, promises, errors = tmp_path / DATABASE, Promises(), []
-    with Nursery() as nursery:
-        child = nursery.start(Errand(str(path), seed=1, largest_file=400_000, settings=settings))
+    with WriterForker() as forker:
+        child = forker.start(Errand(str(path), seed=1, largest_file=400_000, settings=settings))
         for _, line in listen([child], within=60):
             if line[0] == "error":
                 errors.append(line[1])
@@ -215,24 +215,24 @@ async def test_a_failed_write_under_the_standard_driver_stops_the_store_and_lose
     assert "sqlite3." not in error
     # It is the log that could not grow: far beyond the size at which it would have been written back.
     assert path.with_name(f"{DATABASE}-wal").stat().st_size > 350_000
-    assert [str(violation) for violation in judge(path, promises)] == []
+    assert [str(violation) for violation in verify(path, promises)] == []
     store = await SqliteStore.open(path)
     await store.insert([new_job()])
     await store.close()
 
 
 async def test_reads_go_on_after_writing_has_stopped_for_good(image: Mapping[str, bytes]) -> None:
-    trouble = Trouble(Call.SYNC, None, FAILED_SYNC, lasts=True)
-    with memory_folder() as folder, troubled_vfs(trouble) as vfs:
+    fault = DiskFault(Call.SYNC, None, FAILED_SYNC, lasts=True)
+    with memory_folder() as folder, troubled_vfs(fault) as vfs:
         lay_down(image, folder)
         store = await SqliteStore.open(folder / DATABASE, connect=Connections(vfs, {}))
         job = new_job()
         await store.insert([job])
-        trouble.at = trouble.seen[Call.SYNC] + 1
+        fault.at = fault.seen[Call.SYNC] + 1
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="disk I/O error"):
                 await store.insert([new_job()])
-        trouble.heal()
+        fault.heal()
         with pytest.raises(StoreUnavailable, match=r"stopped after an error of the database.*restart"):
             await store.insert([new_job()])
         assert [one.id for one in await store.get([job.id])] == [job.id]
@@ -240,5 +240,5 @@ async def test_reads_go_on_after_writing_has_stopped_for_good(image: Mapping[str
         assert await store.check() == []
         await store.close()
         connection = sqlite3.connect(folder / DATABASE)
-        assert connection.execute("SELECT id FROM job").fetchall() == [(job.id,)]
+        assert connection.execute("SELECT id FROM rota_job").fetchall() == [(job.id,)]
         connection.close()

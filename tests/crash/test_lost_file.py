@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from building import new_job, new_jobs
+from crash.apsw_connection import ApswConnection
 from crash.scratch import DATABASE
 from rota.core.errors import StoreUnavailable
 from rota.core.submission import NewJob
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.apsw_driver import ApswConnection
-from rota.stores.sqlite.driver import Connection, StandardConnection
+from rota.stores.sqlite.driver import SqliteConnection, StandardConnection
 
-Connect = Callable[[str], Connection]
+Connect = Callable[[str], SqliteConnection]
 
 #: Whom to be when the tests run as root, who may do everything.
 NOBODY = 65534
@@ -111,7 +111,7 @@ async def test_a_database_with_a_torn_page_is_found_damaged(tmp_path: Path, conn
     path = tmp_path / DATABASE
     await _fill(path, connect)
     connection = sqlite3.connect(path)
-    ((root,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'job'").fetchall()
+    ((root,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'rota_job'").fetchall()
     connection.close()
     with path.open("r+b") as file:
         file.seek((root - 1) * 4096)
@@ -153,7 +153,7 @@ async def test_a_file_that_belongs_to_another_is_refused(public_folder: Path, co
 async def test_a_new_database_is_for_its_owner_only(tmp_path: Path, connect: Connect) -> None:
     store = await SqliteStore.open(tmp_path / DATABASE, connect=connect)
     await store.insert([new_job()])
-    assert _modes(tmp_path) == {f"{DATABASE}{part}": 0o600 for part in ("", "-wal", "-shm", "-bell", "-claims")}
+    assert _modes(tmp_path) == {f"{DATABASE}{part}": 0o600 for part in ("", "-wal", "-shm", "-notify", "-claims")}
     await store.close()
 
 

@@ -1,4 +1,4 @@
-"""Several processes on one file: who reads for long, who comes and goes, who dies, and what the others notice of it."""
+"""Several processes on one file: long readers, processes that come and go or die, and what the others notice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from building import new_job, new_jobs
-from crash.nursery import Nursery, listen
+from crash.child_processes import WriterForker, listen
 from crash.promises import Promises
 from crash.scratch import DATABASE
-from crash.verdict import judge
+from crash.verification import verify
 from crash.writer import Errand
 from rota.core.submission import NewJob
 from rota.stores.sqlite import SqliteStore
@@ -29,7 +29,7 @@ import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("BEGIN")
 while True:
-    print(*connection.execute("SELECT count(*) FROM job").fetchone(), flush=True)
+    print(*connection.execute("SELECT count(*) FROM rota_job").fetchone(), flush=True)
     if not sys.stdin.readline().strip():
         break
 connection.close()
@@ -142,11 +142,9 @@ async def test_a_store_opens_while_another_process_repairs_the_log(tmp_path: Pat
 def test_twenty_processes_on_one_file_never_hear_that_it_is_locked(tmp_path: Path) -> None:
     """Half of them stay, the others come and go."""
     path, promises = tmp_path / DATABASE, Promises()
-    with Nursery() as nursery:
+    with WriterForker() as forker:
         children = [
-            nursery.start(
-                Errand(str(path), number, number=number, tasks=2, answers_per_visit=5 if number % 2 else None)
-            )
+            forker.start(Errand(str(path), number, number=number, tasks=2, answers_per_visit=5 if number % 2 else None))
             for number in range(20)
         ]
         for _, line in listen(children, within=60):
@@ -158,7 +156,7 @@ def test_twenty_processes_on_one_file_never_hear_that_it_is_locked(tmp_path: Pat
         for _, line in listen(children, within=60):
             promises.take(line)
         endings = [child.bury() for child in children]
-    assert [str(violation) for violation in judge(path, promises)] == []
+    assert [str(violation) for violation in verify(path, promises)] == []
     assert endings == [0] * 20
     assert promises.acknowledged >= 800
     assert max(promises.slowest.values()) < 10_000

@@ -33,6 +33,6 @@ async def test_a_killed_server_loses_nothing_that_was_acknowledged_and_is_used_a
 
 @pytest.mark.timeout(120)
 async def test_a_server_that_forgets_is_found_out() -> None:
-    """The judge is not blind: with a log that is hardly ever written, a kill does lose what was acknowledged."""
+    """The verification is not blind: with a log that is hardly ever written, a kill does lose what was acknowledged."""
     report = await killed({"innodb-flush-log-at-trx-commit": "0", "innodb-flush-log-at-timeout": "2700"}, 1)
     assert any("lost" in violation for violation in report.violations)

@@ -1,4 +1,4 @@
-"""A load that uses a store the way its clients do, and writes down what it asks for and what it is told.
+"""A load that uses a store the way its clients do, and records its requests and the answers.
 
 Single submits by many tasks at once, batches, idempotency keys that come again and again, workflows, claims that are
 settled, abandoned, reaped or repeated, steps, a schedule, operators' acts, pruning. Every choice is drawn from one
@@ -17,19 +17,19 @@ from itertools import count
 from typing import Final, TypeVar
 
 from crash.promises import AGAIN, Line
-from rota.core.decision import Means, cancel, decide
+from rota.core.decision import DecisionInputs, cancel, decide
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId, ScheduleId
-from rota.core.instant import to_micros
+from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, WorkerId
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Succeeded
 from rota.core.retry import Backoff, Growth
 from rota.core.schedule import CatchUp, Fate, Schedule, plan
 from rota.core.settlement import JobError, Settlement
 from rota.core.submission import Dependency, IdempotencyKey, NewJob, Template, request_hash
+from rota.core.time import to_micros
 from rota.ports.store import JobQuery, Retention, Store
 
 Note = Callable[[Line], None]
@@ -66,7 +66,7 @@ class Identity:
 
 
 class TickingClock:
-    """A clock that moves a little whenever somebody looks at it, so that leases end without anybody waiting."""
+    """A clock that moves a little at every read, so that leases lapse without waiting."""
 
     def __init__(self) -> None:
         self._moment = datetime(2026, 3, 1, tzinfo=UTC)
@@ -225,11 +225,11 @@ class Workload:
     async def record(self) -> None:
         detail = f"{self.identity.name}-{next(self.numbers)}"
         began = time.monotonic()
-        if await self._call(_true(self.store.record([Entry("olga", "look", "queue", detail=detail)]))):
+        if await self._call(_true(self.store.record([LedgerEntry("olga", "look", "queue", detail=detail)]))):
             self._tell(began, "record", detail)
 
     async def look(self) -> None:
-        """Read this and that: whoever reads must never be refused."""
+        """Read in several ways: a read must never be refused."""
         began = time.monotonic()
         reading: Awaitable[object] = self.rng.choice([self._census, self._newest, self._due, self._watch])()
         if await self._call(_true(reading)):
@@ -298,7 +298,9 @@ class Workload:
         return self.rng.choices(outcomes, [80, 8, 4, 4, 4])[0]
 
     def _decided(self, job: Job, outcome: Outcome) -> Settlement:
-        return decide(job, outcome, Means(now=self.clock(), dice=self.rng.random(), heir=self.fresh_id()))
+        return decide(
+            job, outcome, DecisionInputs(now=self.clock(), rng=self.rng.random(), follow_up_id=self.fresh_id())
+        )
 
     async def _census(self) -> object:
         return await self.store.census()

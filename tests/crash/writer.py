@@ -1,7 +1,7 @@
-"""A process that works on a store until it is told to stop, or killed.
+"""Writer process: works on a store until it is stopped or killed.
 
-Every line of its workload goes into a pipe at the moment it is known, so that whoever kills the process has all that
-it was promised. It stops when the other end of its control pipe is closed, thus also when its parent dies.
+Every line of its workload goes into a pipe at the moment it is known, so that the test that kills the process has all
+that it was promised. It stops when the other end of its control pipe is closed, thus also when its parent dies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from crash.altered import Settings, altered
+from crash.pragma_override import Settings, altered
 from crash.promises import Line
 from crash.workload import Identity, Workload
 from rota.stores.sqlite import SqliteStore

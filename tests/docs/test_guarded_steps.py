@@ -34,4 +34,4 @@ def test_an_order_is_booked_with_its_step(tmp_path: Path) -> None:
         with names["app"].run():
             assert names["book"].submit(42).result(timeout="30s") == 42
         assert connection.execute("SELECT number FROM booking").fetchall() == [(42,)]
-        assert connection.execute("SELECT key, outcome FROM step").fetchall() == [("book", "42")]
+        assert connection.execute("SELECT key, outcome FROM rota_step").fetchall() == [("book", "42")]

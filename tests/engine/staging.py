@@ -12,13 +12,13 @@ from typing import Any, TypeVar, cast
 from building import ADA, BASE, ManualClock, claim
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import WorkerId
 from rota.core.outcome import Outcome
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Actor, Report
+from rota.ports.client import Actor, AttemptReport
 from rota.ports.store import Store
 from rota.stores.sqlite import SqliteStore
 from rota.telemetry.events import Event
@@ -31,7 +31,7 @@ E = TypeVar("E")
 class Line:
     """The store at the end of a line that can be cut: before the next call of a verb, or before its answer."""
 
-    keeps_claims = False
+    has_handoff = False
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -107,13 +107,13 @@ class Bench:
         return await self.engine.claim(claim(worker, queues=tuple({job.queue for job in jobs})))
 
     async def report(self, job: Job, outcome: Outcome, log_tail: str | None = None) -> Sequence[JobId]:
-        return await self.engine.settle([Report(job.id, job.fence, outcome, log_tail)])
+        return await self.engine.settle([AttemptReport(job.id, job.fence, outcome, log_tail)])
 
     async def rings_at(self, place: str, act: Coroutine[Any, Any, object]) -> bool:
         """Say whether something rings for whoever listens in a place."""
-        with self.engine.broker.attend((place,)) as attendance:
+        with self.engine.broker.subscribe((place,)) as subscription:
             await act
-            return bool(cast("Any", attendance)._is_rung)
+            return bool(await subscription.wait(timedelta(0)))
 
 
 def in_virtual_time(
@@ -128,7 +128,7 @@ def in_virtual_time(
         line = line_type(store)
         broker = broker_type(cast("Store", line))
         try:
-            await act(Engine(cast("Store", line), broker, clock=clock, dice=lambda: 0.5), line)
+            await act(Engine(cast("Store", line), broker, clock=clock, rng=lambda: 0.5), line)
         finally:
             await broker.close()
             await store.close()
@@ -143,7 +143,7 @@ async def bench_in_memory() -> AsyncIterator[Bench]:
     line = Line(store)
     seen = cast("Store", line)
     broker = InStoreBroker(seen)
-    engine = Engine(seen, broker, clock=host_clock, dice=lambda: 0.5, steady=clock.steady)
+    engine = Engine(seen, broker, clock=host_clock, rng=lambda: 0.5, steady=clock.steady)
     bench = Bench(engine, store, line, clock, host_clock)
     engine.telemetry.listen(bench.events.append)
     # A scheduler has looked at the store's clock when anything begins.

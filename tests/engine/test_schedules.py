@@ -18,13 +18,13 @@ from rota.core.errors import (
     ScheduleNotFound,
     StoreUnavailable,
 )
-from rota.core.identity import ScheduleId
+from rota.core.ids import ScheduleId
 from rota.core.lifecycle import State
 from rota.core.schedule import CatchUp, Draft, Fate, Overlap, Schedule
 from rota.core.submission import Template
 from rota.engine.schedules import LONGEST_PREVIEW
-from rota.ports.places import TIMETABLE
 from rota.ports.store import JobQuery
+from rota.ports.wakeup import TIMETABLE
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
 DRAFT = Draft(name="nightly", rule="@every 1m", template=Template("report"))

@@ -8,7 +8,7 @@ import pytest
 
 from building import HOUR, MINUTE, SECOND, claim, new_job
 from engine.staging import OLGA, Bench
-from rota.core.fleet import Member, Role
+from rota.core.cluster import Member, Role
 from rota.core.lease import Renewal
 from rota.core.lifecycle import State
 from rota.core.schedule import Draft, Fate
@@ -34,7 +34,7 @@ async def test_a_step_ahead_takes_no_job_from_a_worker_that_renews(bench: Bench,
     (held,) = await bench.begin(new_job(delivery=delivery))
     bench.clock.step(HOUR)
     for _ in range(10):
-        assert await bench.engine.work.reap(10) == 0
+        assert await bench.engine.upkeep.reap(10) == 0
         bench.clock.move(BEAT)
         await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
     found = await bench.look(held)
@@ -44,7 +44,7 @@ async def test_a_step_ahead_takes_no_job_from_a_worker_that_renews(bench: Bench,
 async def lapse(bench: Bench, engine: Engine) -> timedelta:
     """Let the scheduler look at the clock and the leases each second, and say after how long it takes one."""
     waited = timedelta(0)
-    while not await engine.work.reap(10):
+    while not await engine.upkeep.reap(10):
         await engine.upkeep.timetable()
         bench.clock.move(SECOND)
         waited += SECOND
@@ -106,7 +106,7 @@ async def test_a_short_lease_that_was_given_before_a_step_was_noticed_lapses_as_
     bench.clock.move(timedelta(seconds=0.3))
     await bench.engine.renew([Renewal(held.id, held.fence, 2 * SECOND)])
     bench.clock.move(BEAT)
-    assert await bench.engine.work.reap(10) == 1
+    assert await bench.engine.upkeep.reap(10) == 1
 
 
 async def test_a_lease_that_was_given_before_the_clock_was_wrong_lapses_when_it_is_right_again(bench: Bench) -> None:
@@ -121,7 +121,7 @@ async def test_a_lease_that_was_given_before_the_clock_was_wrong_lapses_when_it_
         for _ in range(15):
             bench.clock.move(SECOND)
             await bench.engine.upkeep.timetable()
-    assert await bench.engine.work.reap(10) == 1
+    assert await bench.engine.upkeep.reap(10) == 1
 
 
 async def test_a_lost_job_is_found_behind_more_held_leases_than_one_look_shows(bench: Bench) -> None:
@@ -145,7 +145,7 @@ async def test_a_clock_that_was_set_back_and_far_ahead_during_an_outage_takes_no
     await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
     bench.clock.move(BEAT)
     bench.clock.step(HOUR)
-    assert await bench.engine.work.reap(10) == 0
+    assert await bench.engine.upkeep.reap(10) == 0
 
 
 async def test_a_step_that_is_noticed_late_keeps_no_silent_workers_job_longer(bench: Bench) -> None:
@@ -156,10 +156,10 @@ async def test_a_step_that_is_noticed_late_keeps_no_silent_workers_job_longer(be
     bench.clock.move(4 * SECOND)
     for _ in range(11):
         await bench.engine.upkeep.timetable()
-        assert await bench.engine.work.reap(10) == 0
+        assert await bench.engine.upkeep.reap(10) == 0
         bench.clock.move(SECOND)
     bench.clock.move(SECOND)
-    assert await bench.engine.work.reap(10) == 1
+    assert await bench.engine.upkeep.reap(10) == 1
     assert (await bench.look(held)).state is State.PENDING
 
 
@@ -169,22 +169,22 @@ async def test_a_lease_that_was_given_while_the_clock_was_behind_unseen_is_not_t
     (held,) = await bench.begin(new_job())
     bench.clock.step(HOUR)
     for _ in range(10):
-        assert await bench.engine.work.reap(10) == 0
+        assert await bench.engine.upkeep.reap(10) == 0
         await bench.engine.upkeep.timetable()
         bench.clock.move(SECOND)
     await bench.engine.renew([Renewal(held.id, held.fence, LEASE)])
     bench.clock.move(10 * SECOND)
-    assert await bench.engine.work.reap(10) == 0
+    assert await bench.engine.upkeep.reap(10) == 0
     assert (await bench.look(held)).state is State.RUNNING
     bench.clock.move(5 * SECOND)
-    assert await bench.engine.work.reap(10) == 1
+    assert await bench.engine.upkeep.reap(10) == 1
 
 
 async def test_without_a_step_a_lost_job_is_taken_the_moment_its_lease_lapses(bench: Bench) -> None:
     await settle_in(bench)
     (held,) = await bench.begin(new_job())
     bench.clock.move(LEASE)
-    assert await bench.engine.work.reap(10) == 1
+    assert await bench.engine.upkeep.reap(10) == 1
     assert (await bench.look(held)).state is State.PENDING
 
 
@@ -192,7 +192,7 @@ async def test_many_small_steps_ahead_do_not_keep_the_reaper_from_its_work(bench
     await settle_in(bench)
     await bench.begin(new_job())
     waited = 0
-    while not await bench.engine.work.reap(10):
+    while not await bench.engine.upkeep.reap(10):
         bench.clock.step(timedelta(seconds=1.5))
         await bench.engine.upkeep.timetable()
         bench.clock.move(2 * SECOND)
@@ -240,7 +240,7 @@ async def test_schedulers_that_die_soon_after_their_start_take_a_lost_job_all_th
     for number in range(20):
         fresh = Engine(bench.store, bench.engine.broker, steady=bench.clock.steady)
         await bench.store.beat([Member(Role.SCHEDULER, "scheduler", f"boot-{number}")])
-        if await fresh.work.reap(10):
+        if await fresh.upkeep.reap(10):
             break
         bench.clock.move(4 * SECOND)
     assert LEASE.total_seconds() <= number * 4 < LEASE.total_seconds() + 4
@@ -266,7 +266,7 @@ async def test_a_schedule_is_not_silent_after_a_step_back(bench: Bench) -> None:
     )
     await settle_in(bench)
     bench.clock.step(-HOUR)
-    await scheduler.consult()
+    await scheduler.read_timetable()
     for _ in range(6):
         bench.clock.move(10 * SECOND)
         await bench.engine.schedules.fire(10)
@@ -282,7 +282,7 @@ async def test_a_fire_time_that_was_made_makes_no_second_job_when_the_clock_is_s
         await bench.engine.schedules.fire(10)
     before = (await bench.engine.census()).total()
     bench.clock.step(-MINUTE)
-    await scheduler.consult()
+    await scheduler.read_timetable()
     for _ in range(6):
         bench.clock.move(10 * SECOND)
         await bench.engine.schedules.fire(10)
@@ -294,12 +294,12 @@ async def test_fire_times_that_a_step_ahead_passed_over_fire_when_it_is_taken_ba
         Draft(name="often", rule="@every 10m", template=Template("report")), OLGA
     )
     scheduler = Scheduler(bench.engine)
-    await scheduler.consult()
+    await scheduler.read_timetable()
     bench.clock.step(HOUR)
     await bench.engine.schedules.fire(10)
-    await scheduler.consult()
+    await scheduler.read_timetable()
     bench.clock.step(-HOUR)
-    await scheduler.consult()
+    await scheduler.read_timetable()
     for _ in range(6):
         bench.clock.move(10 * MINUTE)
         await bench.engine.schedules.fire(10)

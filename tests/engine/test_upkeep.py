@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from building import HOUR, MINUTE, ManualClock, at, claim, new_job, new_jobs
 from engine.staging import Bench
-from rota.core.identity import SEQUENCE_BITS
+from rota.core.ids import SEQUENCE_BITS
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.settlement import Reason
@@ -52,7 +52,7 @@ async def test_what_is_too_late_to_start_ends_and_is_told(bench: Bench) -> None:
     await bench.submit(job, other)
     bench.clock.move(MINUTE)
     bench.events.clear()
-    assert await bench.engine.jobs.expire(10) == 1
+    assert await bench.engine.upkeep.expire(10) == 1
     (told,) = bench.told(JobsSettled)
     assert [one.job_id for one in told.settlements] == [job.id]
     ended = await bench.look(job)
@@ -64,7 +64,7 @@ async def test_a_job_that_begins_while_it_is_found_too_late_runs(bench: Bench) -
     await bench.submit(job)
     (held,) = await bench.engine.claim(claim())
     bench.clock.move(MINUTE)
-    await bench.engine.jobs.expire(10)
+    await bench.engine.upkeep.expire(10)
     assert (await bench.look(held)).state is State.RUNNING
 
 

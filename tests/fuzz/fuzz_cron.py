@@ -63,12 +63,12 @@ class Report:
 
 
 def fuzz_zone(name: str, *, seed: int, triples: int) -> Report:
-    dice, zone = Random(f"{seed}/{name}"), ZoneInfo(name)
+    rng, zone = Random(f"{seed}/{name}"), ZoneInfo(name)
     links, wrong = ten_years(zone)
     done, refused = 0, 0
     changes = find_changes(zone)
     while done < triples and not wrong:
-        expression = random_expression(dice)
+        expression = random_expression(rng)
         try:
             parse(expression)
         except InvalidCron:
@@ -76,7 +76,7 @@ def fuzz_zone(name: str, *, seed: int, triples: int) -> Report:
             if next(all_dates(expression), None) is not None:
                 wrong = [f"refused, but it fires: {expression!r}"]
             continue
-        found = try_walk(dice, expression, zone, changes, moments=min(MOMENTS_PER_WALK, triples - done))
+        found = try_walk(rng, expression, zone, changes, moments=min(MOMENTS_PER_WALK, triples - done))
         done += min(MOMENTS_PER_WALK, triples - done)
         wrong.extend(found)
     return Report(name, done, links, refused, tuple(wrong[:1]))
@@ -101,17 +101,17 @@ def ten_years(zone: ZoneInfo) -> tuple[int, list[str]]:
     return links, []
 
 
-def try_walk(dice: Random, expression: str, zone: ZoneInfo, changes: list[int], *, moments: int) -> list[str]:
+def try_walk(rng: Random, expression: str, zone: ZoneInfo, changes: list[int], *, moments: int) -> list[str]:
     """Walk the expression over some days and ask for the next fire time from many moments of them."""
     walker, cron = Walker(expression, zone), parse(expression)
-    around = pick_centre(dice, changes)
-    before, length = (dice.randrange(3 * DAY), 5 * DAY) if walker.tick > 1 else (dice.randrange(4 * 3600), 6 * 3600)
+    around = pick_centre(rng, changes)
+    before, length = (rng.randrange(3 * DAY), 5 * DAY) if walker.tick > 1 else (rng.randrange(4 * 3600), 6 * 3600)
     start = around - before
     end = start + length
     fires = walker.fires(start, end)
     beyond: int | None = None
-    hot = [around, *dice.choices(fires, k=8)] if fires else [around]
-    for micros in pick_moments(dice, range(start, end + 1), hot, moments):
+    hot = [around, *rng.choices(fires, k=8)] if fires else [around]
+    for micros in pick_moments(rng, range(start, end + 1), hot, moments):
         after = moment_of(0, UTC) + timedelta(microseconds=micros)
         index = bisect_right(fires, micros // 1_000_000)
         if index < len(fires):
@@ -127,24 +127,24 @@ def try_walk(dice: Random, expression: str, zone: ZoneInfo, changes: list[int], 
     return []
 
 
-def pick_centre(dice: Random, changes: list[int]) -> int:
+def pick_centre(rng: Random, changes: list[int]) -> int:
     """Choose what to look at: mostly a clock change, now and then any time at all."""
-    if changes and dice.random() < 0.8:
-        return dice.choice(changes)
-    return dice.randrange(*(TEN_YEARS if dice.random() < 0.5 else ALL_TIMES))
+    if changes and rng.random() < 0.8:
+        return rng.choice(changes)
+    return rng.randrange(*(TEN_YEARS if rng.random() < 0.5 else ALL_TIMES))
 
 
-def pick_moments(dice: Random, span: range, hot: list[int], count: int) -> Iterator[int]:
+def pick_moments(rng: Random, span: range, hot: list[int], count: int) -> Iterator[int]:
     """Choose moments within the span, in microseconds: on what is hot, near it, or anywhere."""
     for _ in range(count):
-        way = dice.random()
+        way = rng.random()
         if way < 0.35:
-            at = dice.choice(hot) + dice.choice((-60, -1, 0, 0, 0, 1, 60))
+            at = rng.choice(hot) + rng.choice((-60, -1, 0, 0, 0, 1, 60))
         elif way < 0.7:
-            at = hot[0] + dice.choice((1, 60, 3600)) * dice.randint(-90, 90)
+            at = hot[0] + rng.choice((1, 60, 3600)) * rng.randint(-90, 90)
         else:
-            at = dice.choice(span)
-        fraction = 0 if dice.random() < 0.8 else dice.randrange(1_000_000)
+            at = rng.choice(span)
+        fraction = 0 if rng.random() < 0.8 else rng.randrange(1_000_000)
         yield min(max(span[0], at), span[-1]) * 1_000_000 + fraction
 
 
@@ -161,40 +161,40 @@ def find_changes(zone: ZoneInfo) -> list[int]:
     return found
 
 
-def random_expression(dice: Random) -> str:
+def random_expression(rng: Random) -> str:
     """Throw an expression together: mostly busy by day, so that something happens near the change."""
-    minute = random_field(dice, 0, 59, stars=0.35)
-    hour = random_field(dice, 0, 23, stars=0.35, near=(0, 1, 2, 3, 4, 22, 23))
-    day = random_field(dice, 1, 31, stars=0.7)
-    month = random_field(dice, 1, 12, stars=0.85, names=MONTHS)
-    weekday = random_field(dice, 0, 7, stars=0.7, names=WEEKDAYS)
+    minute = random_field(rng, 0, 59, stars=0.35)
+    hour = random_field(rng, 0, 23, stars=0.35, near=(0, 1, 2, 3, 4, 22, 23))
+    day = random_field(rng, 1, 31, stars=0.7)
+    month = random_field(rng, 1, 12, stars=0.85, names=MONTHS)
+    weekday = random_field(rng, 0, 7, stars=0.7, names=WEEKDAYS)
     words = [minute, hour, day, month, weekday]
-    if dice.random() < 0.15:
-        words.insert(0, random_field(dice, 0, 59, stars=0.2))
+    if rng.random() < 0.15:
+        words.insert(0, random_field(rng, 0, 59, stars=0.2))
     return " ".join(words)
 
 
 def random_field(
-    dice: Random, low: int, high: int, *, stars: float, near: tuple[int, ...] = (), names: tuple[str, ...] = ()
+    rng: Random, low: int, high: int, *, stars: float, near: tuple[int, ...] = (), names: tuple[str, ...] = ()
 ) -> str:
-    if dice.random() < stars:
-        return dice.choice(("*", "*", f"*/{dice.randint(1, high + 2)}", f"*,{dice.randint(low, high)}"))
-    return ",".join(random_item(dice, low, high, near=near, names=names) for _ in range(dice.choice((1, 1, 1, 2, 4))))
+    if rng.random() < stars:
+        return rng.choice(("*", "*", f"*/{rng.randint(1, high + 2)}", f"*,{rng.randint(low, high)}"))
+    return ",".join(random_item(rng, low, high, near=near, names=names) for _ in range(rng.choice((1, 1, 1, 2, 4))))
 
 
-def random_item(dice: Random, low: int, high: int, *, near: tuple[int, ...], names: tuple[str, ...]) -> str:
+def random_item(rng: Random, low: int, high: int, *, near: tuple[int, ...], names: tuple[str, ...]) -> str:
     def value() -> int:
-        return dice.choice(near) if near and dice.random() < 0.7 else dice.randint(low, high)
+        return rng.choice(near) if near and rng.random() < 0.7 else rng.randint(low, high)
 
     def written(number: int) -> str:
-        return names[number - low] if number - low < len(names) and dice.random() < 0.5 else str(number)
+        return names[number - low] if number - low < len(names) and rng.random() < 0.5 else str(number)
 
-    way = dice.random()
+    way = rng.random()
     if way < 0.6:
         return written(value())
     first, last = sorted((value(), value()))
     span = f"{written(first)}-{written(last)}"
-    return span if way < 0.8 else f"{span}/{dice.randint(1, high)}"
+    return span if way < 0.8 else f"{span}/{rng.randint(1, high)}"
 
 
 def all_dates(expression: str) -> Iterator[int]:

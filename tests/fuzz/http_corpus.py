@@ -73,43 +73,43 @@ _MOST_BYTES: Final = 400_000
 
 def case_of(seed: int, number: int) -> list[bytes]:
     """Give the parts that are sent one after the other on one connection."""
-    dice = Random(f"{seed}/{number}")
-    data = dice.choice(CORPUS)
-    for _ in range(dice.choice((0, 1, 1, 2, 3, 5, 8))):
-        data = _mutated(dice, data)[:_MOST_BYTES]
-    if dice.random() < 0.2:
-        data += dice.choice(CORPUS)
-    if dice.random() < 0.4:
+    rng = Random(f"{seed}/{number}")
+    data = rng.choice(CORPUS)
+    for _ in range(rng.choice((0, 1, 1, 2, 3, 5, 8))):
+        data = _mutated(rng, data)[:_MOST_BYTES]
+    if rng.random() < 0.2:
+        data += rng.choice(CORPUS)
+    if rng.random() < 0.4:
         # So that a mutated body reaches its route.
         head, blank, body = data.partition(b"\r\n\r\n")
         data = re.sub(rb"Content-Length: [^\r]*", b"Content-Length: %d" % len(body), head) + blank + body
-    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice((0, 0, 1, 2, 6))))
+    cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.choice((0, 0, 1, 2, 6))))
     return [data[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if begin < end]
 
 
-def _mutated(dice: Random, data: bytes) -> bytes:
-    begin, end = sorted((dice.randrange(len(data) + 1), dice.randrange(len(data) + 1)))
+def _mutated(rng: Random, data: bytes) -> bytes:
+    begin, end = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
     end = min(end, begin + 200)
-    match dice.randrange(9):
+    match rng.randrange(9):
         case 0:
             changed = bytearray(data)
             if changed:
-                changed[dice.randrange(len(changed))] ^= 1 << dice.randrange(8)
+                changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
             return bytes(changed)
         case 1:
             return data[:begin] + data[end:]
         case 2:
-            return data[:end] + data[begin:end] * dice.choice((1, 2, 10, 1_000)) + data[end:]
+            return data[:end] + data[begin:end] * rng.choice((1, 2, 10, 1_000)) + data[end:]
         case 3 | 4:
-            return data[:begin] + dice.choice(_PIECES) + data[begin:]
+            return data[:begin] + rng.choice(_PIECES) + data[begin:]
         case 5:
-            return data[:begin] + dice.choice(_PIECES) * dice.choice((10, 1_000, 20_000)) + data[begin:]
+            return data[:begin] + rng.choice(_PIECES) * rng.choice((10, 1_000, 20_000)) + data[begin:]
         case 6:
             return data[:begin]
         case 7:
-            other = dice.choice(CORPUS)
-            return data[:begin] + other[dice.randrange(len(other)) :]
+            other = rng.choice(CORPUS)
+            return data[:begin] + other[rng.randrange(len(other)) :]
         case _:
             lines = data.split(b"\r\n")
-            line = dice.randrange(len(lines))
-            return b"\r\n".join([*lines[:line], dice.choice(lines), *lines[line:]])
+            line = rng.randrange(len(lines))
+            return b"\r\n".join([*lines[:line], rng.choice(lines), *lines[line:]])

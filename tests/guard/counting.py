@@ -25,9 +25,9 @@ from unittest.mock import patch
 import apsw
 import asyncmy
 
+from crash.apsw_connection import ApswConnection
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.session import Session
-from rota.stores.sqlite.apsw_driver import ApswConnection
 
 Act = Callable[[], Awaitable[object]]
 Counts = Mapping[str, int]
@@ -110,7 +110,7 @@ class PostgresQueries:
         self._statements = self._transactions = 0
         await self._at_rest()
         with ExitStack() as patches:
-            for method in ("_ask", "fetch", "say"):
+            for method in ("_query", "fetch", "execute"):
                 patches.enter_context(patch.object(Session, method, self._counting(getattr(Session, method))))
             await act()
             # What an act leaves behind is a part of its cost.

@@ -24,9 +24,9 @@ from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.ports.store import Store
-from rota.sdk.homes import WORTH
+from rota.sdk.loop_links import SUBMISSIONS_BEFORE_LINK
 from rota.sdk.task import AsyncTask
 from rota.stores.mysql import MysqlStore
 from rota.stores.postgres import PostgresStore
@@ -90,7 +90,7 @@ class Walk:
         return await self.engine.claim(Claim(worker=_ADA, limit=limit, types=("mail",), lease=_LEASE))
 
     async def _settle(self, jobs: Sequence[Job]) -> None:
-        await self.engine.settle([Report(job.id, job.fence, Succeeded("null")) for job in jobs])
+        await self.engine.settle([AttemptReport(job.id, job.fence, Succeeded("null")) for job in jobs])
 
 
 class _Uncounted:
@@ -110,7 +110,7 @@ async def store_figures(name: str) -> Figures:
                 return _named(name, await Walk(one).figures(steps))
         case "postgres":
             # The lookout for the dead goes by the clock, and says nothing of what a path costs.
-            with patch("rota.stores.postgres.floors.LOOK_SECONDS", 3600.0):
+            with patch("rota.stores.postgres.low_water.MEASURE_SECONDS", 3600.0):
                 async with migrated_database(shared_postgres()) as dsn:
                     store = await PostgresStore.open(dsn)
                     async with _engine_on(store) as one:
@@ -172,10 +172,10 @@ async def _by_tasks(
 
     try:
         # So often that the loop has a link of its own, where it may have one.
-        for _ in range(WORTH):
+        for _ in range(SUBMISSIONS_BEFORE_LINK):
             await mail.asubmit("user@example.com", "welcome")
         await app.portal.acall(app.control())
-        while app.reach._homes is not None and app.reach._homes.desk() is None:  # noqa: ASYNC110 - nobody tells of it
+        while app.gateway._loop_links is not None and app.gateway._loop_links.batcher() is None:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.001)
         found = {}
         for path, act in acts.items():
@@ -252,7 +252,7 @@ async def _in_a_worker(counter: Counter) -> Counts:
     async with _in_memory() as engine:
         # Beats far apart: none may come while we count.
         options = WorkerOptions(name="ada", boot="boot", concurrency=50, lease=_LEASE, beat=_LEASE / 2, own_loop=False)
-        worker = Worker(engine, Handlers([handler_of(mail, type="mail")]), options, dice=lambda: 0.5)
+        worker = Worker(engine, Handlers([handler_of(mail, type="mail")]), options, rng=lambda: 0.5)
         running = asyncio.create_task(worker.run())
 
         async def live() -> None:
@@ -315,7 +315,7 @@ async def _in_memory() -> AsyncIterator[Engine]:
 async def _engine_on(store: Store) -> AsyncIterator[Engine]:
     broker = InStoreBroker(store)
     try:
-        yield Engine(store, broker, dice=lambda: 0.5)
+        yield Engine(store, broker, rng=lambda: 0.5)
     finally:
         await broker.close()
         await store.close()

@@ -20,8 +20,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
 from journeys.stage import PATIENCE_SECONDS, Stage
-from rota.telemetry import catalogue
-from rota.telemetry.catalogue import CATALOGUE, Metric
+from rota.telemetry import metric_definitions
+from rota.telemetry.metric_definitions import ALL_METRICS, Metric
 from rota.version import __version__
 from servers.housing import free_port
 from servers.postgres import shared_server
@@ -207,45 +207,45 @@ def mend_database(deployment: Deployment) -> None:
 
 ROWS = [
     # What a server says of itself.
-    Row(catalogue.BUILD, nothing, is_(1, f" version={__version__}"), from_start=True),
-    Row(catalogue.LEADER, nothing, is_(1), from_start=True),
-    Row(catalogue.LEADER_CHANGES, nothing, grows(), from_start=True),
-    Row(catalogue.CPU, lambda one: [one.stage.ask("GET", "/v1/stats") for _ in range(20)], grows()),
-    Row(catalogue.HTTP_REJECTED, rejected, grows(" reason=invalid_http")),
+    Row(metric_definitions.BUILD, nothing, is_(1, f" version={__version__}"), from_start=True),
+    Row(metric_definitions.LEADER, nothing, is_(1), from_start=True),
+    Row(metric_definitions.LEADER_CHANGES, nothing, grows(), from_start=True),
+    Row(metric_definitions.CPU, lambda one: [one.stage.ask("GET", "/v1/stats") for _ in range(20)], grows()),
+    Row(metric_definitions.HTTP_REJECTED, rejected, grows(" reason=invalid_http")),
     # A worker that comes, runs jobs, loses its API and its broker, and goes.
-    Row(catalogue.WORKERS, Deployment.start_worker, is_(1)),
-    Row(catalogue.FLEET_SLOTS, nothing, is_(3), from_start=True),
-    Row(catalogue.SLOTS, nothing, is_(3), of_worker=True, from_start=True),
-    Row(catalogue.FLEET_BUSY, busy, is_(1), undo=stop_busy),
-    Row(catalogue.BUSY, busy, is_(1), undo=stop_busy, of_worker=True),
-    Row(catalogue.SUBMITTED, Deployment.run, grows(" type=echo")),
-    Row(catalogue.ATTEMPTS, Deployment.run, grows(" type=echo")),
-    Row(catalogue.OUTCOMES, Deployment.run, grows(" outcome=succeeded type=echo")),
-    Row(catalogue.DURATION, Deployment.run, grows("_count type=echo")),
-    Row(catalogue.START_LATENCY, Deployment.run, grows("_count queue=default")),
-    Row(catalogue.STORE, Deployment.run, grows("_count operation=submit")),
-    Row(catalogue.DISPATCHED, Deployment.run, grows()),
-    Row(catalogue.BROKER, Deployment.run, grows("_count operation=hand_over")),
-    Row(catalogue.LATENESS, scheduled, grows("_count")),
-    Row(catalogue.LINKED, unlinked, is_(0), undo=lambda one: one.api.forward(), of_worker=True),
-    Row(catalogue.BROKER_UP, lambda one: one.broker.kill(), is_(0), undo=lambda one: one.broker.start()),
-    Row(catalogue.RECALLED, forgotten, grows()),
-    Row(catalogue.DRAINING, terminated, is_(1), of_worker=True),
+    Row(metric_definitions.WORKERS, Deployment.start_worker, is_(1)),
+    Row(metric_definitions.FLEET_SLOTS, nothing, is_(3), from_start=True),
+    Row(metric_definitions.SLOTS, nothing, is_(3), of_worker=True, from_start=True),
+    Row(metric_definitions.FLEET_BUSY, busy, is_(1), undo=stop_busy),
+    Row(metric_definitions.BUSY, busy, is_(1), undo=stop_busy, of_worker=True),
+    Row(metric_definitions.SUBMITTED, Deployment.run, grows(" type=echo")),
+    Row(metric_definitions.ATTEMPTS, Deployment.run, grows(" type=echo")),
+    Row(metric_definitions.OUTCOMES, Deployment.run, grows(" outcome=succeeded type=echo")),
+    Row(metric_definitions.DURATION, Deployment.run, grows("_count type=echo")),
+    Row(metric_definitions.START_LATENCY, Deployment.run, grows("_count queue=default")),
+    Row(metric_definitions.STORE, Deployment.run, grows("_count operation=submit")),
+    Row(metric_definitions.DISPATCHED, Deployment.run, grows()),
+    Row(metric_definitions.BROKER, Deployment.run, grows("_count operation=hand_over")),
+    Row(metric_definitions.LATENESS, scheduled, grows("_count")),
+    Row(metric_definitions.LINKED, unlinked, is_(0), undo=lambda one: one.api.forward(), of_worker=True),
+    Row(metric_definitions.BROKER_UP, lambda one: one.broker.kill(), is_(0), undo=lambda one: one.broker.start()),
+    Row(metric_definitions.RECALLED, forgotten, grows()),
+    Row(metric_definitions.DRAINING, terminated, is_(1), of_worker=True),
     # Jobs in their states.
-    Row(catalogue.JOBS, idle, grows(" queue=idle state=pending type=idle"), undo=stop_idle),
-    Row(catalogue.DEPTH, idle, is_(1, " queue=idle"), undo=stop_idle),
-    Row(catalogue.QUEUE_DUE, idle, is_(1, " queue=idle"), undo=stop_idle),
-    Row(catalogue.QUEUE_OLDEST_DUE, idle, grows(" queue=idle"), undo=stop_idle),
-    Row(catalogue.QUEUE_PAUSED, paused, is_(1, " queue=idle"), undo=resumed),
-    Row(catalogue.FINISHED, died, grows(" state=dead")),
-    Row(catalogue.DEAD_LETTERS, died, grows()),
-    Row(catalogue.REFUSED, refused, grows()),
-    Row(catalogue.LEASES_LOST, lost, grows(" type=lost")),
+    Row(metric_definitions.JOBS, idle, grows(" queue=idle state=pending type=idle"), undo=stop_idle),
+    Row(metric_definitions.DEPTH, idle, is_(1, " queue=idle"), undo=stop_idle),
+    Row(metric_definitions.QUEUE_DUE, idle, is_(1, " queue=idle"), undo=stop_idle),
+    Row(metric_definitions.QUEUE_OLDEST_DUE, idle, grows(" queue=idle"), undo=stop_idle),
+    Row(metric_definitions.QUEUE_PAUSED, paused, is_(1, " queue=idle"), undo=resumed),
+    Row(metric_definitions.FINISHED, died, grows(" state=dead")),
+    Row(metric_definitions.DEAD_LETTERS, died, grows()),
+    Row(metric_definitions.REFUSED, refused, grows()),
+    Row(metric_definitions.LEASES_LOST, lost, grows(" type=lost")),
     # A store that is away.
-    Row(catalogue.STORE_UP, cut_database, is_(0), undo=mend_database),
-    Row(catalogue.STORE_WRITABLE, cut_database, is_(0), undo=mend_database),
-    Row(catalogue.COORDINATOR_UP, cut_database, is_(0), undo=mend_database),
-    Row(catalogue.PRUNED, nothing, grows(), from_start=True),
+    Row(metric_definitions.STORE_UP, cut_database, is_(0), undo=mend_database),
+    Row(metric_definitions.STORE_WRITABLE, cut_database, is_(0), undo=mend_database),
+    Row(metric_definitions.COORDINATOR_UP, cut_database, is_(0), undo=mend_database),
+    Row(metric_definitions.PRUNED, nothing, grows(), from_start=True),
 ]  # fmt: skip
 
 
@@ -283,5 +283,5 @@ def walk(row: Row, deployment: Deployment) -> None:
 
 
 def test_no_metric_is_without_a_row() -> None:
-    assert {row.metric.name for row in ROWS} == {metric.name for metric in CATALOGUE}
-    assert len(ROWS) == len(CATALOGUE)
+    assert {row.metric.name for row in ROWS} == {metric.name for metric in ALL_METRICS}
+    assert len(ROWS) == len(ALL_METRICS)

@@ -43,7 +43,7 @@ def test_every_line_is_json_when_json_is_asked_for_also_those_of_the_lease_keepe
     def lines() -> list[str]:
         return (stage.folder / "log-1.txt").read_text().splitlines()
 
-    stage.until(lines, lambda seen: any("rota.worker.companion" in line for line in seen))
+    stage.until(lines, lambda seen: any("rota.worker.lease_keeper" in line for line in seen))
     again = stage.start("api", "--port", str(stage.port), "--db", stage.store)
     stage.until(lines, lambda seen: any("claiming jobs works again" in line for line in seen))
     worker.terminate()

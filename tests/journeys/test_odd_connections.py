@@ -203,7 +203,7 @@ def test_processes_that_start_before_their_database_wait_for_it(stage: Stage) ->
         stage.start("api", "--store", store, "--port", str(stage.port))
         stage.start("scheduler", "--store", store)
         stage.start("worker", "--store", store, "--worker-id", "worker-1")
-        stage.until(stage.logs, lambda logs: logs.count("the store is away; trying again") >= 3)
+        stage.until(stage.logs, lambda logs: logs.count("the store is unavailable; trying again") >= 3)
         assert ended(stage) == 0, stage.logs()
         proxy.forward()
         stage.until_up()

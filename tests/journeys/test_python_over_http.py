@@ -6,7 +6,7 @@ import asyncio
 
 from journeys.stage import Stage
 from rota import Rota, RotaError
-from sdk.noting import with_a_bad_queue
+from sdk.example_app import with_a_bad_queue
 
 
 async def _crowd(app: Rota, number: int) -> tuple[int, int]:

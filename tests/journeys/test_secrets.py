@@ -221,7 +221,7 @@ def test_a_deployment_with_secrets_shows_them_nowhere(stage: Stage, form: str) -
             job_id = submitted(kind, queue)
             stage.until(lambda: status(job_id), lambda seen: seen == wanted)  # noqa: B023 - at once
     running = _own_processes(stage)
-    assert any("companion" in line for line in running.values()), f"no lease keeper: {running}"
+    assert any("lease_keeper" in line for line in running.values()), f"no lease keeper: {running}"
     assert len(running) >= 3 + 2 + 2, f"three processes, two lease keepers, two children: {running}"
     shown = {path: _page(stage, path) for path in PAGES} | {"scrape": _page(stage, "/metrics", "text/plain")}
     shown["wrong token"] = _page(stage, f"/v1/jobs?token={CANARY}")

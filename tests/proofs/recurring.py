@@ -22,7 +22,7 @@ TICK = "demo"
 
 def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None = None) -> str:
     seed = random.randrange(2**32) if seed is None else seed
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     second = Stage(stage.folder, started=stage.started)
     numbers = iter(range(10**6))
     starters: list[Callable[[], subprocess.Popen[bytes]]] = [
@@ -34,12 +34,12 @@ def prove(stage: Stage, *, seconds: float, every: float = 5.0, seed: int | None 
     tick(stage)
     end, kills = time.monotonic() + seconds, 0
     while time.monotonic() < end:
-        victim = dice.randrange(len(cast))
+        victim = rng.randrange(len(cast))
         kill(cast[victim])
         kills += 1
         # One of the two servers always lives: a worker that is started while its server is away would only wait.
         cast[victim] = starters[victim]()
-        time.sleep(max(0.0, min(dice.uniform(0.5, 1.5) * every, end - time.monotonic())))
+        time.sleep(max(0.0, min(rng.uniform(0.5, 1.5) * every, end - time.monotonic())))
     fired = judge(stage)
     return f"seed {seed}: {kills} kills in {seconds:.0f} s, {fired} occurrences, each exactly once"
 

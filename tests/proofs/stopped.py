@@ -31,7 +31,7 @@ def _round(stage: Stage, number: int, *, in_process: bool) -> int:
     first = worker(stage, f"first-{number}", *quick, in_process=in_process)
     submit(stage, JOBS_PER_ROUND, type="sleep", payload={"duration": 1.5}, tags=[f"round-{number}"])
     stage.until(lambda: states(stage)["running"], lambda running: running == JOBS_PER_ROUND)
-    # Only now: what the first one holds must be what it is stopped with. Its companion is stopped with it.
+    # Only now: what the first one holds must be what it is stopped with. Its lease keeper is stopped with it.
     os.killpg(first.pid, signal.SIGSTOP)
     second = worker(stage, f"second-{number}", *quick, in_process=in_process)
     stage.until(lambda: states(stage)["completed"], lambda completed: completed >= number + JOBS_PER_ROUND)

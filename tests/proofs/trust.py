@@ -17,8 +17,8 @@ from datetime import timedelta
 
 from journeys.stage import Stage
 from rota.coordination.etcd import EtcdCoordinator, location_of
+from rota.core.cluster import trusted_seconds
 from rota.core.errors import CoordinatorUnavailable
-from rota.core.fleet import trusted_seconds
 from servers.etcd import EtcdCluster, Node, require_binary
 
 LASTING = timedelta(seconds=2)
@@ -49,22 +49,22 @@ def prove(stage: Stage, *, seconds: float, seed: int | None = None) -> str:
     return f"seed {seed}: {len(trusts)} leads asked for and given in {terms} terms, {harm} blows, never two at once"
 
 
-async def _run(cluster: EtcdCluster, seconds: float, dice: random.Random) -> tuple[list[Trust], int]:
+async def _run(cluster: EtcdCluster, seconds: float, rng: random.Random) -> tuple[list[Trust], int]:
     trusts: list[Trust] = []
-    candidates = [asyncio.create_task(_stand(cluster, f"c{number}", dice, trusts)) for number in range(CANDIDATES)]
+    candidates = [asyncio.create_task(_stand(cluster, f"c{number}", rng, trusts)) for number in range(CANDIDATES)]
     blows, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        await asyncio.sleep(dice.uniform(0.5, 3))
+        await asyncio.sleep(rng.uniform(0.5, 3))
         blows += 1
-        await _strike(cluster, dice)
+        await _strike(cluster, rng)
     for candidate in candidates:
         candidate.cancel()
     await asyncio.wait(candidates)
     return trusts, blows
 
 
-async def _stand(cluster: EtcdCluster, name: str, dice: random.Random, trusts: list[Trust]) -> None:
-    coordinator = EtcdCoordinator(location_of(cluster.endpoints), patience=1.5)
+async def _stand(cluster: EtcdCluster, name: str, rng: random.Random, trusts: list[Trust]) -> None:
+    coordinator = EtcdCoordinator(location_of(cluster.endpoints), timeout=1.5)
     try:
         while True:
             with suppress(CoordinatorUnavailable):
@@ -74,22 +74,22 @@ async def _stand(cluster: EtcdCluster, name: str, dice: random.Random, trusts: l
                     # Known from when the answer came, trusted for a time that counts from the question.
                     trust = Trust(name, found.term, time.monotonic(), asked + trusted_seconds(LASTING))
                     trusts.append(trust)
-                    if dice.random() < 0.05:
+                    if rng.random() < 0.05:
                         # Whoever resigns trusts no more from before it says so.
                         trust.until = time.monotonic()
                         await coordinator.resign("lead", name)
             # Mostly a beat; now and then as long as one that was stopped, or at the very end of its time.
-            await asyncio.sleep(dice.choice([0.1, 0.5, 0.5, 1.5, 1.9, 2.1, dice.uniform(2, 5)]))
+            await asyncio.sleep(rng.choice([0.1, 0.5, 0.5, 1.5, 1.9, 2.1, rng.uniform(2, 5)]))
     finally:
         await coordinator.close()
 
 
-async def _strike(cluster: EtcdCluster, dice: random.Random) -> None:
-    victims = dice.sample(cluster.nodes, dice.choice([1, 1, 2]))
-    how = dice.choice([_kill, _stop])
+async def _strike(cluster: EtcdCluster, rng: random.Random) -> None:
+    victims = rng.sample(cluster.nodes, rng.choice([1, 1, 2]))
+    how = rng.choice([_kill, _stop])
     for node in victims:
         how(cluster, node)
-    await asyncio.sleep(dice.uniform(0.2, 4))
+    await asyncio.sleep(rng.uniform(0.2, 4))
     for node in victims:
         if node.process is None:
             cluster.start(node)

@@ -14,17 +14,17 @@ import pytest
 from building import BASE, new_job
 from engine.staging import Line
 from rota.brokers.in_store import InStoreBroker
-from rota.core.lane import Lane
 from rota.core.lifecycle import State
+from rota.core.queue import Lane
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob, Template
 from rota.engine import Engine
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.ports.store import JobQuery, Retention, Store
 from rota.scheduler import Scheduler
 from rota.scheduler.dispatcher import ABANDONED
-from rota.scheduler.duties import Promoter
-from rota.scheduler.rhythm import LONGEST_REST_SECONDS, LONGEST_SLEEP_SECONDS
+from rota.scheduler.loop import LONGEST_SLEEP_SECONDS, LONGEST_STUCK_PAUSE_SECONDS
+from rota.scheduler.upkeep import Promoter
 from rota.stores.sqlite import SqliteStore
 from simulation.loop import run
 
@@ -66,8 +66,8 @@ async def night(
         line.fail(failing, RuntimeError("the transport is closed"))
     seen = cast("Store", line)
     broker = InStoreBroker(seen)
-    engine = Engine(seen, broker, clock=lambda: clock() + host_is_off_by, dice=lambda: 0.5)
-    scheduler = Scheduler(engine, retention=Retention(), stands_by=stands_by, dice=lambda: 0.5)
+    engine = Engine(seen, broker, clock=lambda: clock() + host_is_off_by, rng=lambda: 0.5)
+    scheduler = Scheduler(engine, retention=Retention(), stands_by=stands_by, rng=lambda: 0.5)
     running = asyncio.create_task(scheduler.run())
     try:
         yield Night(engine, store, line)
@@ -101,7 +101,7 @@ def test_an_earlier_time_wakes_it() -> None:
     assert run(story()) == pytest.approx(2, abs=0.02)
 
 
-def test_what_nobody_announced_is_found_before_long() -> None:
+def test_a_job_without_a_notification_is_found_before_long() -> None:
     async def story() -> float:
         async with night() as one:
             await asyncio.sleep(1)
@@ -122,14 +122,14 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
             return [verb for verb in one.line.calls if verb not in {"watch", "prune"}]
 
     calls = run(story())
-    # And once a minute whether a broker that nobody uses has left something behind.
+    # And once a minute whether an unused broker has left queued jobs.
     assert set(calls) - {"queued"} == {"timetable"}
     assert len(calls) <= 60 / LONGEST_SLEEP_SECONDS + 2
 
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When promoting was tried, none of which moves anything: somebody holds the row, in a console left open, say."""
+    """Times of passes of a promoter that moves nothing, as if another transaction held the row."""
     passes: list[float] = []
 
     async def nothing(duty: Promoter) -> int:
@@ -150,16 +150,16 @@ async def stuck() -> int:
 
 
 @pytest.mark.usefixtures("passes")
-def test_what_is_due_and_cannot_be_moved_is_looked_at_less_and_less_often() -> None:
+def test_a_stuck_job_is_tried_less_and_less_often() -> None:
     """It did all duties two hundred times a second, for as long as that lasted."""
     # Once after each pass, and every now and then whatever happens.
-    assert run(stuck()) <= 60 / LONGEST_REST_SECONDS + 60 / LONGEST_SLEEP_SECONDS + 15
+    assert run(stuck()) <= 60 / LONGEST_STUCK_PAUSE_SECONDS + 60 / LONGEST_SLEEP_SECONDS + 15
 
 
-def test_what_cannot_be_moved_delays_little_what_is_due_behind_it(passes: list[float]) -> None:
+def test_a_stuck_job_delays_jobs_behind_it_only_a_little(passes: list[float]) -> None:
     """Jobs that became due meanwhile were five seconds late."""
     run(stuck())
-    assert max(later - earlier for earlier, later in pairwise(passes)) <= LONGEST_REST_SECONDS + 0.1
+    assert max(later - earlier for earlier, later in pairwise(passes)) <= LONGEST_STUCK_PAUSE_SECONDS + 0.1
 
 
 def test_a_pass_that_fails_is_repeated() -> None:
@@ -198,7 +198,7 @@ def test_a_pass_that_fails_unexpectedly_ends_no_scheduler(verb: str, caplog: pyt
 def test_two_schedulers_make_one_job_of_each_fire_time() -> None:
     async def story() -> list[datetime | None]:
         async with night() as one:
-            beside = asyncio.create_task(Scheduler(one.engine, dice=lambda: 0.25).run())
+            beside = asyncio.create_task(Scheduler(one.engine, rng=lambda: 0.25).run())
             draft = Draft(name="often", rule="*/5 * * * * *", template=Template("report"))
             await one.engine.schedules.create(draft, Actor("olga"))
             await asyncio.sleep(30)
@@ -210,7 +210,7 @@ def test_two_schedulers_make_one_job_of_each_fire_time() -> None:
     assert len(times) == len(set(times)) == 6
 
 
-def test_while_another_leads_nothing_is_pruned_and_time_is_kept_all_the_same() -> None:
+def test_while_another_scheduler_leads_nothing_is_pruned_and_due_jobs_are_promoted() -> None:
     async def story() -> tuple[float, list[str], list[str]]:
         is_led = True
         async with night(stands_by=lambda: is_led) as one:
@@ -229,7 +229,7 @@ def test_while_another_leads_nothing_is_pruned_and_time_is_kept_all_the_same() -
     assert after
 
 
-def test_what_a_broker_that_nobody_uses_has_left_behind_is_pending_again() -> None:
+def test_jobs_left_queued_for_an_unused_broker_are_pending_again() -> None:
     async def story() -> float:
         async with night() as one:
             job = new_job()

@@ -217,7 +217,7 @@ def test_whatever_python_says_of_a_job_names_it_by_its_id_and_no_number(app: Rot
     handle.retry()
     with app.run(), pytest.raises(JobFailed) as failure:
         handle.result(timeout="20s")
-    with pytest.raises(InvalidRequest, match="no id") as confusion:
+    with pytest.raises(InvalidRequest, match="not an id") as confusion:
         app.get(failure.value.job.id)  # type: ignore[arg-type]
     said += [str(refusal.value), str(failure.value), repr(failure.value.job)]
     assert [one for one in said if handle.id not in one or str(failure.value.job.id) in one or "hush" in one] == []
@@ -235,12 +235,12 @@ def test_waiting_ends_in_time_and_the_job_goes_on(app: Rota) -> None:
 MISTAKES: dict[str, Callable[[Any], object]] = {
     "twice": lambda app: [app.task(name="x")(lambda: None), app.task(name="x")(lambda: None)],
     "priority": lambda app: app.task(priority=11)(lambda: None),
-    "no option": lambda app: app.task(colour="red")(lambda: None),
+    "not an option": lambda app: app.task(colour="red")(lambda: None),
     "either cron or every": lambda app: app.task(cron="* * * * *", every="5m")(lambda: None),
     "duration": lambda app: app.task(timeout="soon")(lambda: None),
-    "cron: 5 is no text; write": lambda app: app.task(cron=5)(lambda: None),
-    "tz: 5 is no text; write": lambda app: app.task(cron="* * * * *", tz=5)(lambda: None),
-    "url: 5 is no text; give": lambda _: Rota(5),  # type: ignore[arg-type]
+    "cron: 5 is not text; write": lambda app: app.task(cron=5)(lambda: None),
+    "tz: 5 is not text; write": lambda app: app.task(cron="* * * * *", tz=5)(lambda: None),
+    "url: 5 is not text; give": lambda _: Rota(5),  # type: ignore[arg-type]
     "name: 5 cannot be the name of an app; give": lambda _: Rota(name=5),  # type: ignore[arg-type]
 }
 
@@ -258,7 +258,7 @@ def test_arguments_that_do_not_fit_or_cannot_be_json_are_refused_at_submission(a
 
     with pytest.raises(InvalidRequest, match="missing"):
         add.submit()  # type: ignore[call-arg]
-    with pytest.raises(InvalidRequest, match="cannot be JSON"):
+    with pytest.raises(InvalidRequest, match="cannot be written as JSON"):
         add.submit(object())  # type: ignore[arg-type]
 
 

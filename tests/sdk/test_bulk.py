@@ -12,7 +12,7 @@ import pytest
 
 from building import BASE
 from rota import Rota
-from rota.core.alike import Alike
+from rota.core.bulk import UniformJobs
 from rota.core.errors import InvalidRequest
 from rota.core.lifecycle import State
 from rota.sdk import task as tasks
@@ -73,12 +73,12 @@ def test_calls_of_one_span_all_belong_to_it(app: Rota, monkeypatch: pytest.Monke
     word = f"00-{1:032x}-{1:016x}-01"
     monkeypatch.setattr(tasks, "current_traceparent", lambda: word)
     jobs = app._jobs(calls_of(app))
-    assert isinstance(jobs, Alike)
+    assert isinstance(jobs, UniformJobs)
     assert [job.meta["traceparent"] for job in jobs] == [word] * 3
 
 
 def test_a_plain_bulk_is_not_made_one_by_one(app: Rota) -> None:
-    assert isinstance(app._jobs(calls_of(app)), Alike)
+    assert isinstance(app._jobs(calls_of(app)), UniformJobs)
 
 
 def test_handles_come_in_the_order_of_the_calls(app: Rota) -> None:

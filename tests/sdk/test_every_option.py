@@ -24,16 +24,16 @@ from rota import Options, Rota
 from rota.api import ApiSettings, create_app
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, to_number
+from rota.core.ids import JobId, to_number
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Lost, Outcome, Succeeded
 from rota.core.settlement import JobError
 from rota.engine import Engine
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.ports.store import JobQuery
-from rota.sdk.handlers import program_of
-from rota.sdk.options import OF_ONE_SUBMISSION
+from rota.sdk.loader import definition_of
+from rota.sdk.options import SINGLE_SUBMISSION
 from rota.stores.sqlite import SqliteStore
 from rota.wire.submission import Defaults
 
@@ -64,7 +64,7 @@ class Scene:
         """Submit a job, have it claimed and come to an outcome, and give it then."""
         await self.submit()
         (job,) = await self.claim()
-        await self.engine.settle([Report(job.id, job.fence, outcome)])
+        await self.engine.settle([AttemptReport(job.id, job.fence, outcome)])
         (job,) = await self.engine.get([job.id])
         return job
 
@@ -141,7 +141,7 @@ async def _is_there_once_committed(scene: Scene) -> bool:
     try:
         job_id = await scene.submit()
     except InvalidRequest as error:
-        return "over HTTP nobody can be a part of your transaction" in str(error)
+        return "over HTTP a job cannot join your transaction" in str(error)
     before = await scene.engine.get([job_id])
     scene.connection.commit()
     return not before and len(await scene.engine.get([job_id])) == 1
@@ -201,7 +201,7 @@ async def scene_of(way: str, place: str, option: str | None, path: Path) -> Asyn
         apps = Apps(option, connection)
         server = apps.app(str(path), is_told=place == "server")
         opened.callback(server.close)
-        api = create_app(engine, settings=ApiSettings(defaults=Defaults(tasks=program_of(server).defaults)))
+        api = create_app(engine, settings=ApiSettings(defaults=Defaults(tasks=definition_of(server).defaults)))
         opened.push_async_callback(api.aclose)
         async with served(api) as url:
             app = apps.app(url if way == "http" else str(path), is_told=place == "decorator")
@@ -228,7 +228,7 @@ async def test_every_option_has_an_effect_wherever_it_is_given(
     way: str, place: str, option: str, tmp_path: Path
 ) -> None:
     effect = EFFECTS[option][1]
-    if place in {"decorator", "server"} and option in OF_ONE_SUBMISSION:
+    if place in {"decorator", "server"} and option in SINGLE_SUBMISSION:
         with pytest.raises(InvalidRequest, match=f"{option}: it belongs to one submission"):
             async with scene_of(way, place, option, tmp_path / "refused.db"):
                 pass

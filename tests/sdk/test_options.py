@@ -31,7 +31,7 @@ async def _nothing_async() -> None: ...
 
 #: Wrong options, and the words that an error must have: the option, the value, and what to do.
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
-    ({"colour": "red"}, ["'colour'", "no option", "queue"]),
+    ({"colour": "red"}, ["'colour'", "not an option", "queue"]),
     ({"prioritty": 3}, ["'prioritty'", "did you mean 'priority'?"]),
     ({"concurrency_key": "c"}, ["concurrency_key", "not available in this release"]),
     ({"queue": ""}, ["queue", "''"]),
@@ -189,9 +189,9 @@ def _counting() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        ("send_email", "'send_email' is no function; write @app.task above"),
-        (5, "5 is no function"),
-        (partial(_nothing), "has no name of its own; give one"),
+        ("send_email", "'send_email' is not a function; write @app.task above"),
+        (5, "5 is not a function"),
+        (partial(_nothing), "has no name; give one"),
         (_counting, "is a generator"),
     ],
 )

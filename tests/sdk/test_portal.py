@@ -66,7 +66,7 @@ async def test_what_was_asked_for_before_the_end_comes_before_the_last_thing() -
     async def note(word: str) -> None:
         done.append(word)
 
-    portal.submit(note("first"))
+    portal.start(note("first"))
     portal.close(note("last"))
     assert done == ["first", "last"]
 
@@ -81,7 +81,7 @@ def test_an_app_that_is_linked_up_while_it_closes_leaves_nothing_open(
     close = portal.close
 
     def link_late(last: Coroutine[Any, Any, None] | None = None) -> None:
-        portal.submit(app.link())
+        portal.start(app.link())
         close(last)
 
     monkeypatch.setattr(portal, "close", link_late)

@@ -15,7 +15,7 @@ from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.schedule import CatchUp, Overlap, Schedule, rule_of
 from rota.engine import app_schedules
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 
 
 def report(day: str = "today", *args: int, **more: int) -> None: ...
@@ -36,8 +36,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"every": 5, "cron": "@daily"}, "cron", "either cron or every"),
     ({"tz": "Europe/Berlin"}, "tz", "belongs to cron"),
     ({"tz": "Europe/Berlin", "every": 5}, "tz", "'Europe/Berlin' has no effect with every; an interval is the same"),
-    ({"every": "1s", "delay": "1h"}, "delay", "delay: '1h' cannot stand with cron or every; the job of a schedule"),
-    ({"cron": "@daily", "delay": 60}, "delay", "delay: 60 cannot stand with cron or every"),
+    (
+        {"every": "1s", "delay": "1h"},
+        "delay",
+        "delay: '1h' cannot be combined with cron or every; the job of a schedule",
+    ),
+    ({"cron": "@daily", "delay": 60}, "delay", "delay: 60 cannot be combined with cron or every"),
 ]
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from rota import Cancelled, Retry, Rota, RotaError, current
+from rota.core.cluster import Role
 from rota.core.errors import InvalidRequest
-from rota.core.fleet import Role
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_run_serves_no_more_than_the_queues_it_is_told(app: Rota) -> None:
 
 @pytest.mark.parametrize("concurrency", [0, -1, 2.5, 4.0, "4", True])
 def test_a_run_is_refused_with_a_concurrency_that_is_no_whole_number(app: Rota, concurrency: Any) -> None:  # noqa: ANN401
-    words = f"concurrency: {concurrency!r} is no whole number of 1 or more; give how many jobs"
+    words = f"concurrency: {concurrency!r} is not a whole number of 1 or more; give how many jobs"
     with pytest.raises(InvalidRequest, match=re.escape(words)), app.run(concurrency=concurrency):
         pass
 

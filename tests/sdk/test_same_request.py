@@ -19,10 +19,10 @@ from api.staging import body_of, problem_of, staged
 from building import BASE
 from rota import Retry, Rota
 from rota.core.errors import KeyReused
-from rota.core.identity import JobId, to_text
+from rota.core.ids import JobId, to_text
 from rota.core.submission import NewJob, Template
 from rota.sdk.options import Options
-from rota.wire.submission import Submission, folded, new_job_of, submission_of
+from rota.wire.submission import Submission, new_job_of, normalized, submission_of
 
 app = Rota(":memory:")
 
@@ -73,7 +73,7 @@ CHOICES = st.fixed_dictionaries({}, optional={name: values for name, (values, *_
 
 
 def job_of(body: Body) -> NewJob:
-    return new_job_of(folded(msgspec.json.decode(json.dumps(body), type=Submission)), JobId(1), BASE)
+    return new_job_of(normalized(msgspec.json.decode(json.dumps(body), type=Submission)), JobId(1), BASE)
 
 
 def over_http(body: Body) -> bytes:
@@ -88,7 +88,7 @@ def in_python(argument: object, options: Options, now: datetime = BASE) -> tuple
     job = note.using(**options).call(argument).job(JobId(1), now)
     assert job.idempotency is not None
     sent = msgspec.json.decode(msgspec.json.encode(submission_of(job, now)), type=Submission)
-    received = new_job_of(folded(sent), JobId(2), now)
+    received = new_job_of(normalized(sent), JobId(2), now)
     assert received.idempotency is not None
     return job.idempotency.request, received.idempotency.request
 

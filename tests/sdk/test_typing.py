@@ -20,7 +20,7 @@ RIGHT = """
 from datetime import UTC, datetime
 import rota
 from rota import Handle, Options, Retry, Rota, Task, AsyncTask
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.submission import NewJob
 
 app = Rota("types.db")

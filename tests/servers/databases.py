@@ -18,7 +18,7 @@ from servers.mariadb import shared_server
 _numbers: Final = count(1)
 _free: Final[list[str]] = []
 _SCHEMA: Final = files("rota.stores.mysql").joinpath("schema.sql").read_text(encoding="utf-8")
-_TABLES: Final = [name for name in re.findall(r"CREATE TABLE (\S+)", _SCHEMA) if name != "migration"]
+_TABLES: Final = [name for name in re.findall(r"CREATE TABLE (\S+)", _SCHEMA) if name != "rota_migration"]
 
 
 @asynccontextmanager

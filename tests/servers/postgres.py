@@ -262,16 +262,16 @@ BEGIN
     WHERE datname = current_database() AND pid <> pg_backend_pid();
     FOR name IN
         SELECT oid FROM pg_class
-        WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'migration'
+        WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'rota_migration'
             AND pg_relation_size(oid) > 0
     LOOP
         EXECUTE format(CASE WHEN pg_relation_size(name) > 1000000 THEN 'TRUNCATE %s' ELSE 'DELETE FROM %s' END, name);
     END LOOP;
     -- Tests that let years pass leave many days in the archive; a few are used again.
-    IF (SELECT count(*) > 20 FROM pg_inherits WHERE inhparent = 'job_done'::regclass) THEN
+    IF (SELECT count(*) > 20 FROM pg_inherits WHERE inhparent = 'rota_job_done'::regclass) THEN
         FOR name IN
             SELECT inhrelid FROM pg_inherits
-            WHERE inhparent = 'job_done'::regclass AND inhrelid <> 'job_done_rest'::regclass
+            WHERE inhparent = 'rota_job_done'::regclass AND inhrelid <> 'rota_job_done_rest'::regclass
         LOOP
             EXECUTE format('DROP TABLE %s', name);
         END LOOP;

@@ -1,6 +1,6 @@
 """The nemesis: what is done to a world, when, and to whom.
 
-Faults come in classes, and each class draws from dice of its own: a class that is switched off does not move the
+Faults come in classes, and each class draws from rng of its own: a class that is switched off does not move the
 faults of another one. That is what lets a failure be shrunk to the few classes it needs.
 
 A fault has a beginning and an end. All of them end, and all that is broken is mended, when the quiet time begins: from
@@ -101,75 +101,75 @@ def draw(seed: int, around: Surroundings, classes: Collection[FaultClass]) -> li
     """Draw the faults of a world, in the order in which they begin."""
     faults: list[Fault] = []
     for kind in ALL_FAULTS:
-        dice = Random(f"{seed}:fault:{kind}")
+        rng = Random(f"{seed}:fault:{kind}")
         # About a third of the classes strike in a world; all at once would leave nothing standing.
-        if dice.random() < _LIKELIHOOD.get(kind, 0.3) and kind in classes and kind in _DRAWN:
-            faults += [_DRAWN[kind](dice, around) for _ in range(dice.choice((1, 1, 2, 3)))]
+        if rng.random() < _LIKELIHOOD.get(kind, 0.3) and kind in classes and kind in _DRAWN:
+            faults += [_DRAWN[kind](rng, around) for _ in range(rng.choice((1, 1, 2, 3)))]
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
 _LIKELIHOOD: Final = {FaultClass.CRASH: 0.5, FaultClass.PAUSE: 0.5, FaultClass.TERMINATE: 0.6, FaultClass.DELAY: 0.4}
 
 
-def _moment(dice: Random, around: Surroundings) -> float:
-    return around.quiet_at * (0.02 + 0.93 * dice.random())
+def _moment(rng: Random, around: Surroundings) -> float:
+    return around.quiet_at * (0.02 + 0.93 * rng.random())
 
 
-def _crash(dice: Random, around: Surroundings) -> Fault:
-    lasting = dice.choice((0.2, 1.0, around.lease * 1.5)) * (0.5 + dice.random())
-    return Fault(FaultClass.CRASH, _moment(dice, around), lasting, dice.choice(around.everyone))
+def _crash(rng: Random, around: Surroundings) -> Fault:
+    lasting = rng.choice((0.2, 1.0, around.lease * 1.5)) * (0.5 + rng.random())
+    return Fault(FaultClass.CRASH, _moment(rng, around), lasting, rng.choice(around.everyone))
 
 
-def _pause(dice: Random, around: Surroundings) -> Fault:
-    lasting = around.lease * dice.uniform(0.3, 2.5)
+def _pause(rng: Random, around: Surroundings) -> Fault:
+    lasting = around.lease * rng.uniform(0.3, 2.5)
     targets = [*around.workers, *around.workers, *around.schedulers, *around.apis]
-    return Fault(FaultClass.PAUSE, _moment(dice, around), lasting, dice.choice(targets))
+    return Fault(FaultClass.PAUSE, _moment(rng, around), lasting, rng.choice(targets))
 
 
-def _partition(dice: Random, around: Surroundings) -> Fault:
-    direction = dice.choice(("both", "out", "in"))
-    lasting = around.lease * dice.uniform(0.2, 2.0)
-    return Fault(FaultClass.PARTITION, _moment(dice, around), lasting, dice.choice(around.everyone), direction)
+def _partition(rng: Random, around: Surroundings) -> Fault:
+    direction = rng.choice(("both", "out", "in"))
+    lasting = around.lease * rng.uniform(0.2, 2.0)
+    return Fault(FaultClass.PARTITION, _moment(rng, around), lasting, rng.choice(around.everyone), direction)
 
 
 def _weather(kind: FaultClass, most: float) -> Callable[[Random, Surroundings], Fault]:
-    def make(dice: Random, around: Surroundings) -> Fault:
-        lasting = dice.uniform(5, 40)
-        return Fault(kind, _moment(dice, around), lasting, amount=dice.uniform(0.05, most))
+    def make(rng: Random, around: Surroundings) -> Fault:
+        lasting = rng.uniform(5, 40)
+        return Fault(kind, _moment(rng, around), lasting, amount=rng.uniform(0.05, most))
 
     return make
 
 
-def _clock(dice: Random, around: Surroundings) -> Fault:
-    target = dice.choice(around.everyone)
-    detail = dice.choice(("step", "step", "drift"))
-    amount = dice.uniform(0.5, 2.0) if detail == "drift" else dice.choice((HOUR, -HOUR, 20.0, -20.0))
+def _clock(rng: Random, around: Surroundings) -> Fault:
+    target = rng.choice(around.everyone)
+    detail = rng.choice(("step", "step", "drift"))
+    amount = rng.uniform(0.5, 2.0) if detail == "drift" else rng.choice((HOUR, -HOUR, 20.0, -20.0))
     # A client that believes it is an hour later asks for jobs an hour later; rightly, and we will not wait for them.
     if target in around.clients:
         amount = max(min(amount, 20.0), -20.0)
-    return Fault(FaultClass.CLOCK, _moment(dice, around), around.quiet_at * dice.random(), target, detail, amount)
+    return Fault(FaultClass.CLOCK, _moment(rng, around), around.quiet_at * rng.random(), target, detail, amount)
 
 
-def _store_clock(dice: Random, around: Surroundings) -> Fault:
+def _store_clock(rng: Random, around: Surroundings) -> Fault:
     # Set ahead for good: it had been wrong before. Every other error is noticed and taken back.
-    detail = dice.choice(("ahead", "behind", "spike", "drift"))
-    amount = {"ahead": HOUR, "behind": -HOUR, "spike": dice.uniform(-20, 20), "drift": dice.uniform(0.93, 1.07)}[detail]
-    return Fault(FaultClass.STORE_CLOCK, _moment(dice, around), dice.uniform(2, 40), "store", detail, amount)
+    detail = rng.choice(("ahead", "behind", "spike", "drift"))
+    amount = {"ahead": HOUR, "behind": -HOUR, "spike": rng.uniform(-20, 20), "drift": rng.uniform(0.93, 1.07)}[detail]
+    return Fault(FaultClass.STORE_CLOCK, _moment(rng, around), rng.uniform(2, 40), "store", detail, amount)
 
 
 def _store(kind: FaultClass, longest: float) -> Callable[[Random, Surroundings], Fault]:
-    def make(dice: Random, around: Surroundings) -> Fault:
-        lasting = dice.uniform(0.5, longest)
-        return Fault(kind, _moment(dice, around), lasting, "store", amount=dice.uniform(0.02, 0.3))
+    def make(rng: Random, around: Surroundings) -> Fault:
+        lasting = rng.uniform(0.5, longest)
+        return Fault(kind, _moment(rng, around), lasting, "store", amount=rng.uniform(0.02, 0.3))
 
     return make
 
 
-def _failpoint(dice: Random, around: Surroundings) -> Fault:
-    target = dice.choice(around.everyone)
+def _failpoint(rng: Random, around: Surroundings) -> Fault:
+    target = rng.choice(around.everyone)
     role = next(role for role, names in _roles(around).items() if target in names)
-    hits = float(dice.choice((1, 1, 2, 3, 5)))
-    return Fault(FaultClass.FAILPOINT, _moment(dice, around), 0.0, target, dice.choice(FAILPOINTS[role]), hits)
+    hits = float(rng.choice((1, 1, 2, 3, 5)))
+    return Fault(FaultClass.FAILPOINT, _moment(rng, around), 0.0, target, rng.choice(FAILPOINTS[role]), hits)
 
 
 def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
@@ -181,13 +181,13 @@ def _roles(around: Surroundings) -> dict[str, Sequence[str]]:
     }
 
 
-def _terminate(dice: Random, around: Surroundings) -> Fault:
+def _terminate(rng: Random, around: Surroundings) -> Fault:
     # Some of them in the quiet time, where nothing else can be blamed.
-    at = around.quiet_at * (0.2 + 0.95 * dice.random())
-    grace = around.drain + dice.uniform(0.5, 3)
+    at = around.quiet_at * (0.2 + 0.95 * rng.random())
+    grace = around.drain + rng.uniform(0.5, 3)
     # Some of them at a bad moment: when the worker is being given jobs and does not know it yet, or has begun one.
-    detail = dice.choice(("", _GIVEN, "worker.started"))
-    return Fault(FaultClass.TERMINATE, at, dice.uniform(0.1, 3), dice.choice(around.workers), detail, grace)
+    detail = rng.choice(("", _GIVEN, "worker.started"))
+    return Fault(FaultClass.TERMINATE, at, rng.uniform(0.1, 3), rng.choice(around.workers), detail, grace)
 
 
 _DRAWN: Final[dict[FaultClass, Callable[[Random, Surroundings], Fault]]] = {
@@ -221,14 +221,14 @@ class Nemesis:
         network: Network,
         service: Service,
         hosts: Sequence[Host],
-        dice: Random,
+        rng: Random,
     ) -> None:
         self._loop = loop
         self._history = history
         self._network = network
         self._service = service
         self._hosts = {host.name: host for host in hosts}
-        self._dice = dice
+        self._rng = rng
         self._world = loop.world.context
         self._armed: dict[tuple[str, str], int] = {}
         #: Who is to be asked to end, within which grace, when it comes by a place.
@@ -367,7 +367,7 @@ class Nemesis:
         self.slay(self._service.host, FaultClass.STORE_CRASH, "between commit and reply")
 
     def _restart_later(self, host: Host) -> None:
-        self._loop.call_later(0.2 + 3 * self._dice.random(), host.start, context=self._world)
+        self._loop.call_later(0.2 + 3 * self._rng.random(), host.start, context=self._world)
 
     def _note(self, fault: Fault, phase: str) -> None:
         detail = f"{fault.detail} {fault.amount:.6g} for {fault.lasting:.3f} s".strip()

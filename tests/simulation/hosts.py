@@ -23,7 +23,7 @@ Program = Callable[["Host"], Coroutine[Any, Any, None]]
 class Host:
     """A machine with a name, a clock and a program."""
 
-    def __init__(self, name: str, program: Program | None, loop: SimulatedLoop, history: History, dice: Random) -> None:
+    def __init__(self, name: str, program: Program | None, loop: SimulatedLoop, history: History, rng: Random) -> None:
         self.name = name
         self.clock = WallClock(loop)
         self.boot = ""
@@ -39,7 +39,7 @@ class Host:
         self._program = program
         self._loop = loop
         self._history = history
-        self._dice = dice
+        self._rng = rng
         self._boots = 0
 
     @property
@@ -53,7 +53,7 @@ class Host:
             return
         self._boots += 1
         self.busy = 0
-        self.boot = f"{self.name}.{self._boots}-{self._dice.getrandbits(32):08x}"
+        self.boot = f"{self.name}.{self._boots}-{self._rng.getrandbits(32):08x}"
         self.process = self._loop.create_process(self.boot)
         self.stopping = asyncio.Event()
         self._history.note("boot", host=self.name, boot=self.boot)

@@ -17,7 +17,7 @@ faults of real machines:
 own locks and queues lean on it. What asyncio leaves open the seed decides: which process runs next (they are different
 machines) and which of two timers due at the very same moment comes first.
 
-**Determinism.** The loop draws from its own dice only. asyncio itself keeps tasks in sets (a task group cancels its
+**Determinism.** The loop draws from its own rng only. asyncio itself keeps tasks in sets (a task group cancels its
 children in the order of a set), and sets are ordered by hash, which for objects is their address. Our tasks hash to
 their serial number instead, so the order is the same in every run and in every interpreter.
 
@@ -148,7 +148,7 @@ class SimulatedTask(asyncio.Task[T]):
 
 
 class SimulatedLoop(SealedLoop):
-    """The loop: a heap of timers, a queue per process, and dice."""
+    """The loop: a heap of timers, a queue per process, and rng."""
 
     def __init__(self, seed: int | str = 0, *, end: float = float("inf")) -> None:
         self._throw = Random(f"{seed}:loop").random

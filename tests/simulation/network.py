@@ -13,7 +13,7 @@ What the service does is atomic: it happens at one moment of virtual time, whole
 requests wait at its door and are served when their callers have long given up; or it may die after it has committed and
 before it could say so. Cut links are directed: a partition may let requests through and no replies.
 
-Everything random is drawn from the network's own dice, in the order in which calls are made.
+Everything random is drawn from the network's own rng, in the order in which calls are made.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ class Network:
     """Carries calls between hosts and one service."""
 
     def __init__(
-        self, loop: SimulatedLoop, service: Service, history: History, dice: Random, patience_seconds: float
+        self, loop: SimulatedLoop, service: Service, history: History, rng: Random, patience_seconds: float
     ) -> None:
         self.weather = Weather()
         self._patience = patience_seconds
         self._loop = loop
         self._service = service
         self._history = history
-        self._dice = dice
+        self._rng = rng
         self._number = 0
         self._cut: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, deque[Call]] = {}
@@ -224,21 +224,21 @@ class Network:
 
     def is_likely(self, chance: float) -> bool:
         """Throw for something."""
-        return chance > 0 and self._dice.random() < chance
+        return chance > 0 and self._rng.random() < chance
 
     def delay(self) -> float:
         """Draw how long a message takes."""
         weather = self.weather
         if self.is_likely(weather.straggling):
-            return self._dice.random() * weather.slowest
+            return self._rng.random() * weather.slowest
         # Most messages are quick and a few take long: squares lean to the left.
-        return weather.fastest + weather.spread * self._dice.random() ** 2
+        return weather.fastest + weather.spread * self._rng.random() ** 2
 
 
 class RemoteStore:
     """The store as a host sees it: every verb is a call. Whoever takes a `Store` can be given one of these."""
 
-    keeps_claims = False
+    has_handoff = False
 
     def __init__(self, network: Network, host: Host) -> None:
         self._network = network

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from rota.core.instant import span_to_micros, to_micros
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
+from rota.core.time import span_to_micros, to_micros
 from rota.ports.store import Inserted, Retention
 
 Plain = Any
@@ -113,7 +113,7 @@ def settlement(one: Settlement) -> dict[str, Plain]:
     return told
 
 
-def entry_of(entry: Entry | None) -> list[str] | None:
+def entry_of(entry: LedgerEntry | None) -> list[str] | None:
     """Describe an operator's act."""
     return None if entry is None else [entry.actor, entry.action, entry.target]
 
@@ -166,11 +166,11 @@ def _claim(wanted: Claim, **_options: object) -> Plain:
     }
 
 
-def _settle(settlements: Sequence[Settlement], *, entry: Entry | None = None, **_options: object) -> Plain:
+def _settle(settlements: Sequence[Settlement], *, entry: LedgerEntry | None = None, **_options: object) -> Plain:
     return {"settlements": [settlement(one) for one in settlements], "entry": entry_of(entry)}
 
 
-def _ask_cancel(leases: Sequence[tuple[int, int]], *, entry: Entry | None = None, **_options: object) -> Plain:
+def _ask_cancel(leases: Sequence[tuple[int, int]], *, entry: LedgerEntry | None = None, **_options: object) -> Plain:
     return {"leases": [list(lease) for lease in leases], "entry": entry_of(entry)}
 
 

@@ -1,6 +1,6 @@
 """One run of one world: set it up, let it happen, look at what is left, judge.
 
-Each part of a world throws its own dice, all of them derived from the seed by name. The order in which hosts are made
+Each part of a world throws its own rng, all of them derived from the seed by name. The order in which hosts are made
 and started is fixed; everything after that is up to the loop.
 
 Who plays the worker, the scheduler and the client is decided by a cast (`casts`): the models, or the real loops.
@@ -89,17 +89,17 @@ class Theatre:
         self.history = History(self.loop)
         self._cast = cast
         self._notebook: Notebook = {}
-        self._store_host = Host("store", None, self.loop, self.history, self._dice("store"))
+        self._store_host = Host("store", None, self.loop, self.history, self._rng("store"))
         self.store = _open_store(self._store_host)
         self._service = Service(self._store_host, self.store)
-        self._network = Network(self.loop, self._service, self.history, self._dice("network"), world.patience_seconds)
+        self._network = Network(self.loop, self._service, self.history, self._rng("network"), world.patience_seconds)
         self._web = Web(self.loop, self._network, world.surroundings.apis)
         self._hosts = [self._host(name, program) for name, program in self._programs()]
         self._nemesis = Nemesis(
-            self.loop, self.history, self._network, self._service, self._hosts, self._dice("nemesis")
+            self.loop, self.history, self._network, self._service, self._hosts, self._rng("nemesis")
         )
 
-    def _dice(self, name: str) -> Random:
+    def _rng(self, name: str) -> Random:
         return Random(f"{self.world.seed}:{name}")
 
     def _programs(self) -> list[tuple[str, Callable[[Stage], Playing]]]:
@@ -115,14 +115,14 @@ class Theatre:
         return list(zip(world.surroundings.everyone, plays, strict=True))
 
     def _host(self, name: str, play: Callable[[Stage], Playing]) -> Host:
-        dice = self._dice(name)
+        rng = self._rng(name)
 
         def program(host: Host) -> Playing:
             view = remote_store(self._network, host)
             web = self._web
-            return play(Stage(host, view, self.history, self._nemesis, dice, web, self.world.can_poison))
+            return play(Stage(host, view, self.history, self._nemesis, rng, web, self.world.can_poison))
 
-        return Host(name, program, self.loop, self.history, dice)
+        return Host(name, program, self.loop, self.history, rng)
 
     def play(self) -> Dump:
         """Let the world happen, and give what is left in the store."""
@@ -189,7 +189,7 @@ class _LastingConnection(StandardConnection):
 
 @cache
 def _tables(connection: StandardConnection) -> list[str]:
-    listing = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'migration' ORDER BY name"
+    listing = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'rota_migration' ORDER BY name"
     return [name for (name,) in connection.rows(listing)]
 
 

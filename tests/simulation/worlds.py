@@ -13,7 +13,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from rota.core.identity import ScheduleId
+from rota.core.ids import ScheduleId
 from rota.core.retry import Backoff
 from rota.core.schedule import CatchUp, Overlap, Schedule
 from rota.core.submission import Delivery, Need, Template
@@ -64,18 +64,18 @@ class World:
 
 def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: bool = False) -> World:
     """Draw the world of a seed, with only those classes of faults; with hosts for the API, if it has any."""
-    dice = Random(f"{seed}:world")
-    lease = timedelta(seconds=dice.choice((3, 4, 5, 5, 8, 15)))
-    quiet_at = dice.uniform(25, 70)
-    submissions = _submissions(Random(f"{seed}:submissions"), dice.randint(6, 24), quiet_at * COMING, lease)
+    rng = Random(f"{seed}:world")
+    lease = timedelta(seconds=rng.choice((3, 4, 5, 5, 8, 15)))
+    quiet_at = rng.uniform(25, 70)
+    submissions = _submissions(Random(f"{seed}:submissions"), rng.randint(6, 24), quiet_at * COMING, lease)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
     acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
     drain = timedelta(seconds=Random(f"{seed}:drain").choice((2.5, 2 * lease.total_seconds() + 4)))
-    workers = tuple(_worker(dice, number, lease, drain) for number in range(dice.choice((1, 2, 2, 3, 3, 4, 5))))
-    schedulers = _schedulers(dice, submissions, has_schedules=bool(schedules))
-    clients = _shares(dice, dice.choice((1, 2, 2, 3)), submissions, acts)
+    workers = tuple(_worker(rng, number, lease, drain) for number in range(rng.choice((1, 2, 2, 3, 3, 4, 5))))
+    schedulers = _schedulers(rng, submissions, has_schedules=bool(schedules))
+    clients = _shares(rng, rng.choice((1, 2, 2, 3)), submissions, acts)
     # In one world of eight nothing goes wrong, only processes come and go: there, not one lease may be lost.
-    is_calm = dice.random() < 1 / 8
+    is_calm = rng.random() < 1 / 8
     allowed = [kind for kind in classes if kind is FaultClass.TERMINATE or not is_calm]
     apis = Random(f"{seed}:apis").choice((1, 2, 2, 3)) if has_apis else 0
     around = _surroundings((len(workers), len(schedulers), len(clients), apis), quiet_at, lease, drain)
@@ -84,7 +84,7 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
         quiet_at=quiet_at,
         lease=lease,
         drain=drain,
-        patience_seconds=dice.choice((2.0, 4.0, 10.0)),
+        patience_seconds=rng.choice((2.0, 4.0, 10.0)),
         workers=workers,
         schedulers=schedulers,
         clients=clients,
@@ -113,37 +113,37 @@ def _surroundings(
 # Those who serve
 
 
-def _worker(dice: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerHabits:
+def _worker(rng: Random, number: int, lease: timedelta, drain: timedelta) -> WorkerHabits:
     # The first one takes everything, so that nothing has to wait for ever; the others choose.
-    is_picky = number > 0 and dice.random() < 0.4
+    is_picky = number > 0 and rng.random() < 0.4
     return WorkerHabits(
-        slots=dice.randint(2, 4) if number == 0 else dice.randint(1, 4),
-        queues=(dice.choice(QUEUES),) if is_picky else QUEUES,
-        types=tuple(dice.sample(TYPES, 2)) if is_picky and dice.random() < 0.5 else None,
+        slots=rng.randint(2, 4) if number == 0 else rng.randint(1, 4),
+        queues=(rng.choice(QUEUES),) if is_picky else QUEUES,
+        types=tuple(rng.sample(TYPES, 2)) if is_picky and rng.random() < 0.5 else None,
         lease=lease,
         drain=drain,
-        poll_seconds=dice.uniform(1.0, 3.0),
-        is_stubborn=dice.random() < 0.5,
+        poll_seconds=rng.uniform(1.0, 3.0),
+        is_stubborn=rng.random() < 0.5,
     )
 
 
-def _schedulers(dice: Random, submissions: Sequence[Submission], *, has_schedules: bool) -> tuple[SchedulerHabits, ...]:
+def _schedulers(rng: Random, submissions: Sequence[Submission], *, has_schedules: bool) -> tuple[SchedulerHabits, ...]:
     short, long = timedelta(seconds=5), timedelta(seconds=25)
     retention = Retention(
-        completed=dice.choice((None, short, long)),
-        cancelled=dice.choice((None, short, long)),
-        dead=dice.choice((None, None, long)),
+        completed=rng.choice((None, short, long)),
+        cancelled=rng.choice((None, short, long)),
+        dead=rng.choice((None, None, long)),
         history=None,
     )
     return tuple(
         SchedulerHabits(
-            tick_seconds=dice.uniform(3.5, 7.0),
+            tick_seconds=rng.uniform(3.5, 7.0),
             retention=retention,
             has_schedules=has_schedules,
             has_expiries=any(_can_expire(submission.template) for submission in submissions),
-            prunes_every=dice.randint(2, 7),
+            prunes_every=rng.randint(2, 7),
         )
-        for _ in range(dice.choice((1, 2, 2, 3)))
+        for _ in range(rng.choice((1, 2, 2, 3)))
     )
 
 
@@ -154,11 +154,11 @@ def _can_expire(template: Template | None) -> bool:
 
 
 def _shares(
-    dice: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Act]
+    rng: Random, count: int, submissions: Sequence[Submission], acts: Sequence[Act]
 ) -> tuple[tuple[tuple[Submission, ...], tuple[Act, ...]], ...]:
     """Deal submissions and acts out to clients; that one cancels what another one submitted is just as well."""
-    owners = [dice.randrange(count) for _ in submissions]
-    actors = [dice.randrange(count) for _ in acts]
+    owners = [rng.randrange(count) for _ in submissions]
+    actors = [rng.randrange(count) for _ in acts]
     return tuple(
         (
             tuple(one for one, owner in zip(submissions, owners, strict=True) if owner == number),
@@ -171,104 +171,104 @@ def _shares(
 # What is wanted
 
 
-def _submissions(dice: Random, count: int, until: float, lease: timedelta) -> list[Submission]:
+def _submissions(rng: Random, count: int, until: float, lease: timedelta) -> list[Submission]:
     made: list[Submission] = []
     at = 0.0
     while len(made) < count:
         # Some come in bursts: order only matters where there is a queue.
-        at = at if made and dice.random() < 0.5 else dice.uniform(0, until)
-        made.append(_submission(dice, len(made), at, lease, made))
+        at = at if made and rng.random() < 0.5 else rng.uniform(0, until)
+        made.append(_submission(rng, len(made), at, lease, made))
     return [replace(one, at=min(one.at, until)) for one in made]
 
 
-def _submission(dice: Random, number: int, at: float, lease: timedelta, earlier: Sequence[Submission]) -> Submission:
-    template = _template(dice, lease, depth=2)
+def _submission(rng: Random, number: int, at: float, lease: timedelta, earlier: Sequence[Submission]) -> Submission:
+    template = _template(rng, lease, depth=2)
     keyed = [one for one in earlier if one.key is not None]
-    if keyed and dice.random() < 0.15:
-        first = dice.choice(keyed)
+    if keyed and rng.random() < 0.15:
+        first = rng.choice(keyed)
         # Usually the same request again; sometimes another one under the same key, which must be refused.
-        body = first.body if dice.random() < 0.7 else f"other {number}"
-        return Submission(number, first.at + dice.uniform(0, 20), template, first.key, body, first.keep)
-    key = f"key-{number}" if dice.random() < 0.6 else None
-    keep = timedelta(days=1) if dice.random() < 0.5 else timedelta(seconds=dice.uniform(2, 10))
+        body = first.body if rng.random() < 0.7 else f"other {number}"
+        return Submission(number, first.at + rng.uniform(0, 20), template, first.key, body, first.keep)
+    key = f"key-{number}" if rng.random() < 0.6 else None
+    keep = timedelta(days=1) if rng.random() < 0.5 else timedelta(seconds=rng.uniform(2, 10))
     after: tuple[tuple[int, Need], ...] = ()
-    if earlier and dice.random() < 0.2:
-        parents = dice.sample(range(len(earlier)), min(dice.choice((1, 1, 2)), len(earlier)))
-        after = tuple((parent, dice.choice((Need.SUCCESS, Need.SUCCESS, Need.END))) for parent in parents)
-        at = max([at, *(earlier[parent].at + dice.uniform(0.2, 4) for parent in parents)])
+    if earlier and rng.random() < 0.2:
+        parents = rng.sample(range(len(earlier)), min(rng.choice((1, 1, 2)), len(earlier)))
+        after = tuple((parent, rng.choice((Need.SUCCESS, Need.SUCCESS, Need.END))) for parent in parents)
+        at = max([at, *(earlier[parent].at + rng.uniform(0.2, 4) for parent in parents)])
     return Submission(number, at, template, key, f"body {number}", keep, after)
 
 
-def _template(dice: Random, lease: timedelta, *, depth: int) -> Template:
-    is_once = dice.random() < 0.2
+def _template(rng: Random, lease: timedelta, *, depth: int) -> Template:
+    is_once = rng.random() < 0.2
     return Template(
-        type=dice.choice(TYPES),
-        payload=payload_of(_script(dice, lease.total_seconds())),
-        queue=dice.choice((QUEUES[0], QUEUES[0], QUEUES[1])),
-        priority=dice.choice((5, 5, dice.randint(1, 10))),
-        max_attempts=dice.choice((1, 2, 3, 3, 5)),
-        backoff=Backoff(base=timedelta(seconds=dice.choice((0.5, 1, 2))), cap=timedelta(seconds=6)),
+        type=rng.choice(TYPES),
+        payload=payload_of(_script(rng, lease.total_seconds())),
+        queue=rng.choice((QUEUES[0], QUEUES[0], QUEUES[1])),
+        priority=rng.choice((5, 5, rng.randint(1, 10))),
+        max_attempts=rng.choice((1, 2, 3, 3, 5)),
+        backoff=Backoff(base=timedelta(seconds=rng.choice((0.5, 1, 2))), cap=timedelta(seconds=6)),
         delivery=Delivery.AT_MOST_ONCE if is_once else Delivery.AT_LEAST_ONCE,
-        expires=timedelta(seconds=dice.uniform(3, 20)) if dice.random() < 0.1 else None,
-        delay=timedelta(seconds=dice.uniform(0.5, 12)) if dice.random() < 0.25 else None,
-        on_success=_template(dice, lease, depth=depth - 1) if depth and dice.random() < 0.12 else None,
-        on_failure=_template(dice, lease, depth=depth - 1) if depth and dice.random() < 0.2 else None,
+        expires=timedelta(seconds=rng.uniform(3, 20)) if rng.random() < 0.1 else None,
+        delay=timedelta(seconds=rng.uniform(0.5, 12)) if rng.random() < 0.25 else None,
+        on_success=_template(rng, lease, depth=depth - 1) if depth and rng.random() < 0.12 else None,
+        on_failure=_template(rng, lease, depth=depth - 1) if depth and rng.random() < 0.2 else None,
     )
 
 
-def _script(dice: Random, lease: float) -> list[Step]:
+def _script(rng: Random, lease: float) -> list[Step]:
     """Write what the attempts of a job do. Most succeed at once; none snoozes for ever."""
     before = (Ending.FAIL, Ending.FAIL, Ending.SNOOZE, Ending.CRASH)
-    last = dice.choices(tuple(Ending), weights=(70, 12, 5, 0, 3, 4))[0]
-    steps = [_step(dice, dice.choice(before), lease) for _ in range(dice.choice((0, 0, 0, 1, 2)))]
-    return [*steps, _step(dice, last, lease)]
+    last = rng.choices(tuple(Ending), weights=(70, 12, 5, 0, 3, 4))[0]
+    steps = [_step(rng, rng.choice(before), lease) for _ in range(rng.choice((0, 0, 0, 1, 2)))]
+    return [*steps, _step(rng, last, lease)]
 
 
-def _step(dice: Random, ending: Ending, lease: float) -> Step:
-    is_long = dice.random() < 0.12
-    seconds = lease * dice.uniform(0.8, 2.0) if is_long else 0.05 + 3 * dice.random() ** 3
-    return Step(ending, round(seconds, 3), is_deaf=dice.random() < 0.2)
+def _step(rng: Random, ending: Ending, lease: float) -> Step:
+    is_long = rng.random() < 0.12
+    seconds = lease * rng.uniform(0.8, 2.0) if is_long else 0.05 + 3 * rng.random() ** 3
+    return Step(ending, round(seconds, 3), is_deaf=rng.random() < 0.2)
 
 
-def _acts(dice: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Act]:
+def _acts(rng: Random, submissions: Sequence[Submission], until: float, *, has_schedules: bool) -> list[Act]:
     acts = [
-        Act(one.at + dice.choice((0.02, 0.3, 3, 10)) * dice.random(), Wish.CANCEL, one.number)
+        Act(one.at + rng.choice((0.02, 0.3, 3, 10)) * rng.random(), Wish.CANCEL, one.number)
         for one in submissions
-        if dice.random() < 0.2
+        if rng.random() < 0.2
     ]
-    acts += [Act(dice.uniform(0.2, 1) * until, Wish.RETRY) for _ in range(dice.randint(0, 4))]
-    acts += [Act(dice.random() * until, Wish.RUN_NOW) for _ in range(dice.randint(0, 2))]
+    acts += [Act(rng.uniform(0.2, 1) * until, Wish.RETRY) for _ in range(rng.randint(0, 4))]
+    acts += [Act(rng.random() * until, Wish.RUN_NOW) for _ in range(rng.randint(0, 2))]
     if has_schedules:
-        acts += [Act(dice.random() * until, Wish.EDIT) for _ in range(dice.randint(0, 2))]
+        acts += [Act(rng.random() * until, Wish.EDIT) for _ in range(rng.randint(0, 2))]
     return acts
 
 
-def _schedules(dice: Random, until: float) -> tuple[Schedule, ...]:
-    return tuple(_schedule(dice, number, until) for number in range(dice.choice((0, 0, 1, 1, 2))))
+def _schedules(rng: Random, until: float) -> tuple[Schedule, ...]:
+    return tuple(_schedule(rng, number, until) for number in range(rng.choice((0, 0, 1, 1, 2))))
 
 
-def _schedule(dice: Random, number: int, until: float) -> Schedule:
-    steps = [Step(Ending.SUCCEED if dice.random() < 0.8 else Ending.FAIL, round(0.05 + 4 * dice.random() ** 2, 3))]
+def _schedule(rng: Random, number: int, until: float) -> Schedule:
+    steps = [Step(Ending.SUCCEED if rng.random() < 0.8 else Ending.FAIL, round(0.05 + 4 * rng.random() ** 2, 3))]
     template = Template(
-        type=dice.choice(TYPES),
+        type=rng.choice(TYPES),
         payload=payload_of(steps),
-        max_attempts=dice.choice((1, 2)),
-        priority=dice.randint(3, 7),
-        delivery=dice.choice((Delivery.AT_LEAST_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE)),
+        max_attempts=rng.choice((1, 2)),
+        priority=rng.randint(3, 7),
+        delivery=rng.choice((Delivery.AT_LEAST_ONCE, Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE)),
         backoff=Backoff(base=timedelta(seconds=1), cap=timedelta(seconds=4)),
     )
     schedule = Schedule(
         id=ScheduleId(number + 1),
         name=f"schedule-{number}",
-        rule=dice.choice(RULES),
+        rule=rng.choice(RULES),
         template=template,
         created_at=GENESIS,
         updated_at=GENESIS,
-        catch_up=dice.choice(tuple(CatchUp)),
-        catch_up_limit=dice.choice((2, 5)),
-        grace=timedelta(seconds=dice.choice((10, 20))),
-        overlap=dice.choice(tuple(Overlap)),
-        jitter=timedelta(seconds=dice.choice((0, 0, 2))),
+        catch_up=rng.choice(tuple(CatchUp)),
+        catch_up_limit=rng.choice((2, 5)),
+        grace=timedelta(seconds=rng.choice((10, 20))),
+        overlap=rng.choice(tuple(Overlap)),
+        jitter=timedelta(seconds=rng.choice((0, 0, 2))),
         end_at=GENESIS + timedelta(seconds=until),
     )
     return _armed(schedule)

@@ -12,16 +12,16 @@ from random import Random
 import pytest
 
 from building import claim
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.runtime import connect
-from rota.stores.open_claims import Answer
+from rota.stores.handoff import HandedOffJob
 
 
 class Worker:
@@ -31,22 +31,22 @@ class Worker:
         self._engine = engine
         self._identity = identity
         self._stopped = stopped
-        self._dice = Random(identity.boot)
+        self._rng = Random(identity.boot)
         self.given: list[tuple[JobId, int]] = []
 
     async def run(self) -> None:
         for number in count():
             jobs = await self._jobs(f"{self._identity.boot}-{number}")
             self.given.extend((job.id, job.fence) for job in jobs)
-            await self._engine.settle([Report(job.id, job.fence, Succeeded("null")) for job in jobs])
+            await self._engine.settle([AttemptReport(job.id, job.fence, Succeeded("null")) for job in jobs])
             if self._stopped.is_set():
                 return
 
     async def _jobs(self, name: str) -> Sequence[Job]:
         wanted = claim(self._identity, limit=3, types=("mail", "bill"), claim_id=name, is_new=True)
-        wait = timedelta(seconds=self._dice.choice((0.2, 1.2, 5)))
+        wait = timedelta(seconds=self._rng.choice((0.2, 1.2, 5)))
         asking = asyncio.ensure_future(self._engine.claim(wanted, wait=wait))
-        leaving = asyncio.ensure_future(asyncio.wait_for(self._stopped.wait(), self._dice.choice((0.05, 10))))
+        leaving = asyncio.ensure_future(asyncio.wait_for(self._stopped.wait(), self._rng.choice((0.05, 10))))
         await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
         asking.cancel()
         leaving.cancel()
@@ -56,12 +56,12 @@ class Worker:
         return jobs or await self._engine.claim(replace(wanted, limit=1, is_new=False))
 
 
-async def submit(engine: Engine, dice: Random) -> list[JobId]:
+async def submit(engine: Engine, rng: Random) -> list[JobId]:
     """Submit single jobs, and two now and then."""
     ids: list[JobId] = []
     for _ in range(150):
-        await asyncio.sleep(dice.uniform(0, 0.03))
-        jobs = [NewJob(engine.fresh_id(), "mail", "null") for _ in range(dice.choice((1, 1, 1, 1, 2)))]
+        await asyncio.sleep(rng.uniform(0, 0.03))
+        jobs = [NewJob(engine.fresh_id(), "mail", "null") for _ in range(rng.choice((1, 1, 1, 1, 2)))]
         ids += [answer.job_id for answer in await engine.submit(jobs)]
     return ids
 
@@ -71,14 +71,14 @@ async def each_job_comes_once(address: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     No job is given twice, and none is left with somebody who does not know of it.
     """
-    brought: list[Answer] = []
-    jobs_of = Answer.jobs
+    brought: list[HandedOffJob] = []
+    jobs_of = HandedOffJob.jobs
 
-    def noted(answer: Answer, wanted: Claim) -> Sequence[Job]:
+    def noted(answer: HandedOffJob, wanted: Claim) -> Sequence[Job]:
         brought.append(answer)
         return jobs_of(answer, wanted)
 
-    monkeypatch.setattr(Answer, "jobs", noted)
+    monkeypatch.setattr(HandedOffJob, "jobs", noted)
     links = [await connect(address) for _ in range(4)]
     engines = [link.engine for link in links if link.engine is not None]
     stopped = asyncio.Event()

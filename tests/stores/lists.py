@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rota.core.identity import JobId, ScheduleId
+from rota.core.ids import JobId, ScheduleId
 from rota.core.lifecycle import State
 from rota.ports.store import JobQuery, JobSlice
-from rota.stores.listing import Asking
+from rota.stores.listing import SliceReader
 
 ROWS: Final = 100_000
 MIDDLE: Final = JobId(ROWS // 2)
@@ -45,7 +45,7 @@ LISTS: Final = {
 
 
 async def statements(
-    asking: Asking, rows: Callable[[str, list[Any]], Awaitable[Sequence[Any]]]
+    asking: SliceReader, rows: Callable[[str, list[Any]], Awaitable[Sequence[Any]]]
 ) -> tuple[list[tuple[str, list[Any]]], JobSlice]:
     """Read a slice, and give the statements that it took with their values."""
     asked = []

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from rota._loop import new_loop
 from rota.core.errors import StoreUnavailable
-from rota.loops import new_loop
 from rota.stores.mysql import MysqlStore
-from rota.stores.mysql.driver import Lost, connect
+from rota.stores.mysql.driver import ConnectionLost, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connecting import Connector
-from rota.stores.postgres.faults import AWAY
+from rota.stores.postgres.connection import AWAY, Connector
 from servers.housing import free_port
 from servers.proxies import Proxy
 
@@ -50,7 +49,7 @@ def test_mariadb_a_connection_that_is_reset_at_any_moment_is_a_lost_one() -> Non
     with Proxy(free_port()) as proxy:
         proxy.reset()
         where = location_of(f"mysql://root@127.0.0.1:{proxy.port}/rota")
-        assert failures_of(lambda: connect(where, "test", autocommit=True), (Lost,)) == {"": AT_ONCE * ROUNDS}
+        assert failures_of(lambda: connect(where, "test", autocommit=True), (ConnectionLost,)) == {"": AT_ONCE * ROUNDS}
 
 
 def test_postgresql_a_connection_that_is_reset_at_any_moment_is_a_lost_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.ports.store import JobQuery, JobSlice, Position
 from rota.stores import listing
 

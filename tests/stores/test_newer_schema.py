@@ -24,7 +24,7 @@ from servers.housing import free_port
 from servers.postgres import new_database, shared_server
 
 NEWER = "9001_of_tomorrow"
-RECORD = f"INSERT INTO migration (number, name, digest, applied_at) VALUES (9001, '{NEWER}', 'x', 1)"  # noqa: S608 - a test
+RECORD = f"INSERT INTO rota_migration (number, name, digest, applied_at) VALUES (9001, '{NEWER}', 'x', 1)"  # noqa: S608 - a test
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
@@ -58,7 +58,7 @@ async def record(url: str, statement: str) -> None:
             connection.execute(statement)
         connection.close()
     else:
-        mariadb = await asyncmy.connect(**location_of(url).words(), autocommit=True)
+        mariadb = await asyncmy.connect(**location_of(url).driver_arguments(), autocommit=True)
         await mariadb.cursor().execute(statement)
         await mariadb.ensure_closed()
 
@@ -74,7 +74,7 @@ async def test_a_store_of_another_branch_is_not_opened(migrated: str) -> None:
     states = await asyncio.to_thread(migrations_of, migrated)
     ours = states[-1].name
     theirs = f"{ours[:4]}_of_a_branch"
-    await record(migrated, f"UPDATE migration SET name = '{theirs}' WHERE name = '{ours}'")  # noqa: S608 - a test
+    await record(migrated, f"UPDATE rota_migration SET name = '{theirs}' WHERE name = '{ours}'")  # noqa: S608 - a test
     with pytest.raises(SchemaTooNew, match=f"{theirs} where this release has {ours}"):
         await open_store(migrated)
     assert (await asyncio.to_thread(migrations_of, migrated))[-2:] == [(ours, False, True), (theirs, True, False)]

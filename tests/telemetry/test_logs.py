@@ -10,12 +10,12 @@ from datetime import timedelta
 import pytest
 
 from core.making import ERROR, NOW, job
-from rota.core.fleet import Leadership
-from rota.core.identity import to_text
+from rota.core.cluster import Leadership
+from rota.core.ids import to_text
 from rota.core.lifecycle import Event as Move
 from rota.core.settlement import JobError, Reason
-from rota.telemetry.diary import Diary
-from rota.telemetry.events import Event, JobsSettled, LeaderChanged, LeasesExpired
+from rota.telemetry.events import Event, JobsSettled, LeaderChanged, LeasesLapsed
+from rota.telemetry.log_events import EventLogger
 from rota.telemetry.logs import Fields, JsonLines, TextLines, about
 
 ONE = job(type="mail", worker="ada", attempts=2)
@@ -81,7 +81,7 @@ def test_surroundings_fill_in_only_what_a_record_does_not_say() -> None:
             "WARNING",
             f"job {NAME} is dead with OSError after attempt 2 of 3 (permanent)",
         ),
-        (LeasesExpired([ONE]), "WARNING", f"job {NAME} was taken from a worker that did not renew"),
+        (LeasesLapsed([ONE]), "WARNING", f"job {NAME} was taken from a worker that did not renew its lease"),
         (LeaderChanged(Leadership("scheduler", "ada", 3, NOW)), "INFO", "ada leads, in term 3"),
     ],
 )
@@ -89,14 +89,14 @@ def test_the_diary_notes_what_did_not_simply_succeed(
     caplog: pytest.LogCaptureFixture, event: Event, level: str, said: str
 ) -> None:
     with caplog.at_level(logging.INFO, logger="rota.jobs"):
-        Diary().heard(event)
+        EventLogger().on_event(event)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [(level, said)]
 
 
 def test_the_diary_keeps_silent_about_success_and_about_what_errors_say(caplog: pytest.LogCaptureFixture) -> None:
     canary = JobError("OSError", "password=canary")
     with caplog.at_level(logging.DEBUG, logger="rota.jobs"):
-        Diary().heard(JobsSettled([ONE], [ONE.settled(Move.SUCCEED)], 0.1))
+        EventLogger().on_event(JobsSettled([ONE], [ONE.settled(Move.SUCCEED)], 0.1))
         assert not caplog.records
-        Diary().heard(JobsSettled([ONE], [ONE.settled(Move.EXHAUST, error=canary)], 0.1))
+        EventLogger().on_event(JobsSettled([ONE], [ONE.settled(Move.EXHAUST, error=canary)], 0.1))
     assert "canary" not in caplog.text

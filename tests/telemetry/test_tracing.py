@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from api.staging import Stage, body_of, staged
 from core.making import job as a_job
 from rota import JobFailed, Rota
-from rota.core.decision import Means, decide
+from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.outcome import Succeeded
 from rota.core.submission import Template
 from rota.core.trace import is_traceparent, trace_of, traced
@@ -116,7 +116,7 @@ async def test_another_trace_makes_no_other_request() -> None:
 
 def test_what_follows_a_job_stays_in_its_trace() -> None:
     job = a_job(on_success=Template("next"), meta={"traceparent": WORD})
-    settled = decide(job, Succeeded("1"), Means(job.created_at, heir=JobId(2)))
+    settled = decide(job, Succeeded("1"), DecisionInputs(job.created_at, follow_up_id=JobId(2)))
     assert settled.follow_up is not None
     assert trace_of(settled.follow_up.meta) == TRACE
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Actor, Report, WorkSource
+from rota.ports.client import Actor, AttemptReport, WorkSource
 from rota.scheduler import Scheduler
 from rota.stores.sqlite import SqliteStore
 from rota.worker import Handler, Handlers, Worker, WorkerOptions, handler_of
@@ -59,9 +59,9 @@ class Stage:
     async def until(self, job_id: JobId, holds: Callable[[Job], bool]) -> Job:
         """Wait until a job is as it should be; each write to the store is a reason to look."""
         async with asyncio.timeout(PATIENCE.total_seconds()):
-            with self.engine.broker.attend(("\0nothing",)) as attendance:
+            with self.engine.broker.subscribe(("\0nothing",)) as subscription:
                 while not holds(job := await self.look(job_id)):
-                    await attendance.wait(timedelta(milliseconds=50))
+                    await subscription.wait(timedelta(milliseconds=50))
         return job
 
     @asynccontextmanager
@@ -73,7 +73,7 @@ class Stage:
     ) -> AsyncIterator[Worker]:
         """Run a worker with these handlers until the block ends."""
         parts = {
-            name: settings.pop(name) for name in ("companion", "dice", "announce_member", "steps") if name in settings
+            name: settings.pop(name) for name in ("lease_keeper", "rng", "announce_member", "steps") if name in settings
         }
         options = WorkerOptions(**{"name": "ada", "drain_timeout": timedelta(seconds=5), **settings})
         known = Handlers(one if isinstance(one, Handler) else handler_of(one) for one in handlers)
@@ -110,9 +110,9 @@ async def stage_at(path: Path) -> AsyncIterator[Stage]:
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what happens in another process or thread and tells nobody."""
+    """Poll for something that happens in another process or thread without an event."""
     async with asyncio.timeout(PATIENCE.total_seconds()):
-        while not holds():  # noqa: ASYNC110 - nobody would set an event
+        while not holds():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.01)
 
 
@@ -130,7 +130,7 @@ class Passing:
     source: WorkSource
     claims: list[Claim] = field(default_factory=list)
     claimed: list[int] = field(default_factory=list)
-    settled: list[list[Report]] = field(default_factory=list)
+    settled: list[list[AttemptReport]] = field(default_factory=list)
     renewed: list[list[Renewal]] = field(default_factory=list)
     on_claim: Fault = as_is
     on_settle: Fault = as_is
@@ -147,7 +147,7 @@ class Passing:
         answers: Sequence[Renewed] = await self.on_renew(self.source.renew(renewals))
         return answers
 
-    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+    async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
         self.settled.append(list(reports))
         applied: Sequence[JobId] = await self.on_settle(self.source.settle(reports))
         return applied
@@ -173,6 +173,6 @@ class Losing:
 
 @asynccontextmanager
 async def open_source(argument: dict[str, str]) -> AsyncIterator[WorkSource]:
-    """What a companion opens."""
+    """Open the source of a lease keeper."""
     async with stage_at(Path(argument["path"])) as stage:
         yield stage.engine

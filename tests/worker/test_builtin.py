@@ -18,7 +18,7 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.worker import GiveUp
 from rota.worker.builtin import CHECKS, FileSettings, builtin_handlers
-from rota.worker.builtin.file import Files
+from rota.worker.builtin.file import FileOperations
 from worker.staging import OPERATOR, Stage
 
 GOOD: list[tuple[str, Any]] = [
@@ -169,7 +169,7 @@ class TestFiles:
 
     def test_nothing_is_written_beyond_the_quota(self, root: Path) -> None:
         (root / "there").write_bytes(b"x" * 60)
-        files = Files(FileSettings(root, quota=100))
+        files = FileOperations(FileSettings(root, quota=100))
         assert files({"operation": "write", "path": "new", "content": "x" * 40})["bytes"] == 40
         for operation in ("write", "append"):
             with pytest.raises(GiveUp, match="quota of 100 bytes; 100 are in use"):
@@ -181,7 +181,7 @@ class TestFiles:
         assert files({"operation": "append", "path": "new", "content": "x"})["bytes"] == 1
 
     def test_a_new_file_has_the_mode_that_is_set(self, root: Path) -> None:
-        files = Files(FileSettings(root, mode=0o600))
+        files = FileOperations(FileSettings(root, mode=0o600))
         files({"operation": "write", "path": "a/one", "content": "x"})
         files({"operation": "copy", "path": "a/one", "to": "two"})
         files({"operation": "append", "path": "three", "content": "x"})
@@ -258,7 +258,7 @@ class TestFiles:
         (root / "folder" / "outside").write_text("inside", encoding="utf-8")
         (root / "link").symlink_to(tmp_path)
         swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, str(root)])
-        files = Files(FileSettings(root))
+        files = FileOperations(FileSettings(root))
         seen = Counter[str]()
         try:
             while min(seen["inside"], seen["refused"]) < 2000:
@@ -283,7 +283,7 @@ while True:
 """
 
 
-def test_a_worker_loads_what_sends_requests_only_when_it_needs_it() -> None:
+def test_a_worker_loads_the_http_client_only_when_it_needs_it() -> None:
     """It is a quarter of what a worker would load, and most workers never send one."""
-    program = "import sys, rota.roles.process; sys.exit('httpx' in sys.modules)"
+    program = "import sys, rota.runtime.process; sys.exit('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

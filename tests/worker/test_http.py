@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from rota.core.identity import to_text
+from rota.core.ids import to_text
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.worker.builtin import builtin_handlers
-from rota.worker.builtin.addresses import Forbidden, Guard
+from rota.worker.builtin.addresses import AddressGuard, Forbidden
 from rota.worker.builtin.http import retry_after
 from worker.staging import Stage
 
@@ -109,29 +109,29 @@ def test_the_table_is_long_enough() -> None:
 @pytest.mark.parametrize("host", DENIED)
 async def test_an_address_that_is_not_public_is_refused_however_it_is_written(host: str) -> None:
     with pytest.raises((Forbidden, ConnectionError)) as refusal:
-        await Guard().resolve(host, 80)
+        await AddressGuard().resolve(host, 80)
     # What this host cannot even resolve is refused as well; the usual spellings must be refused for what they are.
     assert refusal.type is Forbidden or "cannot be resolved" in str(refusal.value)
 
 
 @pytest.mark.parametrize("host", [host for host in DENIED if ":" in host])
 def test_no_form_of_ipv6_is_permitted_that_is_not_public(host: str) -> None:
-    assert not Guard().permits(ip_address(host))
+    assert not AddressGuard().permits(ip_address(host))
 
 
 @pytest.mark.parametrize("host", ALLOWED.split())
 async def test_a_public_address_is_allowed(host: str) -> None:
-    assert Guard().permits(ip_address(host))
+    assert AddressGuard().permits(ip_address(host))
 
 
 async def test_the_usual_names_of_this_host_are_refused() -> None:
     for name in ("localhost", "LOCALHOST"):
         with pytest.raises(Forbidden):
-            await Guard().resolve(name, 80)
+            await AddressGuard().resolve(name, 80)
 
 
 async def test_an_allow_list_names_hosts_addresses_and_networks() -> None:
-    guard = Guard.of(["LocalHost", "10.1.0.0/16", "fd00::5"])
+    guard = AddressGuard.of(["LocalHost", "10.1.0.0/16", "fd00::5"])
     assert await guard.resolve("localhost", 80)
     assert guard.permits(ip_address("10.1.2.3"))
     assert guard.permits(ip_address("::ffff:10.1.2.3"))
@@ -146,11 +146,11 @@ async def test_one_bad_address_among_good_ones_is_enough(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
     with pytest.raises(Forbidden, match=r"169\.254\.169\.254"):
-        await Guard().resolve("rebinding.example", 80)
+        await AddressGuard().resolve("rebinding.example", 80)
 
 
 class Site:
-    """A small HTTP server: keeps what it was asked, and answers as told."""
+    """A small HTTP server that records requests and sends configured responses."""
 
     def __init__(self, answer: Callable[[str, dict[str, str], bytes], bytes]) -> None:
         self.asked: list[tuple[str, dict[str, str], bytes]] = []

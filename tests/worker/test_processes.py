@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost
 from rota.core.settlement import Reason
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.worker import Handler, handler_of
-from rota.worker.crew import MOST_ISOLATED
 from rota.worker.handlers import isolated
+from rota.worker.intake import MOST_ISOLATED
 from worker import child_handlers as children
 from worker.staging import OPERATOR, Stage, eventually
 
@@ -95,7 +95,7 @@ async def test_a_child_may_ask_to_be_called_later(stage: Stage, tmp_path: Path) 
     assert (job.state, job.result) == (State.COMPLETED, '"done"')
 
 
-async def test_a_child_that_exits_is_lost_with_its_last_words_and_poison_in_the_end(stage: Stage) -> None:
+async def test_the_job_of_a_child_that_exits_is_lost_with_its_stderr_and_poison_in_the_end(stage: Stage) -> None:
     handlers = (handler_of(children.exits, executor="process"), handler_of(children.add, executor="process"))
     async with stage.worker(*handlers, **SETTINGS):
         job_id = await stage.submit("exits", '{"status": 3}', max_attempts=10)
@@ -108,7 +108,7 @@ async def test_a_child_that_exits_is_lost_with_its_last_words_and_poison_in_the_
     assert other.result == "3"
 
 
-async def test_a_segmentation_fault_is_told_with_its_traceback(stage: Stage) -> None:
+async def test_a_segmentation_fault_is_reported_with_its_traceback(stage: Stage) -> None:
     async with stage.worker(handler_of(children.crashes, executor="process"), **SETTINGS):
         job = await stage.end_of(await stage.submit("crashes", max_attempts=1))
     assert job.error is not None
@@ -132,7 +132,7 @@ async def test_a_child_past_its_limit_is_killed_with_all_it_started(stage: Stage
 
 
 @pytest.mark.parametrize("name", ["listens", "sleeps"])
-async def test_a_cancel_is_told_to_a_child_and_enforced(stage: Stage, tmp_path: Path, name: str) -> None:
+async def test_a_cancel_is_sent_to_a_child_and_enforced(stage: Stage, tmp_path: Path, name: str) -> None:
     marker = tmp_path / "marker"
     async with stage.worker(handler_of(getattr(children, name), executor="process"), **SETTINGS):
         job_id = await stage.submit(name, json.dumps({"marker": str(marker)}))
@@ -198,7 +198,7 @@ async def lost(stage: Stage, job_id: JobId, times: int) -> None:
     for number in range(times):
         (job,) = await stage.engine.claim(Claim(WorkerId("ben", f"boot-{number}"), 1, types=("whoami",)))
         assert job.id == job_id
-        await stage.engine.settle([Report(job.id, job.fence, Lost())])
+        await stage.engine.settle([AttemptReport(job.id, job.fence, Lost())])
 
 
 async def test_a_job_that_may_have_taken_its_worker_down_twice_runs_in_a_process_of_its_own(stage: Stage) -> None:
@@ -236,7 +236,7 @@ class Namesake:
         return os.getpid()
 
 
-def test_a_name_that_stands_for_another_function_sets_nobody_apart() -> None:
+def test_a_handler_whose_name_refers_to_another_function_is_not_isolated() -> None:
     method = handler_of(Namesake().whoami)
     assert isolated(method) is method
     own = Handler("whoami", children.whoami, "thread", decode=lambda _text: ((), {}))
@@ -248,7 +248,7 @@ async def test_suspects_that_come_in_crowds_take_turns(stage: Stage) -> None:
     suspects = [await stage.submit("whoami") for _ in range(3 * MOST_ISOLATED)]
     for number in range(2):
         held = await stage.engine.claim(Claim(WorkerId("ben", f"boot-{number}"), 100, types=("whoami",)))
-        await stage.engine.settle([Report(job.id, job.fence, Lost()) for job in held])
+        await stage.engine.settle([AttemptReport(job.id, job.fence, Lost()) for job in held])
     crowd = SETTINGS | {"concurrency": 50}
     async with stage.scheduler(), stage.worker(handler_of(children.whoami), **crowd):
         ended = await stage.ends_of(suspects)

@@ -19,18 +19,18 @@ from rota import GiveUp, Happened, current
 from rota.api import create_app
 from rota.client import connect
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost
 from rota.core.retry import Backoff
 from rota.core.settlement import Reason
-from rota.core.step import Doubt, Resolution
-from rota.ports.faces import Actor, Report
-from rota.ports.guest import House
-from rota.runtime.guests import HOUSE
+from rota.core.step import DoubtPolicy, Resolution
+from rota.ports.caller_tx import CallerTxConfig
+from rota.ports.client import Actor, AttemptReport
+from rota.runtime.caller_tx import CALLER_TX_FACTORY
 from rota.worker import handler_of
-from rota.worker.handlers import Executor
+from rota.worker.handlers import ExecutorName
 from worker import child_handlers as children
 from worker.staging import Stage, eventually
 
@@ -66,7 +66,7 @@ async def begun_and_lost(stage: Stage, job_id: JobId, key: str = "pay") -> None:
     (job,) = await stage.engine.claim(Claim(WorkerId("ben", "boot"), 1, types=("sells",)))
     assert job.id == job_id
     assert await stage.engine.steps.intend(job.id, job.fence, key) is not None
-    await stage.engine.settle([Report(job.id, job.fence, Lost())])
+    await stage.engine.settle([AttemptReport(job.id, job.fence, Lost())])
 
 
 async def quick(stage: Stage) -> JobId:
@@ -114,7 +114,7 @@ async def test_a_step_in_doubt_parks_its_job_until_a_person_has_spoken(stage: St
     assert (json.loads(done.result or ""), till.taken) == ({"paid": 5}, 0)
 
 
-async def test_a_person_who_says_that_nothing_happened_has_it_performed(stage: Stage) -> None:
+async def test_a_step_that_a_person_resolved_as_not_happened_is_performed(stage: Stage) -> None:
     till = Till()
 
     def sells() -> dict[str, int]:
@@ -131,7 +131,7 @@ async def test_a_person_who_says_that_nothing_happened_has_it_performed(stage: S
 
 
 @pytest.mark.parametrize(("found", "taken"), [(Happened({"paid": 9}), 0), (None, 1)])
-async def test_in_doubt_a_verify_function_is_asked(stage: Stage, found: Happened | None, taken: int) -> None:
+async def test_in_doubt_a_verify_function_decides(stage: Stage, found: Happened | None, taken: int) -> None:
     till = Till()
 
     def sells() -> dict[str, int]:
@@ -196,7 +196,7 @@ async def test_within_one_attempt_a_failed_step_is_in_doubt_too(stage: Stage) ->
 
 
 class Forgetful:
-    """Loses the first reply to every question after it was written down."""
+    """Loses the first answer to every request after it was written."""
 
     def __init__(self, stage: Stage) -> None:
         self._steps = stage.engine.steps
@@ -244,7 +244,7 @@ async def test_a_handler_whose_job_went_to_someone_else_performs_nothing(stage: 
         await eventually(begun.is_set)
         job = await stage.look(job_id)
         # As the reaper does, when a worker has been silent for too long.
-        await stage.engine.settle([Report(job.id, job.fence, Lost())])
+        await stage.engine.settle([AttemptReport(job.id, job.fence, Lost())])
         (taken,) = await stage.engine.claim(Claim(WorkerId("ben", "b"), 1, types=("sells",)))
         stolen.set()
     assert (till.taken, await stage.engine.steps.all(job_id)) == (0, [])
@@ -267,13 +267,13 @@ async def test_a_step_in_a_child_process_is_guarded_too(stage: Stage, tmp_path: 
 
 @pytest.mark.parametrize(("executor", "dies"), [("thread", False), ("process", False), ("process", True)])
 async def test_a_step_in_a_transaction_happens_once_whatever_comes_after_the_commit(
-    stage: Stage, executor: Executor, *, dies: bool
+    stage: Stage, executor: ExecutorName, *, dies: bool
 ) -> None:
     place = str(stage.path)
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("CREATE TABLE booking (attempt INTEGER)")
         handler = handler_of(children.books, executor=executor)
-        async with stage.scheduler(), stage.worker(handler, house=House(HOUSE, place), **SETTINGS):
+        async with stage.scheduler(), stage.worker(handler, house=CallerTxConfig(CALLER_TX_FACTORY, place), **SETTINGS):
             again = {"max_attempts": 5, "backoff": Backoff(base=timedelta(milliseconds=1))}
             payload = json.dumps({"place": place, "dies": dies})
             job = await stage.end_of(await stage.submit("books", payload, **again))
@@ -281,7 +281,7 @@ async def test_a_step_in_a_transaction_happens_once_whatever_comes_after_the_com
         assert connection.execute("SELECT attempt FROM booking").fetchall() == [(1,)]
 
 
-async def test_a_child_process_parks_what_is_in_doubt(stage: Stage, tmp_path: Path) -> None:
+async def test_a_child_process_parks_a_step_in_doubt(stage: Stage, tmp_path: Path) -> None:
     marker = tmp_path / "book"
     job_id = await stage.submit("sells", json.dumps({"marker": str(marker)}))
     await begun_and_lost(stage, job_id)
@@ -314,11 +314,11 @@ def test_what_makes_no_sense_is_refused() -> None:
     from rota.worker.steps import policy_of  # noqa: PLC0415 - only here
 
     with pytest.raises(InvalidRequest, match="belong together"):
-        policy_of("pay", Doubt.VERIFY, None)
+        policy_of("pay", DoubtPolicy.VERIFY, None)
     with pytest.raises(InvalidRequest, match="1 to 200 characters"):
         policy_of("", None, None)
     with pytest.raises(InvalidRequest, match="nothing is in doubt"):
-        policy_of("pay", Doubt.RETRY, None, (), object())
+        policy_of("pay", DoubtPolicy.RETRY, None, (), object())
 
 
 async def test_a_handler_may_still_give_up_in_a_step(stage: Stage) -> None:
@@ -390,7 +390,7 @@ async def test_an_answer_that_comes_too_late_performs_nothing(stage: Stage) -> N
     assert till.taken == 0
 
 
-async def test_a_handler_told_to_stop_still_writes_down_what_happened(stage: Stage) -> None:
+async def test_a_cancelled_handler_still_records_its_effect(stage: Stage) -> None:
     till, slow = Till(), Slow(stage, "conclude")
 
     async def sells() -> dict[str, int]:
@@ -406,7 +406,7 @@ async def test_a_handler_told_to_stop_still_writes_down_what_happened(stage: Sta
     assert (till.taken, step.outcome) == (1, '{"paid":1}')
 
 
-async def test_what_the_server_refuses_is_not_asked_again(stage: Stage) -> None:
+async def test_a_refused_step_request_is_not_repeated(stage: Stage) -> None:
     class Strict(Forgetful):
         async def intend(self, job_id: JobId, fence: int, key: str) -> Any:  # noqa: ANN401, ARG002 - as above
             raise InvalidRequest("key: will not do", field="key")

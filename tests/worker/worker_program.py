@@ -1,4 +1,4 @@
-"""A worker in a process of its own, with a companion, on a SQLite file. Ends on SIGTERM."""
+"""A worker in a process of its own, with a lease keeper, on a SQLite file. Ends on SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ async def work(path: str, settings: dict[str, float]) -> None:
             beat=timedelta(seconds=settings["lease"] / 5),
             drain_timeout=timedelta(seconds=5),
         )
-        companion = SourceReference("worker.staging:open_source", {"path": path})
-        worker = Worker(stage.engine, handlers, options, companion=companion)
+        keeper = SourceReference("worker.staging:open_source", {"path": path})
+        worker = Worker(stage.engine, handlers, options, lease_keeper=keeper)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
 

@@ -1,14 +1,13 @@
-"""The HTTP API: what Rota's verbs look like from outside.
+"""The HTTP API: reads requests, calls the engine, and writes responses.
 
-The room knows HTTP and nothing below the engine: it reads requests, asks the engine, and shows what came of it. Every
-route is described once (`routes`), with the scope it asks for, what it takes and what it gives; the router, the check
-of scopes and the published description are made of that. `serve` runs it inside an existing asyncio program.
+Each route is described once (`routes`), with its scope, input and responses; the router, the check of scopes and the
+OpenAPI document are made from these descriptions. `serve` runs the API inside an asyncio program.
 """
 
 from __future__ import annotations
 
 from rota.api.app import Api, create_app
-from rota.api.serving import Timeouts, check_bind, serve
+from rota.api.server.serve import Timeouts, check_bind, serve
 from rota.api.settings import ALL_SCOPES, ApiKey, ApiSettings, Limits, Scope
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The words of older systems. They are accepted and shown here, and unknown below."""
+"""Words of older systems for states and outcomes, accepted by the API and unknown below it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from rota.api.errors import invalid
-from rota.api.reading import meant
+from rota.api.json_body import did_you_mean
 from rota.core.lifecycle import FINISHED, WAITING, State
 
 _ALL: Final = tuple(State)
 
-#: What each word for a status means; canonical words first.
+#: The states that each word stands for; canonical words first.
 STATUS_WORDS: Final[dict[str, tuple[State, ...]]] = {
     **{state.value: (state,) for state in State},
     "done": (State.COMPLETED,),
@@ -38,39 +38,39 @@ STATUS_WORDS: Final[dict[str, tuple[State, ...]]] = {
     "all": (),
 }
 
-#: What a worker of seed 1 may say about how a job went.
+#: Words for the outcome of a job in `POST /jobs/{id}/complete`.
 SUCCESS_WORDS: Final = frozenset({"completed", "complete", "success", "succeeded", "done", "ok"})
 FAILURE_WORDS: Final = frozenset({"failed", "failure", "error", "dead", "retrying"})
 
 
 def states_of(text: str, field: str = "status") -> tuple[State, ...]:
-    """Read words for states, one or several with commas between, in any case."""
+    """Parse words for states, separated by commas, in any case."""
     states: dict[State, None] = {}
     for word in text.split(","):
         key = word.strip().lower().replace("-", "_").replace(" ", "_")
-        found = STATUS_WORDS.get(key)
-        if found is None:
-            said = f"{word.strip()[:40]!r} is no status{meant(key, list(STATUS_WORDS))}"
-            raise invalid([(field, f"{said}; there are {', '.join(State)}")])
-        if not found:
+        matches = STATUS_WORDS.get(key)
+        if matches is None:
+            problem = f"{word.strip()[:40]!r} is not a status{did_you_mean(key, list(STATUS_WORDS))}"
+            raise invalid([(field, f"{problem}; there are {', '.join(State)}")])
+        if not matches:
             return ()
-        states.update(dict.fromkeys(found))
+        states.update(dict.fromkeys(matches))
     return tuple(states)
 
 
-def words_of(text: str, known: Sequence[str], field: str) -> list[str]:
-    """Read words with commas between; refuse those that are unknown."""
+def choices_of(text: str, known: Sequence[str], field: str) -> list[str]:
+    """Parse words separated by commas; refuse unknown ones."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:
             raise invalid(
-                [(field, f"{word[:40]!r} is unknown{meant(word, list(known))}; there are {', '.join(known)}")]
+                [(field, f"{word[:40]!r} is unknown{did_you_mean(word, list(known))}; there are {', '.join(known)}")]
             )
     return words
 
 
-def bare_key(header: str | None) -> str | None:
-    """Read an `Idempotency-Key`: as text in quotes (RFC 8941) or bare, which mean the same."""
+def unquoted_key(header: str | None) -> str | None:
+    """Parse an `Idempotency-Key`: in quotes (RFC 8941) or bare, which mean the same."""
     if header is None:
         return None
     text = header.strip()

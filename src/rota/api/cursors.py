@@ -1,4 +1,4 @@
-"""Cursors: where a page ended, in a form that nobody is tempted to make by hand."""
+"""Pagination cursors: the position behind the last item of a page, as opaque text."""
 
 from __future__ import annotations
 
@@ -8,42 +8,41 @@ from typing import TypeVar
 
 from rota.api.errors import invalid
 from rota.core.errors import JobNotFound
-from rota.core.identity import JobId, to_number, to_text
-from rota.core.instant import from_micros, to_micros
+from rota.core.ids import JobId, to_number, to_text
+from rota.core.time import from_micros, to_micros
 from rota.ports.store import JobQuery, Position
 
 T = TypeVar("T")
 
 
-def sealed(kind: str, place: str) -> str:
-    """Make a cursor of a place in a list of a kind."""
+def encode_cursor(kind: str, place: str) -> str:
     return urlsafe_b64encode(f"{kind}:{place}".encode()).decode().rstrip("=")
 
 
-def opened(kind: str, cursor: str | None) -> str | None:
-    """Read a cursor; refuse one that was made for another list or by hand."""
+def decode_cursor(kind: str, cursor: str | None) -> str | None:
+    """Give the position in a cursor; refuse a cursor of another list, or one made by hand."""
     if cursor is None:
         return None
     try:
         text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except ValueError:
         text = ""
-    found, colon, place = text.partition(":")
-    if found != kind or not colon or sealed(kind, place) != cursor:
-        raise invalid([("cursor", "this is no cursor of this list; take it from 'next_cursor'")])
+    prefix, colon, place = text.partition(":")
+    if prefix != kind or not colon or encode_cursor(kind, place) != cursor:
+        raise invalid([("cursor", "this is not a cursor of this list; take it from 'next_cursor'")])
     return place
 
 
-def page(kind: str, found: Sequence[T], limit: int, place: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
-    """Cut what was found, one more than asked for, to a page, and make the cursor for the next."""
-    if len(found) <= limit:
-        return found, None
-    return found[:limit], sealed(kind, place(found[limit - 1]))
+def cut_page(kind: str, items: Sequence[T], limit: int, place: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+    """Cut a list to a page, and make the cursor of the next page if the list is longer."""
+    if len(items) <= limit:
+        return items, None
+    return items[:limit], encode_cursor(kind, place(items[limit - 1]))
 
 
-def continued(kind: str, cursor: str | None, query: JobQuery) -> JobQuery:
-    """Have a list of jobs continue where a cursor says."""
-    place = opened(kind, cursor)
+def continue_at(kind: str, cursor: str | None, query: JobQuery) -> JobQuery:
+    """Give the query that continues at a cursor."""
+    place = decode_cursor(kind, cursor)
     if place is None:
         return query
     job_id, _, finished_at = place.partition("-")
@@ -53,11 +52,11 @@ def continued(kind: str, cursor: str | None, query: JobQuery) -> JobQuery:
     except (ValueError, OverflowError, JobNotFound):
         position = None
     if position is None or query.is_by_finish != (position.finished_at is not None):
-        raise invalid([("cursor", "this is no cursor of this list with these filters; take it from 'next_cursor'")])
+        raise invalid([("cursor", "this is not a cursor of this list with these filters; take it from 'next_cursor'")])
     return query.behind(position)
 
 
 def cursor_at(kind: str, position: Position) -> str:
-    """Make the cursor of a list of jobs that continues behind a position."""
+    """Make the cursor that continues a list of jobs behind a position."""
     end = "" if position.finished_at is None else f"-{to_micros(position.finished_at)}"
-    return sealed(kind, to_text(position.job_id) + end)
+    return encode_cursor(kind, to_text(position.job_id) + end)

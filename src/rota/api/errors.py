@@ -1,6 +1,7 @@
-"""Refusals: which error answers with which status, and how it is said.
+"""HTTP errors: which exception gets which status, and its body (RFC 9457, problem details).
 
-Whoever asked wrongly is told what and why; what went wrong inside is logged here and not told (S31).
+A wrong request gets an error that names the field, the value and the remedy. Unexpected exceptions are logged here, and
+the response does not show them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ RETRY_SECONDS: Final = "1"
 _log = logging.getLogger("rota.api")
 
 
-class Refusal(RotaError):
-    """An answer that is no success, with all that it says."""
+class HttpError(RotaError):
+    """An error response. `code` is for programs, `detail` and `fix` are for people."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Refusal(RotaError):
         self.headers = dict(headers or {})
 
     def problem(self) -> Problem:
-        """Say it in the form that all refusals have."""
+        """Give the body of the response."""
         return Problem(
             type=f"urn:rota:problem:{self.code}",
             title=HTTPStatus(self.status).phrase,
@@ -63,32 +64,34 @@ class Refusal(RotaError):
         )
 
 
-def malformed(detail: str) -> Refusal:
-    """Refuse what is not JSON."""
-    return Refusal(400, "invalid_json", detail, fix="send one JSON document, UTF-8, without NaN or Infinity")
+def malformed(detail: str) -> HttpError:
+    """Make the error for a body that is not JSON."""
+    return HttpError(400, "invalid_json", detail, fix="send one JSON document, UTF-8, without NaN or Infinity")
 
 
-def invalid(errors: Iterable[tuple[str, str]]) -> Refusal:
-    """Refuse wrong values, naming each."""
+def invalid(errors: Iterable[tuple[str, str]]) -> HttpError:
+    """Make the error for wrong values, given as pairs of field and message."""
     listed = tuple((field, _bare(field, message)) for field, message in errors)
     detail = "; ".join(message if message.startswith(field) else f"{field}: {message}" for field, message in listed)
-    return Refusal(422, "invalid_request", detail[:2_000], errors=listed)
+    return HttpError(422, "invalid_request", detail[:2_000], errors=listed)
 
 
 def _bare(field: str, message: str) -> str:
-    """Leave out a field's name before the message about it: it stands beside it already."""
+    """Remove the field's name from the front of its message: the response shows it beside the message."""
     name, colon, rest = message.partition(": ")
     return rest if colon and (name == field or field.endswith(f".{name}")) else message
 
 
-def too_busy(detail: str) -> Refusal:
-    """Refuse what is too much just now."""
-    return Refusal(429, "too_many_requests", detail, fix="wait a little", headers={"Retry-After": RETRY_SECONDS})
+def too_many_requests(detail: str) -> HttpError:
+    return HttpError(429, "too_many_requests", detail, fix="wait a little", headers={"Retry-After": RETRY_SECONDS})
 
 
-def not_counted() -> Refusal:
-    """Refuse to give counts before there are any."""
-    return Refusal(
+def body_too_large(most_bytes: int) -> HttpError:
+    return HttpError(413, "too_large", f"the body is larger than {most_bytes} bytes", fix="send less at once")
+
+
+def not_counted() -> HttpError:
+    return HttpError(
         503,
         "not_counted",
         "the jobs are still being counted for the first time, which takes some seconds with millions of them",
@@ -97,27 +100,27 @@ def not_counted() -> Refusal:
     )
 
 
-def refusal_of(error: Exception) -> Refusal:
-    """Find the answer to an error."""
+def http_error_of(error: Exception) -> HttpError:
+    """Map an exception to its response; log it if it is unexpected."""
     match error:
-        case Refusal():
+        case HttpError():
             return error
         case JobNotFound() | ScheduleNotFound():
-            return Refusal(404, "not_found", str(error))
+            return HttpError(404, "not_found", str(error))
         case IllegalTransition():
-            return Refusal(409, "conflict", str(error))
+            return HttpError(409, "conflict", str(error))
         case KeyReused():
-            return Refusal(422, "key_reused", str(error), errors=[("idempotency_key", str(error))])
+            return HttpError(422, "key_reused", str(error), errors=[("idempotency_key", str(error))])
         case InvalidCron():
-            # Its own field is the one of five within the expression; the sentence names that.
+            # The error's own field is one of the five of the expression; its message names it.
             return invalid([("cron", str(error))])
         case InvalidRequest():
             return invalid([(error.field or "request", str(error))])
         case LeaseLost():
-            return Refusal(409, "stale_lease", str(error))
+            return HttpError(409, "stale_lease", str(error))
         case QueueFull():
             headers = {"Retry-After": RETRY_SECONDS}
-            return Refusal(
+            return HttpError(
                 429,
                 "queue_full",
                 str(error),
@@ -127,15 +130,15 @@ def refusal_of(error: Exception) -> Refusal:
         case Unavailable():
             return _unavailable(error)
         case _:
-            _log.error("a request failed", exc_info=error)
-            return Refusal(500, "internal", "something went wrong on the server; it was logged")
+            _log.error("unexpected error in a request", exc_info=error)
+            return HttpError(500, "internal", "something went wrong on the server; it was logged")
 
 
-def _unavailable(error: Unavailable) -> Refusal:
+def _unavailable(error: Unavailable) -> HttpError:
     headers = {"Retry-After": RETRY_SECONDS}
     if isinstance(error, CoordinatorUnavailable):
         _log.warning("the coordinator is unavailable: %s", error)
         detail = "the coordinator is unavailable; jobs run without it"
-        return Refusal(503, "coordinator_unavailable", detail, headers=headers)
+        return HttpError(503, "coordinator_unavailable", detail, headers=headers)
     _log.warning("the store is unavailable: %s", error)
-    return Refusal(503, "store_unavailable", "the store is unavailable; nothing was changed", headers=headers)
+    return HttpError(503, "store_unavailable", "the store is unavailable; nothing was changed", headers=headers)

@@ -1,7 +1,7 @@
-"""Request headers that routes read: how each is written, which values are refused, and how it is described.
+"""Request headers that routes read: their syntax, and their description in the OpenAPI document.
 
-A route names the headers it reads in the route table. `declared` checks their values before the route runs, and the
-OpenAPI document describes them, so a header cannot be read without being checked and described.
+A route declares the headers it reads. The router checks their values before the route runs, and the OpenAPI document
+describes them, so a header cannot be read without being checked and described.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api.aliases import bare_key
+from rota.api.aliases import unquoted_key
 from rota.wire.scalars import Name
 
-#: The longest value that any of them takes.
+#: The longest value of any of these headers.
 _LONGEST: Final = 204
 _MOST_DIGITS: Final = 4
 _PREFER: Final = re.compile(r"[ -~]{1,204}")
@@ -24,7 +24,7 @@ _PREFER: Final = re.compile(r"[ -~]{1,204}")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A request header. `fault` says what is wrong with a value, or returns None; without it every value is taken."""
+    """A request header. `fault` says what is wrong with a value, or returns None; without it every value is valid."""
 
     name: str
     about: str
@@ -35,7 +35,7 @@ class Header:
 
     @property
     def key(self) -> bytes:
-        """The name as ASGI has it."""
+        """The name in ASGI's spelling."""
         return self.name.lower().encode()
 
     def check(self, text: str) -> str | None:
@@ -43,7 +43,7 @@ class Header:
         return None if self.fault is None else self.fault(text)
 
     def schema(self) -> dict[str, Any]:
-        """Describe its values."""
+        """Give the JSON schema of its values."""
         if self.fault is None:
             return {"type": "string"}
         return {"type": "string", "minLength": 1, "maxLength": _LONGEST, "pattern": self.pattern}
@@ -60,7 +60,7 @@ def _matching(pattern: str, remedy: str) -> Callable[[str], str | None]:
 
 def _key_fault(text: str) -> str | None:
     try:
-        msgspec.convert(bare_key(text), Name)
+        msgspec.convert(unquoted_key(text), Name)
     except msgspec.ValidationError as error:
         return f"{error}; a key has 1 to 200 characters and no control characters"
     return None
@@ -77,7 +77,7 @@ def _preference_fault(text: str) -> str | None:
 
 
 def preferred_wait(text: str) -> float | None:
-    """Read `wait=30` from a `Prefer` header (RFC 7240); unknown preferences are ignored, as it demands."""
+    """Parse `wait=30` in a `Prefer` header (RFC 7240); unknown preferences are ignored, as the RFC demands."""
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name.strip().lower() == "wait":
@@ -89,19 +89,19 @@ def preferred_wait(text: str) -> float | None:
 
 
 _EVENT: Final = r"^[0-9a-f]{8}-[0-9]{1,18}$"
-_STORY: Final = r"^[0-9]{1,19}-[a-z]{1,12}-[0-9]{1,18}$"
+_JOB_STATE: Final = r"^[0-9]{1,19}-[a-z]{1,12}-[0-9]{1,18}$"
 _TAGS: Final = r'^(\*|(W/)?"[!#-~]{0,40}"( ?, ?(W/)?"[!#-~]{0,40}"){0,3})$'
 
 IDEMPOTENCY_KEY: Final = Header(
     "Idempotency-Key",
-    "The same key with the same request makes nothing new and answers what the first one made.",
+    "The same key with the same request creates nothing and returns what the first request created.",
     '"order-17"',
     _key_fault,
     "^[!-~]+$",
 )
 IF_MATCH: Final = Header(
     "If-Match",
-    "Do it only if the ETag is still this one.",
+    "Apply the change only if the ETag is still this one.",
     '"3"',
     _matching(_TAGS, 'send an ETag as it was given, in quotes, or "*"'),
     _TAGS,
@@ -115,10 +115,10 @@ LAST_EVENT: Final = Header(
 )
 LAST_STATE: Final = Header(
     "Last-Event-ID",
-    "Leave out the state of the job that was told under this id.",
+    "Leave out the state of the job that was sent with this id.",
     "1-running-1700000000000000",
-    _matching(_STORY, "send the id of the last event as it was given, or leave this header out"),
-    _STORY,
+    _matching(_JOB_STATE, "send the id of the last event as it was given, or leave this header out"),
+    _JOB_STATE,
 )
 PREFER: Final = Header(
     "Prefer",
@@ -126,9 +126,9 @@ PREFER: Final = Header(
     "wait=30",
     _preference_fault,
 )
-ACCEPT: Final = Header("Accept", "Text for Prometheus where this names it, JSON otherwise.", "text/plain")
+ACCEPT: Final = Header("Accept", "Prometheus text if this names it, JSON otherwise.", "text/plain")
 TRACEPARENT: Final = Header(
     "traceparent",
-    "The trace that the job belongs to (W3C Trace Context). A value that is none is ignored, as that standard demands.",
+    "The trace that the job belongs to (W3C Trace Context). An invalid value is ignored, as that standard demands.",
     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )

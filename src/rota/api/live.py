@@ -1,10 +1,10 @@
-"""The live stream: a snapshot of the whole, then what changes, at most four times a second.
+"""The live stream: server-sent events with a snapshot of all counts, then updates, at most four a second.
 
-One task counts for everyone who looks, and only while someone does: a hundred open pages cost the store what one does.
-It is woken by this process's own events and by the broker, which also hears of other processes' writes, but not of all
-of them (that a job has ended is told by no store on a server): so it looks by itself now and then. The more a count
-costs, the rarer it is made. Updates are numbered; whoever comes back with the number of the last one it saw gets
-those it missed, if they are still at hand, and a new snapshot otherwise.
+One task counts for all clients, and only while there are any: a hundred open pages cost the store as much as one. It is
+woken by events of this process and by the broker, which reports most writes of other processes but not all (the
+PostgreSQL and MariaDB stores do not announce the end of a job): so it also counts at a regular interval. The more a
+count costs, the rarer it is made. Updates are numbered. A client that reconnects with the number of its last update
+gets those it missed if they are still in memory, and a new snapshot otherwise.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api.counting import Counting, overview_now
+from rota.api.counts import JobCounts, overview_now
 from rota.core.errors import RotaError
-from rota.core.identity import JobId, to_text
+from rota.core.ids import JobId, to_text
 from rota.core.lifecycle import State
 from rota.engine import Engine
-from rota.ports.places import ANYWHERE
+from rota.ports.wakeup import ANY_CHANGE
 from rota.supervision import supervised
 from rota.telemetry.events import CancelAsked, Event, JobsClaimed, JobsSettled, JobsSubmitted
 from rota.wire.system import Overview
 
-#: The shortest time between two updates, and the longest without a word.
+#: The shortest time between two updates, and the longest silence before a comment keeps the connection open.
 PACE_SECONDS: Final = 0.25
 SILENCE_SECONDS: Final = 15.0
-#: How often to look when nothing is heard.
+#: How long to wait at most for a wake-up before counting again.
 LOOK_SECONDS: Final = 2.0
 _REMEMBERED: Final = 256
 _SHOWN_JOBS: Final = 200
-#: A counting may take this part of the time at most.
+#: Counting takes at most this share of the time.
 _SHARE: Final = 0.1
 _log = logging.getLogger("rota.api.live")
 
 
-def event_text(kind: str, data: bytes, number: str | None = None) -> bytes:
-    """Write one server-sent event."""
+def sse_event(kind: str, data: bytes, number: str | None = None) -> bytes:
+    """Encode one server-sent event."""
     head = b"" if number is None else b"id: " + number.encode() + b"\n"
     return head + b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
 
 
-class Live:
-    """Tells everyone who listens what changes."""
+class LiveStream:
+    """Sends changes to all connected clients."""
 
-    def __init__(self, engine: Engine, counting: Counting) -> None:
+    def __init__(self, engine: Engine, counts: JobCounts) -> None:
         self._engine = engine
-        self._counting = counting
+        self._counts = counts
         self._boot = secrets.token_hex(4)
         self._number = 0
         self._past: deque[tuple[int, bytes]] = deque(maxlen=_REMEMBERED)
@@ -64,14 +64,14 @@ class Live:
         self._task: asyncio.Task[None] | None = None
 
     async def follow(self, last_seen: str | None) -> AsyncGenerator[bytes, None]:
-        """Give a snapshot, or what was missed, and then every update."""
+        """Give a snapshot or the missed updates, and then every update."""
         inbox: asyncio.Queue[bytes] = asyncio.Queue(_REMEMBERED)
-        missed = self._missed(last_seen)
+        missed = self._missed_updates(last_seen)
         self._listeners.add(inbox)
         try:
             if missed is None:
-                overview = await overview_now(self._engine, self._counting)
-                yield event_text("snapshot", msgspec.json.encode(overview), self._id(self._number))
+                overview = await overview_now(self._engine, self._counts)
+                yield sse_event("snapshot", msgspec.json.encode(overview), self._id(self._number))
             else:
                 for update in missed:
                     yield update
@@ -88,7 +88,7 @@ class Live:
         finally:
             self._listeners.discard(inbox)
 
-    def _missed(self, last_seen: str | None) -> list[bytes] | None:
+    def _missed_updates(self, last_seen: str | None) -> list[bytes] | None:
         boot, _, number = (last_seen or "").partition("-")
         if boot != self._boot or not number.isdecimal() or self._task is None or self._task.done():
             return None
@@ -102,25 +102,24 @@ class Live:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        leave = self._engine.telemetry.listen(self._hear)
+        leave = self._engine.telemetry.listen(self._on_event)
         last: Overview | None = None
         try:
-            with self._engine.broker.attend(ANYWHERE) as attendance:
+            with self._engine.broker.subscribe(ANY_CHANGE) as subscription:
                 while self._listeners:
                     begun = loop.time()
                     try:
-                        last = self._tell(await overview_now(self._engine, self._counting), last)
+                        last = self._publish(await overview_now(self._engine, self._counts), last)
                     except RotaError as error:
-                        _log.warning("the live stream could not count: %s", error)
+                        _log.warning("live stream: could not count the jobs: %s", error)
                     spent = loop.time() - begun
                     await asyncio.sleep(max(PACE_SECONDS, spent / _SHARE))
-                    await self._change(attendance.wait(timedelta(seconds=LOOK_SECONDS)))
+                    await self._wait_for_change(subscription.wait(timedelta(seconds=LOOK_SECONDS)))
         finally:
             leave()
 
-    async def _change(self, bell: Any) -> None:  # noqa: ANN401 - a coroutine of the broker's
-        """Wait until something may have changed."""
-        waits = (asyncio.ensure_future(bell), asyncio.ensure_future(self._woken.wait()))
+    async def _wait_for_change(self, wakeup: Any) -> None:  # noqa: ANN401 - a coroutine of the broker's
+        waits = (asyncio.ensure_future(wakeup), asyncio.ensure_future(self._woken.wait()))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -130,10 +129,10 @@ class Live:
                     await wait
         self._woken.clear()
 
-    def _tell(self, overview: Overview, last: Overview | None) -> Overview:
+    def _publish(self, overview: Overview, last: Overview | None) -> Overview:
         jobs, left_out = list(self._changes.values()), self._left_out
         self._changes, self._left_out = {}, 0
-        # The moment of the counting is no change.
+        # The time of the count is not a change.
         is_same = last is not None and msgspec.structs.replace(overview.stats, timestamp=last.stats.timestamp) == (
             last.stats
         )
@@ -143,17 +142,17 @@ class Live:
         data: dict[str, Any] = {"stats": overview.stats, "queues": overview.queues, "jobs": jobs}
         if left_out:
             data["jobs_left_out"] = left_out
-        update = event_text("update", msgspec.json.encode(data), self._id(self._number))
+        update = sse_event("update", msgspec.json.encode(data), self._id(self._number))
         self._past.append((self._number, update))
         for inbox in tuple(self._listeners):
             if inbox.full():
-                # Too slow to follow: it has lost count and is told anew when it comes back.
+                # The client reads too slowly: it gets a new snapshot when it reconnects.
                 self._listeners.discard(inbox)
             else:
                 inbox.put_nowait(update)
         return overview
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         match event:
             case JobsSubmitted(jobs=new):
                 states = (State.PENDING if one.run_at is None else State.SCHEDULED for one in new)

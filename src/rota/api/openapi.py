@@ -1,4 +1,4 @@
-"""The published description: OpenAPI 3.1, made of the route table and the forms. Nothing of it is written by hand."""
+"""The OpenAPI 3.1 document, generated from the routes and the forms."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from typing import Any, Final, get_args
 import msgspec
 from msgspec import Struct
 
-from rota.api.calls import JSON, PROBLEM
+from rota.api.http import JSON, PROBLEM
+from rota.api.router import Body, Route
 from rota.api.settings import Scope
-from rota.api.table import Body, Route
 from rota.wire.problem import Problem
 from rota.wire.scalars import Identifier
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PROBLEM: Final = {"content": {PROBLEM: {"schema": {"$ref": _REFERENCE.format(name="Problem")}}}}
-#: What the paths of jobs call an id is one; elsewhere it may be a name.
+#: Below these paths `{id}` is an id; elsewhere it may be a name.
 _IDS: Final = ("/v1/jobs/", "/jobs/", "/tasks/", "/v1/dead-letters/")
 _RETRY_LATER: Final = {429, 503}
 
 Plain = dict[str, Any]
 
 
-def document(routes: Sequence[Route], version: str, *, asks_for_key: bool = False) -> Plain:
-    """Describe the API."""
+def openapi_document(routes: Sequence[Route], version: str, *, requires_key: bool = False) -> Plain:
     schemas = Schemas(routes)
     paths: dict[str, Plain] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, asks_for_key=asks_for_key)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, requires_key=requires_key)
     components: Plain = {"schemas": schemas.components}
-    if asks_for_key:
+    if requires_key:
         components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
@@ -40,13 +39,13 @@ def document(routes: Sequence[Route], version: str, *, asks_for_key: bool = Fals
             "title": "Rota",
             "version": version or "0",
             "description": (
-                "A distributed task scheduler. Times are RFC 3339 in UTC, durations seconds; on the way in also text "
-                "such as '5m'. Every refusal is application/problem+json. A name that stands twice in one JSON object "
-                "is refused (422), as are numbers beyond a double's range; NaN, Infinity and lone surrogates are not "
-                "JSON (400). Unknown fields and query parameters are refused (422), and so are an Idempotency-Key "
-                "or an If-Match where nothing is done with it. Of every request Host, Origin and Sec-Fetch-Site "
-                "are read, to refuse what pages of other sites make a browser send; X-Forwarded-For, Forwarded and Via "
-                "only tell that a request for /metrics came through a proxy."
+                "A durable task queue and scheduler. Times are RFC 3339 in UTC; durations are seconds, in requests "
+                "also text such as '5m'. Every error is application/problem+json. A name that is repeated in one JSON "
+                "object is refused (422), as are numbers beyond a double's range; NaN, Infinity and lone surrogates "
+                "are not JSON (400). Unknown fields and query parameters are refused (422), and so are an "
+                "Idempotency-Key or an If-Match that would have no effect. Host, Origin and Sec-Fetch-Site of every "
+                "request are checked, to refuse requests from pages of other sites; X-Forwarded-For, Forwarded and "
+                "Via are only used to see that a request for /metrics came through a proxy."
             ),
         },
         "paths": paths,
@@ -55,57 +54,57 @@ def document(routes: Sequence[Route], version: str, *, asks_for_key: bool = Fals
 
 
 class Schemas:
-    """The schemas of all forms that the routes speak of."""
+    """The JSON schemas of all forms that the routes use."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._types: list[Any] = [Problem, Identifier]
         for route in routes:
-            self._types += [route.takes, route.query]
-            self._types += [part for body in route.gives.values() for part in parts_of(body)]
+            self._types += [route.body, route.query]
+            self._types += [part for body in route.responses.values() for part in parts_of(body)]
         unique = list(dict.fromkeys(one for one in self._types if one is not None and not isinstance(one, str)))
         schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)
         self._schemas = dict(zip(unique, schemas, strict=True))
         self.components: Plain = components
 
     def of(self, form: Any) -> Plain:  # noqa: ANN401 - any type
-        """Give the schema of a form, or of any of several."""
+        """Give the schema of a form, or of a union of forms."""
         forms = get_args(form) if isinstance(form, UnionType) else (form,)
         schemas = [self._schemas[one] for one in forms]
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
     def resolved(self, struct: type[Struct]) -> Plain:
         """Give a form's schema itself, not a reference to it."""
-        found: Plain = self.components[struct.__name__]
-        return found
+        schema: Plain = self.components[struct.__name__]
+        return schema
 
 
 def parts_of(body: Body) -> tuple[Any, ...]:
-    """Give the forms of which a body may be one."""
+    """Give the forms that a body may have."""
     if isinstance(body, tuple):
         return tuple(part for one in body for part in parts_of(one))
     return get_args(body) if isinstance(body, UnionType) else (body,)
 
 
-def _operation(route: Route, schemas: Schemas, *, asks_for_key: bool) -> Plain:
+def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
     operation: Plain = {
-        "operationId": _name(route),
+        "operationId": _operation_id(route),
         "summary": route.summary,
-        "tags": [route.family],
+        "tags": [route.tag],
         "x-rota-scope": route.scope.value,
         "responses": _responses(route, schemas),
     }
     parameters = [*_path_parameters(route, schemas), *_query_parameters(route, schemas), *_header_parameters(route)]
     if parameters:
         operation["parameters"] = parameters
-    if route.takes is not None:
-        content = {JSON: {"schema": schemas.of(route.takes)}}
+    if route.body is not None:
+        content = {JSON: {"schema": schemas.of(route.body)}}
         operation["requestBody"] = {"required": not route.body_is_optional, "content": content}
-    if asks_for_key:
+    if requires_key:
         operation["security"] = [] if route.scope is Scope.PUBLIC else [{"bearer": []}]
     return operation
 
 
-def _name(route: Route) -> str:
+def _operation_id(route: Route) -> str:
     words = "".join(character if character.isalnum() else " " for character in route.path).split()
     return "_".join([route.method.lower(), *words])
 
@@ -127,7 +126,7 @@ def _query_parameters(route: Route, schemas: Schemas) -> Iterable[Plain]:
 
 
 def _present(schema: Plain) -> Plain:
-    """Leave out that a value may be null: in a query it is absent instead."""
+    """Remove null from a schema: in a query a value is absent instead."""
     if "anyOf" not in schema:
         return schema
     rest = [one for one in schema["anyOf"] if one != {"type": "null"}]
@@ -146,32 +145,32 @@ def _header_parameters(route: Route) -> Iterable[Plain]:
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[str, Plain]:
-    responses = {str(status): _given(status, body, schemas) for status, body in route.gives.items()}
-    for status in sorted(_refusals(route)):
+    responses = {str(status): _response(status, body, schemas) for status, body in route.responses.items()}
+    for status in sorted(_error_statuses(route)):
         known = responses.setdefault(str(status), {"description": HTTPStatus(status).phrase, "content": {}})
         known["content"] = {**known["content"], **_PROBLEM["content"]}
         if status in _RETRY_LATER:
             known["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
-    for status, meaning in route.meanings.items():
-        responses[str(status)]["description"] = meaning
+    for status, description in route.descriptions.items():
+        responses[str(status)]["description"] = description
     return responses
 
 
-def _refusals(route: Route) -> set[int]:
-    """List the refusals that follow from what a route is."""
-    statuses = {403, 429, 503, *route.refuses}
+def _error_statuses(route: Route) -> set[int]:
+    """List the error statuses that follow from the fields of a route."""
+    statuses = {403, 429, 503, *route.error_statuses}
     if route.scope is not Scope.PUBLIC:
         statuses.add(401)
-    # Also where no body is read, since one may come.
+    # Also where no body is read, since a request may have one.
     statuses |= {400, 408, 413, 415}
-    # What a route does not read is refused.
+    # Input that a route does not declare is refused.
     statuses.add(422)
     if "{" in route.path:
         statuses.add(404)
     return statuses
 
 
-def _given(status: int, body: Body, schemas: Schemas) -> Plain:
+def _response(status: int, body: Body, schemas: Schemas) -> Plain:
     response: Plain = {"description": HTTPStatus(status).phrase}
     bodies = body if isinstance(body, tuple) else (body,)
     content: Plain = {}

@@ -1,4 +1,4 @@
-"""What the API is told when it is made: who may do what, how much is too much, and what it shows about this process."""
+"""Settings of the API: keys and scopes, limits, and what it shows about this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.wire.submission import Defaults
 
 
 class Scope(StrEnum):
-    """What a route asks of its caller. `admin` includes all others; `public` asks for nothing."""
+    """What a key may do. `admin` includes all others; `public` needs no key."""
 
     PUBLIC = "public"
     READ = "read"
@@ -27,7 +27,7 @@ ALL_SCOPES = frozenset({Scope.READ, Scope.SUBMIT, Scope.WORK, Scope.ADMIN})
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key to the API, of which only a hash is kept. `key_scope` keeps its idempotency keys apart from others'."""
+    """An API key, stored as a hash. `key_scope` separates its idempotency keys from those of other keys."""
 
     name: str
     digest: bytes
@@ -36,17 +36,15 @@ class ApiKey:
 
     @classmethod
     def of(cls, name: str, token: str, scopes: Collection[Scope] = ALL_SCOPES, *, key_scope: str = "") -> ApiKey:
-        """Make a key of a token."""
         return cls(name, sha256(token.encode()).digest(), frozenset(scopes), key_scope)
 
     def allows(self, scope: Scope) -> bool:
-        """Say whether this key opens a route."""
         return scope is Scope.PUBLIC or scope in self.scopes or Scope.ADMIN in self.scopes
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is too much (S15, S16)."""
+    """Limits on requests and connections."""
 
     body_bytes: int = 1_048_576
     depth: int = 64
@@ -56,15 +54,15 @@ class Limits:
     url_bytes: int = 8_192
     page: int = 500
     batch: int = 1_000
-    #: How long one may wait for something to happen.
+    #: The longest wait of a long poll.
     longest_wait: timedelta = timedelta(seconds=60)
     #: Requests under way at once, waiting ones included, before more are answered 429.
     in_flight: int = 10_000
     streams: int = 500
     streams_per_caller: int = 100
-    #: Requests of one connection that may wait for the answer to an earlier one.
+    #: Requests of one connection that may wait for the response to an earlier one.
     pipelined: int = 32
-    #: Bytes of unanswered requests, and of unread answers, that all connections of a process may hold together.
+    #: Bytes of unanswered requests, and of unread responses, that all connections of a process may hold together.
     incoming_bytes: int = 134_217_728
     outgoing_bytes: int = 134_217_728
 
@@ -79,9 +77,9 @@ def _healthy() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """All that the API is told."""
+    """Settings of one API."""
 
-    #: Without keys nobody is asked for one; bind to loopback then.
+    #: Without keys every caller has full access; bind to loopback then.
     keys: tuple[ApiKey, ...] = ()
     limits: Limits = field(default_factory=Limits)
     instance_id: str = "rota"
@@ -90,17 +88,17 @@ class ApiSettings:
     is_leader: Callable[[], bool] = _not_leader
     current_leader: Callable[[], str | None] | None = None
     coordinator_is_healthy: Callable[[], bool] = _healthy
-    #: Whether the store took the last write of this process: a heartbeat, or a bid for the lead.
+    #: Whether the last write of this process succeeded: a heartbeat, or a bid for leadership.
     store_is_writable: Callable[[], bool] = _healthy
-    #: Who is asked about the cluster; without one there is no cluster to ask about.
+    #: Without a coordinator, `/v1/cluster` is not found.
     coordinator: Coordinator | None = None
-    #: Checks the payload of a built-in type; raises `InvalidRequest` if it will not do.
+    #: Checks the payload of a built-in type; raises `InvalidRequest` if it is wrong.
     payload_checks: Mapping[str, Callable[[object], None]] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
-    #: Types that a worker in this process knows; an unknown one in a submission is warned about, not refused.
+    #: Types that a worker in this process handles; a submission with another type gets a warning.
     known_types: Callable[[], Collection[str]] | None = None
-    #: The lease of `GET /next-job`, whose callers renew nothing.
+    #: The lease of `GET /next-job`, whose callers do not renew it.
     next_job_lease: timedelta = timedelta(seconds=60)
-    #: Whether requests are served whatever host they name. Without keys only names of this machine are, so that no web
-    #: page can reach us by a name of its own that leads here (DNS rebinding).
+    #: Whether requests may name any host. Without keys only names of this machine are accepted, so that no web page can
+    #: reach the API through a name of its own (DNS rebinding).
     serves_any_host: bool = False

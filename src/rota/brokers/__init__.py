@@ -1,3 +1,3 @@
-"""How a worker learns that there is work."""
+"""Brokers: how workers are notified of jobs and, with Redis, handed their ids."""
 
 from __future__ import annotations

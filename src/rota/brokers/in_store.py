@@ -1,9 +1,9 @@
-"""No broker but the store: within a process an announcement rings a bell, between processes the store's change does.
+"""The broker without a server: workers are woken by the store's notifications and claim from the store.
 
-One task watches the store for changes by other processes while anyone listens, and rings for whom they concern, as far
-as the store can tell; where it tells of a single job, first for the one whose turn it is, see `precedence`. What else
-comes meanwhile rings for all. When nobody listens, nobody watches. If the watch fails (the store is away), listeners
-wake up as if something had changed, ask the store, and learn it from there.
+Within a process an announcement wakes the listeners directly. Changes by other processes come from the store: one task
+watches it while there are listeners, and wakes those whose queues changed, as far as the store can tell. If it tells of
+a single job, the worker whose turn it is is woken first, see `precedence`; other changes wake all at once. If the watch
+fails (the store is unavailable), listeners wake up as if something had changed and see the error when they claim.
 """
 
 from __future__ import annotations
@@ -15,177 +15,176 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
+from rota.core.cluster import Rank
 from rota.core.errors import RotaError
-from rota.core.identity import JobId
-from rota.core.precedence import Rank, seconds_behind
-from rota.ports.broker import Attendance, Line
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE, number_of, without_number
+from rota.core.ids import JobId
+from rota.ports.broker import DispatchQueue, Subscription
 from rota.ports.store import Store
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, number_of, without_number
+from rota.stagger import stagger_seconds
 from rota.supervision import supervised
 
-#: How long one look out for changes lasts; only bounds how soon the watch ends when nobody listens any more.
+#: How long one call of the watch lasts; it only bounds how soon the watch ends after the last listener left.
 WATCH: Final = timedelta(seconds=1)
 
 
-class Bell:
-    """Rings for one listener."""
+class QueueListener:
+    """One listener for work in some queues: waits until it is woken."""
 
     def __init__(self, queues: Collection[str], rank: Rank | None = None) -> None:
         self.queues = frozenset(queues)
         self.rank = rank
-        self._is_rung = False
+        self._is_woken = False
         self._waiting: asyncio.Future[None] | None = None
-        self._told: set[str] = set()
-        self._later: set[str] = set()
+        self._places: set[str] = set()
+        self._delayed: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def ring(self, places: Collection[str]) -> None:
+    def wake(self, places: Collection[str]) -> None:
         """End the wait, or the next one. From any thread."""
         if threading.get_ident() == self._thread:
-            self._hear(places)
+            self._wake_here(places)
             return
-        # Closed: nobody listens there any more.
+        # Closed: that listener is gone.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._hear, places)
+            self._loop.call_soon_threadsafe(self._wake_here, places)
 
-    def ring_later(self, places: Collection[str], seconds: float) -> None:
-        """Ring after a while; what comes before that shares it. Always from one and the same thread."""
-        if not self._later:
-            asyncio.get_running_loop().call_later(seconds, self._ring_late)
-        self._later.update(places)
+    def wake_later(self, places: Collection[str], seconds: float) -> None:
+        """Wake after a delay, together with what comes before it is over. Always called on one thread."""
+        if not self._delayed:
+            asyncio.get_running_loop().call_later(seconds, self._wake_delayed)
+        self._delayed.update(places)
 
-    def _ring_late(self) -> None:
-        places, self._later = self._later, set()
-        self.ring(places)
+    def _wake_delayed(self) -> None:
+        places, self._delayed = self._delayed, set()
+        self.wake(places)
 
-    def _hear(self, places: Collection[str]) -> None:
-        heard = {place for place in places if place in self.queues or place == EVERY_QUEUE}
-        self._told |= heard or set(places)
-        self._is_rung = True
+    def _wake_here(self, places: Collection[str]) -> None:
+        ours = {place for place in places if place in self.queues or place == EVERY_QUEUE}
+        self._places |= ours or set(places)
+        self._is_woken = True
         if self._waiting is not None:
-            end(self._waiting)
+            _end(self._waiting)
 
     def hears(self, queues: Collection[str]) -> bool:
         """Whether an announcement for some queues is meant for this listener."""
         if not self.queues.isdisjoint(queues):
             return True
-        # Whoever listens to every queue hears of each, and what may be in any is for whoever listens to one.
+        # A listener to every queue is woken for each; a change that may be in any queue wakes every listener to one.
         return (EVERY_QUEUE in self.queues and any(queue != TIMETABLE for queue in queues)) or (
             EVERY_QUEUE in queues and self.queues != {TIMETABLE}
         )
 
     async def wait(self, at_most: timedelta) -> Collection[str]:
-        """Wait for the bell, at most for a while, and say what it was rung for."""
-        # By hand: an event and a timeout take longer than to ask for the job. Nor wait_for, which on Python 3.11
-        # swallows a cancellation that arrives together with the bell.
-        if not self._is_rung:
+        """Wait until woken, for at most so long, and give the places that changed."""
+        # A bare future: an event and a timeout take longer than the claim. Not wait_for, which on Python 3.11 swallows
+        # a cancellation that arrives together with the wake-up.
+        if not self._is_woken:
             waiting = self._waiting = self._loop.create_future()
-            timer = self._loop.call_later(at_most.total_seconds(), end, waiting)
+            timer = self._loop.call_later(at_most.total_seconds(), _end, waiting)
             try:
                 await waiting
             finally:
                 timer.cancel()
-                # Whoever was called off may be slow to leave, and another wait by then.
+                # After a cancellation another caller may wait by now.
                 if self._waiting is waiting:
                     self._waiting = None
-        self._is_rung = False
-        told, self._told = self._told, set()
-        return told
+        self._is_woken = False
+        places, self._places = self._places, set()
+        return places
 
 
-def end(waiting: asyncio.Future[None]) -> None:
+def _end(waiting: asyncio.Future[None]) -> None:
     """End a wait, unless it has ended."""
     if not waiting.done():
         waiting.set_result(None)
 
 
 class InStoreBroker:
-    """Brings workers and work together through the store alone."""
+    """All verbs of `rota.ports.broker.Broker` through the store alone."""
 
-    #: Nothing is handed over: workers ask the store.
-    line: Line | None = None
+    #: No ids are dispatched: workers claim from the store.
+    dispatch_queue: DispatchQueue | None = None
     is_up = True
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._bells: list[Bell] = []
+        self._listeners: list[QueueListener] = []
         self._watch: asyncio.Task[None] | None = None
 
     @property
-    def is_attended(self) -> bool:
-        """Whether somebody listens in this process; others see the store change."""
-        return bool(self._bells)
+    def has_subscribers(self) -> bool:
+        """Whether this process has listeners; other processes are notified by the store."""
+        return bool(self._listeners)
 
     @contextmanager
-    def attend(
+    def subscribe(
         self,
         queues: Collection[str],
         types: Collection[str] | None = None,  # noqa: ARG002 - the store says nothing of types
         rank: Rank | None = None,
-    ) -> Iterator[Attendance]:
-        """Begin to listen for work in these queues."""
-        bell = Bell(queues, rank)
-        self._bells.append(bell)
+    ) -> Iterator[Subscription]:
+        listener = QueueListener(queues, rank)
+        self._listeners.append(listener)
         if EVERY_QUEUE in queues:
-            # Whoever wants some of it claims, and is told from then on; this one only wants to know.
-            self._store.hear_work()
+            # A claim makes the store notify the claimer; this listener claims nothing.
+            self._store.watch_for_work()
         if self._watch is None or self._watch.done():
             watching = supervised("the watch of the store", self._watch_store)
             self._watch = asyncio.get_running_loop().create_task(watching)
         try:
-            yield bell
+            yield listener
         finally:
-            self._bells.remove(bell)
+            self._listeners.remove(listener)
 
     async def announce(self, queues: Collection[str]) -> None:
-        """Ring for whoever listens to one of these queues. From any thread, and without suspending."""
-        # A copy: on its own thread somebody may leave meanwhile, and another would be passed over.
-        for bell in tuple(self._bells):
-            if bell.hears(queues):
-                bell.ring(queues)
+        """Wake the listeners to these queues. From any thread, and without suspending."""
+        # A copy: a listener may leave on its own thread meanwhile, and the next would be skipped.
+        for listener in tuple(self._listeners):
+            if listener.hears(queues):
+                listener.wake(queues)
 
     async def take(
         self,
-        queues: Collection[str],  # noqa: ARG002 - hands over no ids
+        queues: Collection[str],  # noqa: ARG002 - dispatches no ids
         types: Collection[str] | None,  # noqa: ARG002
         limit: int,  # noqa: ARG002
     ) -> Sequence[JobId] | None:
-        """Have the store asked."""
+        """Give None: the caller claims from the store."""
         return None
 
     async def hand_back(self, ids: Sequence[JobId]) -> None:
-        """Nothing was handed over."""
+        """Do nothing: no ids are dispatched."""
 
     async def acknowledge(self, ids: Sequence[JobId]) -> None:
-        """Nothing was handed over, so there is nothing to let go of."""
+        """Do nothing: no ids are dispatched."""
 
     async def close(self) -> None:
-        """Stop watching."""
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watch
 
     async def _watch_store(self) -> None:
-        while self._bells:
+        while self._listeners:
             try:
-                places = await self._store.watch(WATCH, self._tell)
+                places = await self._store.watch(WATCH, self._on_change)
             except RotaError:
-                places = ANYWHERE
+                places = ANY_CHANGE
                 await asyncio.sleep(WATCH.total_seconds())
             if places:
-                self._tell(places)
+                self._on_change(places)
 
-    def _tell(self, words: Collection[str]) -> None:
-        """Ring for what the store tells: at once, or later for those who let another go first."""
+    def _on_change(self, words: Collection[str]) -> None:
+        """Wake listeners for a change in the store: at once, or later those behind the first in turn."""
         number, places = number_of(words), without_number(words)
-        for bell in tuple(self._bells):
-            if not bell.hears(places):
+        for listener in tuple(self._listeners):
+            if not listener.hears(places):
                 continue
-            behind = seconds_behind(bell.rank, number)
+            behind = stagger_seconds(listener.rank, number)
             if behind:
-                # Who has left by then has been asking the store since, or will.
-                bell.ring_later(places, behind)
+                # A listener that has left by then claims anyway.
+                listener.wake_later(places, behind)
             else:
-                bell.ring(places)
+                listener.wake(places)

@@ -1,6 +1,6 @@
-"""The command line: a client of the public API, and the way to start every role.
+"""The command line: a client of the HTTP API, and the way to start every process.
 
-Nothing heavy is imported before a command needs it: `rota --help` must be there at once.
+Nothing heavy is imported before a command needs it: `rota --help` must be fast.
 """
 
 from __future__ import annotations

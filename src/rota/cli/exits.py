@@ -1,4 +1,4 @@
-"""How a command ends: the number that scripts read, and the two lines that people read."""
+"""Exit codes of commands, and the error of a failed command: cause and remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rota.core.errors import InvalidRequest, SchemaTooNew, Unavailable
 
 
 class Exit(IntEnum):
-    """What an exit code means."""
+    """Exit codes, which scripts may rely on."""
 
     OK = 0
     ERROR = 1
@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 
 class CommandFailed(Exception):
-    """A command that cannot go on: the cause in one line, the remedy in another."""
+    """A failed command: the cause is printed on one line, the remedy on another."""
 
     def __init__(self, cause: str, *, fix: str = "", code: Exit = Exit.ERROR) -> None:
         super().__init__(cause)
@@ -33,7 +33,6 @@ class CommandFailed(Exception):
 
 
 def code_of(error: Exception) -> Exit:
-    """Give the exit code of an error."""
     if isinstance(error, Unavailable):
         return Exit.UNREACHABLE
     if isinstance(error, SchemaTooNew):

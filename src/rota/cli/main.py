@@ -1,4 +1,4 @@
-"""The entry: from what was typed to a command's end."""
+"""The entry point: parses the arguments, runs a command, and prints its error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from rota.cli.exits import CommandFailed, Exit, code_of
 from rota.cli.output import say
-from rota.cli.parser import moved_behind_the_command
+from rota.cli.parser import global_flags_last
 from rota.cli.tree import build, global_flags
 from rota.core.errors import RotaError, SchemaTooNew
 from rota.core.redaction import redacted
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and give its exit code."""
     typed = modernised(sys.argv[1:] if arguments is None else list(arguments))
     if arguments is None and typed and typed[0] in ROLES:
-        # Until the process handles signals itself, one ends it. As an exception during an import it could be lost.
+        # Until the process handles signals, SIGINT ends it: a KeyboardInterrupt during an import could be lost.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     parser = build()
-    options, unknown = parser.parse_known_args(moved_behind_the_command(typed, parser, global_flags()))
+    options, unknown = parser.parse_known_args(global_flags_last(typed, parser, global_flags()))
     if unknown:
         getattr(options, "leaf", parser).refuse(unknown)
     if options.command is None:
@@ -43,16 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
-    except Exception as error:  # noqa: BLE001 - a person reads this: one line, not a traceback
-        return _fail(error, "run it again with -v to see where", Exit.ERROR, is_verbose=options.verbose)
+    except Exception as error:  # noqa: BLE001 - one line for a person, not a traceback
+        return _fail(error, "run it again with -v for the traceback", Exit.ERROR, is_verbose=options.verbose)
 
 
 def _fix_of(error: RotaError) -> str:
     if isinstance(error, SchemaTooNew):
-        return "install the release that has migrated it; `rota db status` shows its migrations"
+        return "install the release that migrated it; `rota db status` shows its migrations"
     return "see `rota config show --origin`"
 
 

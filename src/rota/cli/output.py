@@ -1,7 +1,7 @@
-"""What a command prints: data to standard output, everything else to standard error.
+"""Output of commands: data to standard output, everything else to standard error.
 
-On a terminal a table; piped, the same columns without colour and without cutting. Whatever comes from a job is cleaned
-of control characters: a payload must not be able to drive someone's terminal.
+On a terminal a table; piped, the same columns without colour and without cutting. Control characters are removed from
+all data: a payload must not be able to control a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def column(name: str, key: str | None = None) -> Column:
 
 
 class Printer:
-    """Prints records in the form that was asked for."""
+    """Prints records in a format: table, JSON, JSON lines, CSV or ids."""
 
     def __init__(self, form: str = "table", *, time: str = "relative", stream: TextIO | None = None) -> None:
         self.form = form
@@ -61,7 +61,7 @@ class Printer:
                 self._table(list(records), columns, empty)
 
     def record(self, record: Record, *, identity: str = "id") -> None:
-        """Print one record, a line for each of its fields."""
+        """Print one record; as a table, one line for each field."""
         match self.form:
             case "json" | "jsonl":
                 self._line(_json(record, indent=2 if self.form == "json" else None))
@@ -79,7 +79,7 @@ class Printer:
 
     def _id(self, record: Record, identity: str) -> None:
         if record.get(identity) is None:
-            raise CommandFailed("-o ids: this has no id to print", fix="use -o json", code=Exit.USAGE)
+            raise CommandFailed("-o ids: this has no id", fix="use -o json", code=Exit.USAGE)
         self._line(clean(str(record[identity])))
 
     def _table(self, records: list[Record], columns: Sequence[Column], empty: str) -> None:
@@ -89,12 +89,12 @@ class Printer:
         lines = [[name.upper() for name, _ in columns]]
         lines += [[self._shown(name, read(record)) for name, read in columns] for record in records]
         widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
-        room = os.get_terminal_size().columns if self._out.isatty() else None
+        columns_shown = os.get_terminal_size().columns if self._out.isatty() else None
         for number, cells in enumerate(lines):
             padded = [cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
             line = "  ".join(padded).rstrip()
-            if room is not None and len(line) > room:
-                line = line[: room - 1] + "…"
+            if columns_shown is not None and len(line) > columns_shown:
+                line = line[: columns_shown - 1] + "…"
             self._line(_bold(line) if number == 0 and _has_colour(self._out) else line)
 
     def _shown(self, name: str, value: object) -> str:
@@ -107,22 +107,22 @@ class Printer:
 
 
 def counted(count: int, noun: str) -> str:
-    """Say how many of something: "1 job", "2 jobs"."""
+    """Give a number with its noun: "1 job", "2 jobs"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def say(text: str) -> None:
-    """Tell a person something that is not data."""
+    """Print a message for a person to standard error."""
     print(text, file=sys.stderr)
 
 
 def clean(text: str) -> str:
-    """Replace what could drive a terminal."""
+    """Replace control characters."""
     return "".join("\N{REPLACEMENT CHARACTER}" if _is_control(character) else character for character in text)
 
 
 def _json(value: object, indent: int | None = None) -> str:
-    """Write JSON in which every character that could drive a terminal is escaped, so that the value is still exact."""
+    """Write JSON with control characters escaped, so that the value stays exact."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return "".join(_escaped(character) if _is_control(character) else character for character in text)
 
@@ -132,7 +132,7 @@ def _escaped(character: str) -> str:
 
 
 def _cell(value: object) -> str:
-    """Write a cell of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Write a CSV cell. An apostrophe is put before text that a spreadsheet would take for a formula."""
     text = clean(_plain(value))
     return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
@@ -142,7 +142,7 @@ def _is_control(character: str) -> bool:
 
 
 def shown_time(text: str, form: str) -> str:
-    """Show a moment as it was asked for."""
+    """Show a time in the format of --time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -190,7 +190,7 @@ def _bold(text: str) -> str:
 
 
 class Progress:
-    """A bar on standard error for long operations, where a person watches."""
+    """A progress bar on standard error, shown on a terminal only."""
 
     def __init__(self, label: str, total: int) -> None:
         self._label = label
@@ -199,18 +199,18 @@ class Progress:
         self._is_begun = False
 
     def show(self, done: int, note: str = "") -> None:
-        """Show how far it has come: in numbers, or as the note says."""
+        """Show the progress in numbers, or with a note."""
         if self._is_shown:
             filled = 30 * done // self._total
             bar = "█" * filled + "░" * (30 - filled)
-            # The rest of the line is wiped: a note may be shorter than the one before.
+            # The rest of the line is erased: a note may be shorter than the one before.
             print(f"\r{self._label} {bar} {note or f'{done}/{self._total}'}\033[K", end="", file=sys.stderr, flush=True)
             self._is_begun = True
             if done >= self._total:
                 self.end()
 
     def end(self) -> None:
-        """Leave the line, however far it has come."""
+        """End the line of the bar."""
         if self._is_begun:
             print(file=sys.stderr)
             self._is_begun = False

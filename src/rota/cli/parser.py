@@ -16,19 +16,17 @@ from rota.core.redaction import redacted
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what was probably meant."""
+    """An argument parser that suggests the nearest known name."""
 
     @property
     def actions(self) -> Sequence[argparse.Action]:
-        """Give what this parser takes."""
         return self._actions
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line and what to do in another."""
         self._end(message, *_wrong_and_known(message, self))
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """Refuse arguments that this command does not know. A flag's value is not shown: it may be a secret."""
+        """Refuse unknown arguments. The value of a flag is not shown: it may be a secret."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-") and len(word) > 1]
         if flags:
             known = [flag for action in self._actions for flag in action.option_strings]
@@ -41,8 +39,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(Exit.USAGE, f"rota: {redacted(message)}\nfix: {hint}\n")
 
 
-def moved_behind_the_command(typed: Sequence[str], root: argparse.ArgumentParser, shared: Parser) -> list[str]:
-    """Move global flags that stand before the command, or between its words, to its end."""
+def global_flags_last(typed: Sequence[str], root: argparse.ArgumentParser, shared: Parser) -> list[str]:
+    """Move global flags that come before the command, or between its words, behind it."""
     takes_value = {flag: action.nargs != 0 for action in shared.actions for flag in action.option_strings}
     words: list[str] = []
     moved: list[str] = []
@@ -70,10 +68,10 @@ def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 
 def _wrong_and_known(message: str, parser: argparse.ArgumentParser) -> tuple[str, list[str]]:
-    """Find in argparse's message what it did not know, and in the parser what it could have been."""
+    """Find the unknown word in argparse's message, and the known ones in the parser."""
     choices = [
         str(choice)
-        for action in parser._actions  # noqa: SLF001 - argparse tells of them in no other way
+        for action in parser._actions  # noqa: SLF001 - argparse has no public way to list them
         for choice in (action.choices or ())
     ]
     if "invalid choice:" in message:

@@ -1,4 +1,4 @@
-"""The tree of commands: names, flags and help. What a command does stands in `commands/`, loaded when it is run."""
+"""The tree of commands: names, flags and help. The code of a command is in `commands/`, imported when it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rota.settings import OPTIONS
 
 
 def build() -> Parser:
-    """Make the whole tree."""
     parser = Parser(
         prog="rota",
         description="A durable task queue and scheduler for Python: SQLite to start, PostgreSQL or MariaDB to scale.",
@@ -31,7 +30,7 @@ def build() -> Parser:
 
 
 def _count(text: str) -> int:
-    """Read a number of things to show: a whole number, 1 or more."""
+    """Read a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
@@ -95,12 +94,17 @@ _ROLE_FLAGS = {
 }
 
 
-#: Settings that have an effect only where there is a worker, or only where the API may be served.
-_OF_WORKERS: Final = frozenset(
+#: Settings with an effect only on workers, or only where the API may be served.
+_WORKER_SETTINGS: Final = frozenset(
     {"worker_id", "worker_address", "queues", "concurrency", "lease", "poll_interval", "drain_timeout", "fail_rate"}
 )
-_OF_SERVERS: Final = frozenset({"host", "port"})
-_UNUSED: Final = {"standalone": frozenset[str](), "scheduler": _OF_WORKERS, "api": _OF_WORKERS, "worker": _OF_SERVERS}
+_API_SETTINGS: Final = frozenset({"host", "port"})
+_UNUSED: Final = {
+    "standalone": frozenset[str](),
+    "scheduler": _WORKER_SETTINGS,
+    "api": _WORKER_SETTINGS,
+    "worker": _API_SETTINGS,
+}
 
 
 def _role_flags(role: str) -> Parser:
@@ -131,21 +135,21 @@ def _add_roles(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     parser = _command(commands, "submit", "submit:submit", "submit a job, or a recurring one", shared)
-    parser.add_argument("--type", help="the task to run; `default` unless told otherwise")
+    parser.add_argument("--type", help="the task to run; `default` if not given")
     parser.add_argument("--payload", help="JSON, @file, or - for standard input")
-    parser.add_argument("--max-attempts", type=int, help="how often to try at most")
+    parser.add_argument("--max-attempts", type=int, help="the most attempts")
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--cron", help="run again and again, by a cron expression")
-    when.add_argument("--every", help="run again and again, after a duration such as 5m")
-    when.add_argument("--at", help="run at a time, RFC 3339")
+    when.add_argument("--cron", help="create a schedule with a cron expression")
+    when.add_argument("--every", help="create a schedule with an interval such as 5m")
+    when.add_argument("--at", help="run at a time, in RFC 3339")
     when.add_argument("--in", dest="delay", help="run after a duration such as 90s")
     parser.add_argument("--tz", help="the zone of --cron")
     parser.add_argument("--priority", type=int, help="1 low to 10 high")
     parser.add_argument("--queue", help="the queue it waits in")
     parser.add_argument("--key", help="an idempotency key: submitting twice makes one job")
     parser.add_argument("--timeout", help="how long an attempt may take")
-    parser.add_argument("--tag", action="append", help="a word to find it by; may be repeated")
-    parser.add_argument("--on-success", metavar="TYPE", help="the task to run when it has succeeded")
+    parser.add_argument("--tag", action="append", help="a tag to find it by; may be repeated")
+    parser.add_argument("--on-success", metavar="TYPE", help="the task to run when it is completed")
     parser.add_argument("--on-failure", metavar="TYPE", help="the task to run when it is dead")
     parser.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait for its result")
     parser.add_argument("--from", dest="source", metavar="FILE", help="submit every line of a JSONL file")
@@ -162,25 +166,25 @@ def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     listing.add_argument("--limit", type=_count, default=50, help="how many at most")
     for name, run, description in (
         ("get", "jobs:get", "show a job"),
-        ("explain", "jobs:explain", "say why a job is where it is"),
+        ("explain", "jobs:explain", "explain why a job is in its state"),
         ("attempts", "jobs:attempts", "show a job's attempts"),
         ("steps", "jobs:steps", "show a job's guarded steps"),
     ):
         _command(jobs, name, run, description, shared).add_argument("id", help="the job")
-    resolve = _command(jobs, "resolve", "jobs:resolve", "say whether the effect of a step in doubt happened", shared)
+    resolve = _command(jobs, "resolve", "jobs:resolve", "record whether the effect of a step in doubt happened", shared)
     resolve.add_argument("id", help="the job")
     resolve.add_argument("key", help="the step")
     said = resolve.add_mutually_exclusive_group(required=True)
-    said.add_argument("--happened", action="store_true", help="its effect happened; a retry takes its result")
+    said.add_argument("--happened", action="store_true", help="its effect happened; a retry uses its result")
     said.add_argument("--not-happened", action="store_true", help="it did not; a retry performs it")
-    resolve.add_argument("--result", default="null", metavar="JSON", help="what the effect yielded")
+    resolve.add_argument("--result", default="null", metavar="JSON", help="the result of the effect")
     result = _command(jobs, "result", "jobs:result", "show a job's result", shared)
     result.add_argument("id", help="the job")
-    result.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait until it has ended")
+    result.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait until it is finished")
     for name, description in (
         ("cancel", "cancel jobs, or ask running ones to stop"),
         ("retry", "run jobs again"),
-        ("run-now", "start jobs that wait for their time"),
+        ("run-now", "start scheduled and retrying jobs now"),
     ):
         parser = _command(jobs, name, "jobs:act", description, shared)
         parser.add_argument("ids", nargs="+", metavar="ID", help="the jobs")
@@ -189,12 +193,12 @@ def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
 
 
 def _add_caution(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done")
 
 
 def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
-    letters = _group(commands, "dlq", "dead letters: jobs that failed for good")
+    letters = _group(commands, "dlq", "dead letters: jobs in state dead")
     listing = _command(letters, "list", "dead_letters:list_letters", "list dead jobs", shared)
     listing.add_argument("--group", action="store_true", help="by cause")
     listing.add_argument("--limit", type=_count, default=50, help="how many at most")
@@ -213,27 +217,29 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
     create = _command(schedules, "create", "schedules:create", "create a schedule", shared)
     create.add_argument("name", help="its name")
     create.add_argument("--type", required=True, help="the task to run")
-    create.add_argument("--cron", required=True, help="when, by a cron expression or @every 5m")
+    create.add_argument("--cron", required=True, help="a cron expression, or @every 5m")
     create.add_argument("--tz", default="UTC", help="the zone of --cron")
     create.add_argument("--payload", default="null", help="JSON, @file, or - for standard input")
     create.add_argument("--queue", help="the queue its jobs wait in")
-    create.add_argument("--max-attempts", type=int, help="how often to try each")
+    create.add_argument("--max-attempts", type=int, help="the most attempts of each job")
     create.add_argument(
-        "--overlap", choices=("allow", "skip", "queue", "cancel_previous"), help="if the last still runs"
+        "--overlap",
+        choices=("allow", "skip", "queue", "cancel_previous"),
+        help="what to do if the previous job still runs",
     )
     create.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
     create.add_argument("--dry-run", action="store_true", help="show the next runs only")
     for name, description in (
         ("pause", "stop a schedule"),
         ("resume", "resume a schedule"),
-        ("run-now", "run it once, at once"),
-        ("delete", "delete it; its jobs stay"),
+        ("run-now", "run a schedule once, now"),
+        ("delete", "delete a schedule; its jobs stay"),
     ):
         parser = _command(schedules, name, "schedules:act", description, shared)
         parser.add_argument("name", help="its name or id")
         parser.set_defaults(verb=name)
         _add_caution(parser)
-    upcoming = _command(schedules, "next", "schedules:upcoming", "show its next runs", shared)
+    upcoming = _command(schedules, "next", "schedules:upcoming", "show the next runs of a schedule", shared)
     upcoming.add_argument("name", help="its name or id")
     upcoming.add_argument("-n", type=_count, default=10, help="how many")
     preview = _command(schedules, "preview", "schedules:preview", "show when an expression would run", shared)
@@ -244,19 +250,21 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
 
 def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     workers = _group(commands, "workers", "workers and their slots")
-    _command(workers, "list", "workers:list_workers", "list workers", shared)
+    _command(workers, "list", "cluster:list_workers", "list workers", shared)
     queues = _group(commands, "queues", "queues: pause, resume, limit")
     _command(queues, "list", "queues:list_queues", "list queues", shared)
-    pause = _command(queues, "pause", "queues:pause", "stop handing out a queue's jobs", shared)
+    pause = _command(queues, "pause", "queues:pause", "pause a queue: its jobs are not claimed", shared)
     pause.add_argument("name", help="the queue; a new name may be paused before its first job")
     pause.add_argument("--reason", default="", help="the reason, shown by explain and status")
     limit = _command(queues, "set-limit", "queues:limit", "set how many jobs may wait in a queue", shared)
     limit.add_argument("name", help="the queue")
-    limit.add_argument("--max-depth", type=int, help="how many; without it, the queue has no bound of its own")
-    _command(queues, "resume", "queues:resume", "hand them out again", shared).add_argument("name", help="the queue")
+    limit.add_argument(
+        "--max-depth", type=int, help="the most waiting jobs; without it, the limit of the queue is removed"
+    )
+    _command(queues, "resume", "queues:resume", "resume a queue", shared).add_argument("name", help="the queue")
     cluster = _group(commands, "cluster", "leader, members and shared configuration")
-    _command(cluster, "show", "cluster:show", "show who leads, and the shared configuration", shared)
-    _command(cluster, "members", "cluster:members", "list all processes that are alive", shared)
+    _command(cluster, "show", "cluster:show", "show the leader and the shared configuration", shared)
+    _command(cluster, "members", "cluster:members", "list all live processes", shared)
     configure = _command(
         cluster,
         "set",
@@ -276,18 +284,18 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     forget.add_argument("key", help="such as log_level")
     config = _group(commands, "config", "settings")
     show = _command(config, "show", "config:show", "show every setting", shared)
-    show.add_argument("--origin", action="store_true", help="and where it came from")
+    show.add_argument("--origin", action="store_true", help="show where each came from")
     store = _group(commands, "db", "the store")
     for name, description in (
         ("migrate", "migrate the store to the schema of this release"),
         ("status", "show its migrations"),
-        ("check", "look for damage, and for settings that endanger what is stored"),
+        ("check", "look for damage, and for database settings that endanger the data"),
     ):
         parser = _command(store, name, f"database:{name}", description, shared)
         parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
     ledger = _group(commands, "ledger", "the audit log of what operators did")
     verify = _command(
-        ledger, "verify", "ledger:verify", "check its chain, and name the first entry that is wrong", shared
+        ledger, "verify", "database:verify", "verify its hash chain, and name the first wrong entry", shared
     )
     verify.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
     _add_bench(commands, shared)
@@ -299,21 +307,19 @@ def _add_bench(commands: argparse._SubParsersAction[Parser], shared: Parser) -> 
         commands, "bench", "bench:run", "load your deployment, measure it, and say what limits it", shared
     )
     parser.add_argument("--store", "--db", dest="store", help="load this store itself instead of an API")
-    parser.add_argument("--rate", type=float, metavar="N", help="jobs a second; without it, as fast as it goes")
-    parser.add_argument("--duration", default="10s", help="for how long, 10s unless told otherwise")
+    parser.add_argument("--rate", type=float, metavar="N", help="jobs a second; without it, as fast as possible")
+    parser.add_argument("--duration", default="10s", help="how long to submit; 10s")
     parser.add_argument(
-        "--connections", "--callers", type=int, default=16, metavar="N", help="how many submit at once; 16"
+        "--connections", "--callers", type=int, default=16, metavar="N", help="the number of concurrent callers; 16"
     )
-    parser.add_argument("--batch", type=int, default=1, metavar="N", help="how many jobs in one request; 1")
+    parser.add_argument("--batch", type=int, default=1, metavar="N", help="the number of jobs in one request; 1")
     parser.add_argument("--payload-size", type=int, default=100, metavar="BYTES", help="the size of each payload; 100")
+    parser.add_argument("--queue", default="rota-bench", help="the queue to load; rota-bench")
     parser.add_argument(
-        "--queue", default="rota-bench", help="the queue to load; one of its own, rota-bench, if not told"
+        "--wait", nargs="?", const="", metavar="DURATION", help="wait until the jobs have run, and measure that"
     )
     parser.add_argument(
-        "--wait", nargs="?", const="", metavar="DURATION", help="until the jobs have run, and measure that"
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="leave the jobs there; else those that did not run are deleted"
+        "--keep", action="store_true", help="keep the jobs; without it, those that did not run are deleted"
     )
     parser.add_argument(
         "--json", dest="output", action="store_const", const="json", default=argparse.SUPPRESS, help="as -o json"

@@ -1,4 +1,4 @@
-"""Both faces over HTTP: a worker, the CLI or an app that has this cannot tell it from the engine in process."""
+"""`WorkSource` and `Control` over HTTP: callers cannot tell it from the engine in process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client: `WorkSource` and `Control` over HTTP."""
+"""HTTP client of the API: `WorkSource`, `Control` and `StepKeeper` over HTTP."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rota.client.transport import Transport
+from rota.core.cluster import Member
 from rota.core.errors import InvalidRequest
-from rota.core.fleet import Member
-from rota.core.identity import JobId, to_text
+from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED, State
 from rota.core.step import Step
 from rota.core.submission import IdempotencyKey, NewJob
+from rota.ports.client import ActionResult, Actor, AttemptReport, Deed
 from rota.ports.clock import Clock
-from rota.ports.faces import Actor, Answer, Deed, Report
 from rota.ports.store import Census, Inserted, JobQuery
-from rota.wire.fleet import Beat, BeatRequest, LeaveRequest
+from rota.wire.cluster import HeartbeatRequest, LeaveRequest, heartbeat_form
 from rota.wire.jobs import BatchReply, BatchRequest, JobForm, JobPage, ResultForm, inserted_of, job_of
 from rota.wire.leases import (
     ClaimReply,
@@ -44,16 +44,16 @@ from rota.wire.submission import submission_of
 from rota.wire.system import Stats, census_of
 
 T = TypeVar("T")
-#: How many jobs the server shows at once.
+#: The largest page of jobs that the server returns.
 LARGEST_PAGE: Final = 500
-#: As much as the server takes in one request.
+#: Limits of one request to the server.
 LARGEST_BATCH: Final = 1_000
 LARGEST_LANES: Final = 5_000
 LARGEST_BODY: Final = 1_000_000
 MOST_NAMES: Final = 9_000
-#: How long one request waits at most: while it does, nobody can tell a half-open connection from a quiet one.
+#: The longest wait of one request: during a wait, a half-open connection looks like a quiet one.
 LONGEST_WAIT: Final = timedelta(seconds=5)
-#: How long an answer to a renewal may take: if it is lost, there is time to ask again before the lease lapses.
+#: How long the response to a renewal may take: if it is lost, there is time to repeat it before the lease lapses.
 RENEW_SECONDS: Final = 4.0
 
 
@@ -62,13 +62,13 @@ def _wall_clock() -> datetime:
 
 
 def connect(urls: Sequence[str], *, token: str = "") -> Client:
-    """Make a client of one or several addresses of the same Rota."""
+    """Make a client for one or several addresses of the same deployment."""
     return Client(Transport(urls, token=token))
 
 
 @asynccontextmanager
 async def source_of(argument: Any) -> AsyncIterator[Client]:  # noqa: ANN401 - JSON
-    """Make a client for a process that is told so in JSON, `{"urls": …, "token": …}`: a worker's companion."""
+    """Make a client from JSON, `{"urls": …, "token": …}`, as a worker's lease-keeper process gets it."""
     client = connect(argument["urls"], token=argument["token"])
     try:
         yield client
@@ -77,121 +77,100 @@ async def source_of(argument: Any) -> AsyncIterator[Client]:  # noqa: ANN401 - J
 
 
 class Client:
-    """Both faces over HTTP."""
+    """Calls the API of one deployment."""
 
     def __init__(self, transport: Transport, *, clock: Clock = _wall_clock) -> None:
         self._transport = transport
         self._clock = clock
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._transport.close()
 
     # WorkSource
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
-        """Lease jobs; when there are none, wait for some. Named, so that a lost reply loses no job."""
+        """Lease jobs; when there are none, wait. The claim has an id, so that a lost response loses no job."""
         named = replace(wanted, limit=min(wanted.limit, LARGEST_BATCH), claim_id=wanted.claim_id or uuid.uuid4().hex)
         seconds = min(wait, LONGEST_WAIT).total_seconds()
         form = claim_form(named, seconds)
-        reply = await self._transport.ask("POST", "/v1/leases:claim", ClaimReply, body=form, wait_seconds=seconds)
+        reply = await self._transport.request("POST", "/v1/leases:claim", ClaimReply, body=form, wait_seconds=seconds)
         return [job_of(job) for job in reply.jobs]
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
-        """Keep leases."""
         renewed: list[Renewed] = []
         for batch in _batches(renewals):
             request = RenewRequest(renewals=[renewal_form(renewal) for renewal in batch])
-            reply = await self._transport.ask(
+            reply = await self._transport.request(
                 "POST", "/v1/leases:renew", RenewReply, body=request, read_seconds=RENEW_SECONDS
             )
             renewed += [renewed_of(form) for form in reply.renewed]
         return renewed
 
-    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
-        """Report outcomes."""
+    async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
         settled: list[JobId] = []
         for batch in _batches(reports):
             request = SettleRequest(reports=[report_form(report) for report in batch])
-            reply = await self._transport.ask("POST", "/v1/leases:settle", SettleReply, body=request)
+            reply = await self._transport.request("POST", "/v1/leases:settle", SettleReply, body=request)
             settled += [job_id_of(text) for text in reply.settled]
         return settled
 
     async def cancels(self, worker: str) -> Sequence[tuple[JobId, int]]:
-        """Wait a while for cancels of jobs that a worker runs, and give their leases."""
+        """Wait a while for cancels of a worker's running jobs, and give their leases."""
         seconds = LONGEST_WAIT.total_seconds()
         form = WatchRequest(worker_id=worker, wait=seconds)
-        reply = await self._transport.ask("POST", "/v1/leases:watch", WatchReply, body=form, wait_seconds=seconds)
+        reply = await self._transport.request("POST", "/v1/leases:watch", WatchReply, body=form, wait_seconds=seconds)
         return [(job_id_of(one.id), one.fence) for one in reply.cancel]
 
     # StepKeeper
 
     async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
-        """Write down the intent to perform a step."""
         reply = await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="intend"))
         return None if reply.step is None else (step_of(reply.step), reply.is_new)
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
-        """Write down that a step's effect happened."""
         reply = await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="conclude", outcome=outcome))
         return None if reply.step is None else step_of(reply.step)
 
     async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
-        """Forget the intent to perform a step."""
         return (await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="withdraw"))).holds
 
     async def _step(self, request: StepRequest) -> StepReply:
-        return await self._transport.ask("POST", "/v1/leases:step", StepReply, body=request)
+        return await self._transport.request("POST", "/v1/leases:step", StepReply, body=request)
 
     async def announce_member(self, member: Member) -> None:
-        """Tell the others that this process is alive."""
-        beat = Beat(
-            worker_id=member.name,
-            boot_id=member.boot,
-            role=member.role,
-            host=member.host,
-            pid=member.pid,
-            version=member.version,
-            address=member.address,
-            queues=list(member.queues),
-            types=None if member.types is None else list(member.types),
-            slots=member.slots,
-            busy=member.busy,
-            is_draining=member.is_draining,
-            started_at=member.started_at,
+        """Send a heartbeat."""
+        await self._transport.request(
+            "POST", "/v1/workers:beat", type(None), body=HeartbeatRequest(workers=[heartbeat_form(member)])
         )
-        await self._transport.ask("POST", "/v1/workers:beat", type(None), body=BeatRequest(workers=[beat]))
 
     async def leave(self, boot: str) -> None:
-        """Say goodbye."""
-        await self._transport.ask("POST", "/v1/workers:leave", type(None), body=LeaveRequest(boot_ids=[boot]))
+        await self._transport.request("POST", "/v1/workers:leave", type(None), body=LeaveRequest(boot_ids=[boot]))
 
     # Control
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
-        """Submit jobs. Each has a key, its own or one made here, so that a lost reply makes no second job."""
+        """Submit jobs. Each has an idempotency key, so that a lost response creates no second job."""
         answers: list[Inserted] = []
         now = self._clock()
         ids = iter([job.id for job in jobs])
-        for forms in _loads(msgspec.json.encode(submission_of(_keyed(job), now)) for job in jobs):
+        for forms in _requests(msgspec.json.encode(submission_of(_keyed(job), now)) for job in jobs):
             request = BatchRequest(jobs=[msgspec.Raw(form) for form in forms])
-            reply = await self._transport.ask("POST", "/v1/jobs:batch", BatchReply, body=request)
+            reply = await self._transport.request("POST", "/v1/jobs:batch", BatchReply, body=request)
             answers += [inserted_of(item, own_id) for item, own_id in zip(reply.items, ids, strict=False)]
         return answers
 
     async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
-        """Look at jobs."""
-        found = []
+        jobs = []
         for job_id in ids:
             try:
-                form = await self._transport.ask("GET", f"/v1/jobs/{to_text(job_id)}", JobForm)
+                form = await self._transport.request("GET", f"/v1/jobs/{to_text(job_id)}", JobForm)
             except InvalidRequest:
                 continue
-            found.append(job_of(form))
-        return found
+            jobs.append(job_of(form))
+        return jobs
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
-        """Look for jobs, page by page: one that says it goes on may have few jobs, or none."""
+        """Find jobs, page by page: a page with a next one may have few jobs, or none."""
         jobs: list[Job] = []
         cursor: str | None = None
         while True:
@@ -202,7 +181,7 @@ class Client:
                 return jobs
 
     async def _page(self, query: JobQuery, limit: int, cursor: str | None) -> JobPage:
-        wanted: dict[str, Any] = {
+        filters: dict[str, Any] = {
             "status": ",".join(query.states),
             "type": ",".join(query.types),
             "queue": ",".join(query.queues),
@@ -211,41 +190,39 @@ class Client:
             "cursor": cursor,
             "fields": "payload,result",
         }
-        asked = {name: value for name, value in wanted.items() if value not in (None, "")}
-        return await self._transport.ask("GET", "/v1/jobs", JobPage, query=asked)
+        given = {name: value for name, value in filters.items() if value not in (None, "")}
+        return await self._transport.request("GET", "/v1/jobs", JobPage, query=given)
 
     async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
-        """Wait until a job has ended."""
         left = at_most
         while True:
             seconds = min(left, LONGEST_WAIT).total_seconds()
             path = f"/v1/jobs/{to_text(job_id)}/result"
-            ended = await self._transport.ask("GET", path, ResultForm, query={"wait": seconds}, wait_seconds=seconds)
+            ended = await self._transport.request(
+                "GET", path, ResultForm, query={"wait": seconds}, wait_seconds=seconds
+            )
             left -= timedelta(seconds=seconds)
             if ended.state in FINISHED or left <= timedelta(0):
-                return job_of(await self._transport.ask("GET", f"/v1/jobs/{to_text(job_id)}", JobForm))
+                return job_of(await self._transport.request("GET", f"/v1/jobs/{to_text(job_id)}", JobForm))
 
-    async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:  # noqa: ARG002 - the token says who
-        """Cancel jobs, or ask running ones to stop."""
+    async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:  # noqa: ARG002 - the server takes the actor from the token
         return [await self._act(job_id, "cancel", Deed.CANCELLED) for job_id in ids]
 
-    async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[Answer]:  # noqa: ARG002 - the token says who
-        """Run jobs again."""
+    async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:  # noqa: ARG002 - the server takes the actor from the token
         return [await self._act(job_id, "retry", Deed.RETRIED) for job_id in ids]
 
-    async def _act(self, job_id: JobId, verb: str, deed: Deed) -> Answer:
+    async def _act(self, job_id: JobId, verb: str, deed: Deed) -> ActionResult:
         try:
-            form = await self._transport.ask("POST", f"/v1/jobs/{to_text(job_id)}/{verb}", JobForm)
+            form = await self._transport.request("POST", f"/v1/jobs/{to_text(job_id)}/{verb}", JobForm)
         except InvalidRequest as refusal:
-            return Answer(job_id, refusal=refusal)
-        return Answer(job_id, Deed.ASKED_TO_STOP if form.state is State.RUNNING else deed)
+            return ActionResult(job_id, refusal=refusal)
+        return ActionResult(job_id, Deed.ASKED_TO_STOP if form.state is State.RUNNING else deed)
 
     async def census(self) -> Census:
-        """Count the jobs."""
-        stats = page = await self._transport.ask("GET", "/v1/stats", Stats, query={"limit": LARGEST_LANES})
+        stats = page = await self._transport.request("GET", "/v1/stats", Stats, query={"limit": LARGEST_LANES})
         while page.next_cursor is not None:
             query = {"limit": LARGEST_LANES, "cursor": page.next_cursor}
-            page = await self._transport.ask("GET", "/v1/stats", Stats, query=query)
+            page = await self._transport.request("GET", "/v1/stats", Stats, query=query)
             stats.lanes += page.lanes
         return census_of(stats)
 
@@ -253,27 +230,27 @@ class Client:
 def _keyed(job: NewJob) -> NewJob:
     if job.idempotency is not None:
         return job
-    # It stands for itself: the same job again is the same request, though its expiry is counted from another moment.
+    # Its id is also its fingerprint: the job is the same request when it is repeated, with another expiry.
     name = f"rota-{to_text(job.id)}"
     return replace(job, idempotency=IdempotencyKey(name, name.encode()))
 
 
-def _loads(forms: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Cut submissions into as much as the server takes at once: by their number, their size and their names."""
-    load: list[bytes] = []
+def _requests(forms: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Split submissions into requests within the server's limits: number, size and count of JSON names."""
+    batch: list[bytes] = []
     size = names = 0
     for form in forms:
-        # Each name is followed by a colon; those within texts are counted too, which does no harm.
+        # Each JSON name is followed by a colon; counting those within texts too does no harm.
         colons = form.count(b":")
-        is_full = len(load) == LARGEST_BATCH or size + len(form) > LARGEST_BODY or names + colons > MOST_NAMES
-        if load and is_full:
-            yield load
-            load, size, names = [], 0, 0
-        load.append(form)
+        is_full = len(batch) == LARGEST_BATCH or size + len(form) > LARGEST_BODY or names + colons > MOST_NAMES
+        if batch and is_full:
+            yield batch
+            batch, size, names = [], 0, 0
+        batch.append(form)
         size += len(form) + 1
         names += colons
-    if load:
-        yield load
+    if batch:
+        yield batch
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -1,4 +1,4 @@
-"""Coordination: who leads, who is alive, named locks, and the shared configuration. One port, three adapters.
+"""Coordinators: leadership, membership, named locks and the shared configuration. One port, three adapters.
 
-`local` serves one process, `database` all that share a store, `etcd` all that share a cluster of etcd.
+`local` serves one process, `database` the processes that share a store, `etcd` those that share an etcd cluster.
 """

@@ -1,6 +1,6 @@
-"""Coordination within one process: all of it in memory, by a clock that only goes forward.
+"""The coordinator within one process: all state in memory, by a monotonic clock.
 
-Nobody else can see it, so whoever asks for the lead first has it, and it is gone with the process.
+No other process sees it: the first campaign gets the lead, and all is gone with the process.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from rota.core.cluster import ALIVE_FOR, Leadership, Lock, Member, Role
 from rota.core.configuration import Configuration
-from rota.core.fleet import ALIVE_FOR, Leadership, Lock, Member, Role
 
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Who holds something, in which term, until when by the steady clock."""
+    """The holder of a lead or lock, its term, and until when by the monotonic clock."""
 
     holder: str
     term: int
@@ -26,10 +26,10 @@ class _Hold:
 
 
 class LocalCoordinator:
-    """Coordinates the parts of one process."""
+    """Coordinates the components of one process."""
 
     name = "local"
-    enlists_in_store = False
+    keeps_members_in_store = False
     check_in: None = None
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, alive_for: timedelta = ALIVE_FOR) -> None:
@@ -38,81 +38,70 @@ class LocalCoordinator:
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, tuple[Member, float]] = {}
         self._configuration = Configuration()
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def campaign(self, name: str, holder: str, lasting: timedelta) -> Leadership:
-        """Take or keep the lead if nobody else holds it, and say who leads."""
-        return self._leadership(name, self._taken(f"lead:{name}", holder, lasting))
+        return self._leadership(name, self._take(f"lead:{name}", holder, lasting))
 
     async def leader(self, name: str) -> Leadership | None:
-        """Say who leads, if anybody does."""
         hold = self._holds.get(f"lead:{name}")
         return None if hold is None or hold.until <= self._clock() else self._leadership(name, hold)
 
     async def resign(self, name: str, holder: str) -> None:
-        """Give the lead up."""
-        self._let_go(f"lead:{name}", holder)
+        self._release(f"lead:{name}", holder)
 
-    async def enlist(self, members: Sequence[Member]) -> None:
-        """Record that parts of this process are alive."""
+    async def register(self, members: Sequence[Member]) -> None:
         until = self._clock() + self._alive_for
         self._members.update((member.boot, (replace(member, seen_at=datetime.now(UTC)), until)) for member in members)
 
-    async def dismiss(self, boots: Iterable[str]) -> None:
-        """Forget those that said goodbye."""
+    async def deregister(self, boots: Iterable[str]) -> None:
         for boot in boots:
             self._members.pop(boot, None)
 
-    async def roll(self, role: Role | None = None) -> Sequence[Member]:
-        """Give those that are alive."""
+    async def members(self, role: Role | None = None) -> Sequence[Member]:
         now = self._clock()
         self._members = {boot: entry for boot, entry in self._members.items() if entry[1] > now}
-        found = [member for member, _ in self._members.values() if role in (None, member.role)]
-        return sorted(found, key=lambda member: (member.name, member.role, member.boot))
+        members = [member for member, _ in self._members.values() if role in (None, member.role)]
+        return sorted(members, key=lambda member: (member.name, member.role, member.boot))
 
     async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
-        """Take or keep a lock if nobody else holds it."""
-        hold = self._taken(f"lock:{name}", holder, lasting)
+        hold = self._take(f"lock:{name}", holder, lasting)
         return Lock(name, holder, hold.term) if hold.holder == holder else None
 
     async def unlock(self, name: str, holder: str) -> None:
-        """Give a lock back."""
-        self._let_go(f"lock:{name}", holder)
+        self._release(f"lock:{name}", holder)
 
     async def configuration(self) -> Configuration:
-        """Read the configuration."""
         return self._configuration
 
     async def configure(self, key: str, value: str | None) -> None:
-        """Set a key, or forget it."""
         values = {**self._configuration.values}
         values.pop(key, None)
         if value is not None:
             values[key] = value
-        async with self._news:
+        async with self._changed:
             self._configuration = Configuration(values, self._configuration.revision + 1)
-            self._news.notify_all()
+            self._changed.notify_all()
 
     async def changed(self, since: Configuration, at_most: timedelta) -> Configuration:
-        """Wait until the configuration is another."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(at_most.total_seconds()), self._news:
-                await self._news.wait_for(lambda: self._configuration.revision != since.revision)
+            async with asyncio.timeout(at_most.total_seconds()), self._changed:
+                await self._changed.wait_for(lambda: self._configuration.revision != since.revision)
         return self._configuration
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
-    def _taken(self, key: str, holder: str, lasting: timedelta) -> _Hold:
+    def _take(self, key: str, holder: str, lasting: timedelta) -> _Hold:
         now = self._clock()
         old = self._holds.get(key, _Hold("", 0, now))
         if old.holder == holder or old.until <= now:
-            # The term stays when a holder comes back before anybody else came.
+            # The term stays when a former holder comes back before any other.
             term = old.term + (old.holder != holder)
             self._holds[key] = _Hold(holder, term, now + lasting.total_seconds())
         return self._holds[key]
 
-    def _let_go(self, key: str, holder: str) -> None:
+    def _release(self, key: str, holder: str) -> None:
         hold = self._holds.get(key)
         if hold is not None and hold.holder == holder:
             self._holds[key] = replace(hold, until=self._clock())

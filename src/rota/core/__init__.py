@@ -1,6 +1,6 @@
-"""What a job is and what becomes of it: pure decisions over values.
+"""The core: values and pure decisions about jobs and schedules.
 
-Standard library only; no clock, no chance, no awaits. Whoever calls brings the time and the dice.
+Standard library only; no clock, no random numbers, no awaits. Callers pass the time and random numbers in.
 """
 
 from __future__ import annotations

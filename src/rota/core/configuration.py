@@ -1,7 +1,7 @@
-"""The shared configuration: what all running processes heed, and what may stand in it.
+"""Shared configuration: settings that all running processes follow, and their allowed keys and values.
 
-Only what is safe to change under a running process is here. Queues are paused and limited in the store, where every
-claim looks: a second place to say the same would be a second truth.
+Only settings that are safe to change in a running process. Queues are paused and limited by their own rows in the
+store, which every claim reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 @value
 class Configuration:
-    """The shared configuration as it was read. `revision` differs whenever anything does."""
+    """The shared configuration as it was read. `revision` changes with every change."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     revision: int = 0
@@ -31,12 +31,12 @@ def _level(value: str) -> str:
     return value.lower()
 
 
-#: What may stand in the configuration, and how each value is read.
+#: The allowed keys, and how each value is read.
 KEYS: Final[Mapping[str, Callable[[str], str]]] = {LOG_LEVEL: _level}
 
 
 def known(key: str) -> str:
-    """Give a key, or refuse one that nobody heeds."""
+    """Return a key, or refuse an unknown one."""
     if key not in KEYS:
         raise InvalidRequest(
             f"{key!r} is no key of the shared configuration; there are: {', '.join(KEYS)}", field="key"
@@ -45,5 +45,5 @@ def known(key: str) -> str:
 
 
 def checked(key: str, value: str) -> str:
-    """Give a value as it is stored, or refuse it."""
+    """Return a value as it is stored, or refuse it."""
     return KEYS[known(key)](value)

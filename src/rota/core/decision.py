@@ -1,7 +1,7 @@
-"""What becomes of a job: after an attempt, and at an operator's word.
+"""Decisions: the settlement of a job after an attempt, or by an operator's action.
 
-Every state change in the system is decided here, and only here. The answer is a `Settlement`, which the store applies
-if the job is still as it was when we looked.
+Every state change is decided here and nowhere else. The result is a `Settlement`, which the store applies if the job is
+still as it was when it was read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, assert_never
 
 from rota.core.errors import IllegalTransition
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, TIMED, Event, State
 from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Unknown
@@ -20,22 +20,22 @@ from rota.core.submission import Delivery, NewJob, Template
 from rota.core.trace import TRACEPARENT
 from rota.core.value import value
 
-#: To look a member up in its enumeration costs as much as a call; every job passes here.
+#: Looking a member up in its enumeration costs as much as a call, and this is done for every job.
 _RUNNING: Final = State.RUNNING
 _SUCCEED: Final = Event.SUCCEED
 
 
 @value
-class Means:
-    """What a decision may use and the core has not: the time, the dice in [0, 1), and an id for a follow-up job."""
+class DecisionInputs:
+    """What a decision needs and the core has not: the time, a random number in [0, 1), an id for a follow-up job."""
 
     now: datetime
-    dice: float = 0.5
-    heir: JobId | None = None
+    rng: float = 0.5
+    follow_up_id: JobId | None = None
 
 
-def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
-    """Say what becomes of a running job after one attempt."""
+def decide(job: Job, outcome: Outcome, means: DecisionInputs) -> Settlement:
+    """Return the settlement of a running job after one attempt."""
     if job.state is not _RUNNING:
         raise IllegalTransition(f"{job.name}: only a running job has an outcome; this one is {job.state}")
     match outcome:
@@ -45,7 +45,7 @@ def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
             return _die(job, Reason.OUTCOME_UNKNOWN, error, means)
         case Stopped():
             return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED)
-        # Below, the job would run again; an acknowledged cancel forbids that.
+        # The outcomes below would run the job again; a cancel request that was accepted forbids that.
         case _ if job.cancel_requested_at is not None:
             return _cancelled(job, outcome)
         case Snoozed(delay):
@@ -61,7 +61,7 @@ def decide(job: Job, outcome: Outcome, means: Means) -> Settlement:
 
 
 def _cancelled(job: Job, outcome: Outcome) -> Settlement:
-    """End a job that was asked to stop, with what its attempt has to say for itself."""
+    """Cancel a job that was asked to stop, and keep the error of its attempt."""
     return job.settled(
         Event.CANCEL,
         reason=Reason.CANCEL_REQUESTED,
@@ -71,74 +71,74 @@ def _cancelled(job: Job, outcome: Outcome) -> Settlement:
     )
 
 
-def _again(job: Job, event: Event, means: Means, *, run_at: datetime | None = None) -> Settlement:
-    """Send back a job whose handler had begun, unless it was promised to start only once."""
+def _again(job: Job, event: Event, means: DecisionInputs, *, run_at: datetime | None = None) -> Settlement:
+    """Return a job whose handler had started to the queue, unless it may start only once."""
     if job.delivery is Delivery.AT_MOST_ONCE:
         return _die(job, Reason.OUTCOME_UNKNOWN, None, means)
     return job.settled(event, run_at=run_at, refund=True)
 
 
-def _untouched(job: Job, means: Means) -> Settlement:
-    """Send back a job whose handler had not begun: it is due, or waits for its time again."""
+def _untouched(job: Job, means: DecisionInputs) -> Settlement:
+    """Return a job whose handler had not started: to the queue, or to wait for its time."""
     return job.settled(Event.POSTPONE if job.is_held(means.now) else Event.RELEASE, refund=True)
 
 
-def _lost(job: Job, error: JobError | None, means: Means) -> Settlement:
+def _lost(job: Job, error: JobError | None, means: DecisionInputs) -> Settlement:
     if job.delivery is Delivery.AT_MOST_ONCE:
-        # Held or not: whoever must not start twice is not given the benefit of a clock that may have been set back.
+        # Even if it was claimed ahead of its time: the clock may have been set back since, after the handler started.
         return _die(job, Reason.OUTCOME_UNKNOWN, error, means, crash=True)
-    # A clock that has been set back since it was claimed cannot say that its time had not come.
+    # If the clock was set back after the claim, it does not prove that the time has not come.
     if job.is_held(means.now) and job.updated_at <= means.now:
         return _untouched(job, means)
     if job.crashes + 1 >= MAX_CRASHES:
         return _die(job, Reason.POISON, error, means, crash=True)
     if job.is_spent:
         return _die(job, Reason.EXHAUSTED, error, means, crash=True)
-    return job.settled(Event.EXPIRE, error=error, crash=True)
+    return job.settled(Event.LAPSE, error=error, crash=True)
 
 
-def _failed(job: Job, error: JobError, means: Means, *, permanent: bool) -> Settlement:
+def _failed(job: Job, error: JobError, means: DecisionInputs, *, permanent: bool) -> Settlement:
     if permanent:
         return _die(job, Reason.PERMANENT, error, means)
     if job.is_spent or job.delivery is Delivery.AT_MOST_ONCE:
         return _die(job, Reason.EXHAUSTED, error, means)
-    run_at = means.now + job.backoff.delay(job.attempts, means.dice)
+    run_at = means.now + job.backoff.delay(job.attempts, means.rng)
     if job.backoff.max_elapsed is not None and run_at > job.created_at + job.backoff.max_elapsed:
         return _die(job, Reason.TOO_LATE, error, means)
     return job.settled(Event.FAIL, error=error, run_at=run_at)
 
 
-def _die(job: Job, reason: Reason, error: JobError | None, means: Means, *, crash: bool = False) -> Settlement:
+def _die(job: Job, reason: Reason, error: JobError | None, means: DecisionInputs, *, crash: bool = False) -> Settlement:
     follow_up = _follow_up(job, job.on_failure, means)
     return job.settled(Event.EXHAUST, reason=reason, error=error, crash=crash, follow_up=follow_up)
 
 
-def _follow_up(job: Job, template: Template | None, means: Means) -> NewJob | None:
+def _follow_up(job: Job, template: Template | None, means: DecisionInputs) -> NewJob | None:
     if template is None:
         return None
-    if means.heir is None:
-        raise TypeError(f"{job.name} asks for a follow-up job: bring an id for it")
-    return template.make(means.heir, means.now, parent_id=job.id, traceparent=job.meta.get(TRACEPARENT))
+    if means.follow_up_id is None:
+        raise TypeError(f"{job.name} has a follow-up job: pass an id for it")
+    return template.make(means.follow_up_id, means.now, parent_id=job.id, traceparent=job.meta.get(TRACEPARENT))
 
 
 def cancel(job: Job) -> Settlement | None:
-    """Cancel a job that is not running. A running one can only be asked: the answer is None."""
+    """Cancel a job that is not running. A running job can only be asked to stop: the result is None."""
     if job.state is State.RUNNING:
         return None
     return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED)
 
 
 def expire(job: Job) -> Settlement:
-    """End a waiting job whose time to start has passed."""
+    """Cancel a waiting job whose `expires_at` has passed."""
     if job.state is State.RUNNING:
         raise IllegalTransition(f"{job.name}: it has started and no longer expires; cancel it to stop it")
     return job.settled(Event.CANCEL, reason=Reason.EXPIRED)
 
 
 def retry(job: Job, now: datetime) -> Settlement:
-    """Run a job again, or at once if it waits for its time.
+    """Run a finished job again, or make a scheduled or retrying one due at once.
 
-    A finished job gets a fresh budget of attempts; one in backoff keeps counting.
+    A finished job gets a new budget of attempts; a retrying one keeps its count.
     """
     if job.state in FINISHED and job.delivery is Delivery.AT_MOST_ONCE and job.may_have_started:
         raise IllegalTransition(f"{job.name}: may have run already and must run at most once; submit a new one")
@@ -146,7 +146,7 @@ def retry(job: Job, now: datetime) -> Settlement:
 
 
 def run_now(job: Job, now: datetime) -> Settlement:
-    """Start a job that waits for its time at once."""
+    """Make a scheduled or retrying job due at once."""
     if job.state not in TIMED:
         raise IllegalTransition(
             f"{job.name}: only a job that waits for its time can be run now; this one is {job.state}"

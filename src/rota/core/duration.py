@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from rota.core.errors import InvalidRequest
-from rota.core.instant import span_to_micros
+from rota.core.time import span_to_micros
 
 UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 LONGEST: Final = timedelta(days=36_500)
@@ -17,7 +17,7 @@ _LONGEST_MICROS: Final = span_to_micros(LONGEST)
 
 
 def parse_duration(value: timedelta | float | str, *, field: str = "duration") -> timedelta:
-    """Read a duration; refuse what is negative, endless or not understood, naming the field."""
+    """Read a duration; refuse one that is negative, too long or malformed, naming the field."""
     try:
         micros = _micros_of(value)
     except (ValueError, OverflowError):
@@ -31,7 +31,7 @@ def parse_duration(value: timedelta | float | str, *, field: str = "duration") -
 
 
 def format_duration(span: timedelta) -> str:
-    """Write a duration as people do, so that it is read back as the same: ``30d``, ``1h30m``, ``0.25s``."""
+    """Write a duration so that `parse_duration` reads it back as the same: ``30d``, ``1h30m``, ``0.25s``."""
     rest = span_to_micros(span)
     parts = []
     for unit in ("d", "h", "m"):
@@ -45,7 +45,7 @@ def format_duration(span: timedelta) -> str:
 
 
 def _micros_of(value: object) -> int | None:
-    """Count a duration's microseconds; None for what is none at all."""
+    """Count a duration's microseconds; None if the value is no duration."""
     match value:
         case timedelta():
             return span_to_micros(value)
@@ -72,7 +72,7 @@ def _micros_of_text(text: str) -> int | None:
     rest = text
     while rest:
         number, unit, rest = _split(rest)
-        # Without a unit it counts seconds, but only where it stands alone: "1h30" is anyone's guess.
+        # A number without a unit counts seconds, but only alone: "1h30" is ambiguous.
         if not _is_number(number) or (unit and unit not in UNITS) or (not unit and number != text):
             return None
         whole, _, part = number.partition(".")

@@ -1,4 +1,4 @@
-"""Everything Rota raises, one shallow tree.
+"""All exceptions that Rota raises, one shallow tree.
 
 ::
 
@@ -10,15 +10,14 @@
     │   ├── IllegalTransition
     │   ├── KeyReused
     │   └── SchemaTooNew
-    ├── Unavailable           we could not
-    │   ├── StoreUnavailable
-    │   ├── CoordinatorUnavailable
-    │   ├── BrokerUnavailable
-    │   ├── QueueFull
-    │   └── LeaseLost
-    └── HandlerError          your code failed
-        ├── HandlerFailed
-        └── HandlerTimedOut
+    └── Unavailable           we could not
+        ├── StoreUnavailable
+        ├── CoordinatorUnavailable
+        ├── BrokerUnavailable
+        ├── QueueFull
+        └── LeaseLost
+
+The third kind, your code failed, is `rota.JobFailed`, which the handle of a job raises.
 
 A message names the thing, the value and the remedy.
 """
@@ -30,11 +29,11 @@ from typing import Any
 
 
 class RotaError(Exception):
-    """The root: whoever catches this catches all that Rota raises."""
+    """The root of all exceptions of Rota."""
 
 
 class InvalidRequest(RotaError, ValueError):
-    """What was asked makes no sense or is not allowed; asking again the same way will not help."""
+    """The request is wrong or not allowed; repeating it does not help."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -46,7 +45,7 @@ class InvalidCron(InvalidRequest):
 
 
 class JobNotFound(InvalidRequest):
-    """No job has this id, or it was pruned."""
+    """No job has this id: it never existed or was pruned."""
 
 
 class ScheduleNotFound(InvalidRequest):
@@ -58,50 +57,38 @@ class IllegalTransition(InvalidRequest):
 
 
 class KeyReused(InvalidRequest):
-    """An idempotency key came again with another request behind it."""
+    """An idempotency key was used again with another request."""
 
 
 class SchemaTooNew(InvalidRequest):
-    """A newer release has migrated the store; this one does not know what it may write there."""
+    """A newer release has migrated the store; writing to it with this one may not be safe."""
 
 
 class Unavailable(RotaError):
-    """We could not; trying again later may help."""
+    """The service cannot do it now; trying again later may help."""
 
 
 class StoreUnavailable(Unavailable):
-    """The store did not commit. Nothing that was asked may be taken as done."""
+    """The store did not confirm the commit. The call may or may not have taken effect."""
 
 
 class CoordinatorUnavailable(Unavailable):
-    """The coordinator did not answer. Jobs run without it; who leads is not known."""
+    """The coordinator did not answer. Jobs run without it; the leader is not known."""
 
 
 class BrokerUnavailable(Unavailable):
-    """The broker did not answer. Nothing is lost: the store has it all, and workers ask it directly."""
+    """The broker did not answer. Nothing is lost: the store has all jobs, and workers ask it directly."""
 
 
 class QueueFull(Unavailable):
-    """As many jobs wait in the queue as may. What was refused was not submitted.
+    """The queue has reached its bound; the refused jobs were not submitted.
 
-    `handles` are those of a submission of many: None stands for each that was refused, so that only those need be
-    submitted again.
+    For a submission of many jobs, `handles` has a handle for each accepted job and None for each refused one, so that
+    only those need to be submitted again.
     """
 
     handles: Sequence[Any] = ()
 
 
 class LeaseLost(Unavailable):
-    """The job belongs to someone else now; what was to be written was refused."""
-
-
-class HandlerError(RotaError):
-    """The user's code did not succeed."""
-
-
-class HandlerFailed(HandlerError):
-    """The handler raised."""
-
-
-class HandlerTimedOut(HandlerError):
-    """The handler ran past its time limit."""
+    """Another worker has the job now, or it has ended; the write was refused."""

@@ -1,7 +1,7 @@
-"""Numbers that JSON does not have: NaN and the infinities.
+"""Check for NaN and infinite numbers, which JSON does not have.
 
-The encoder writes them as null, without a word, so a job would be given None where its caller gave a number. Whoever
-encodes looks at the values again if there is a null in the text, and refuses the number, naming its place.
+The encoder writes them as null without an error, so a job would get None instead of a number. Callers check the values
+again if the encoded text has a null, and refuse the number with its path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The job: one submission of a task, and the only unit of work that is stored."""
+"""The job, the stored unit of work, and its attempts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
-from rota.core.identity import JobId, ScheduleId, to_text
-from rota.core.instant import span_to_micros, to_micros
+from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.lifecycle import MOVES, Event, State, move
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, MAX_CRASHES, Backoff
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.submission import Delivery, NewJob, Template, no_meta
+from rota.core.time import span_to_micros, to_micros
 from rota.core.value import value
 
 #: One level of priority is worth this much waiting. It bounds how long the lowest priority can be passed over: a job
@@ -25,9 +25,9 @@ AGING_MICROS: Final = span_to_micros(AGING)
 class Job:
     """A job as it is stored.
 
-    `fence` counts the claims and never shrinks; `attempts` counts those that were not handed back; `crashes` those
-    that ended in a lost lease. The current or last attempt's worker, start and error stand in the job itself, so
-    that a job which succeeds at once costs one row.
+    `fence` counts the claims and never shrinks; `attempts` counts those that were not released; `crashes` those that
+    ended in a lapsed lease. Worker, start and error of the current or last attempt are part of the job, so that a job
+    which succeeds at once costs one row.
     """
 
     id: JobId
@@ -68,12 +68,12 @@ class Job:
     fire_time: datetime | None = None
 
     def __repr__(self) -> str:
-        # By the id that is shown everywhere, and without payload and result, which may be for nobody else to read.
+        # Without payload and result, which may be confidential.
         return f"<Job {to_text(self.id)} {self.type} {self.state}>"
 
     @property
     def name(self) -> str:
-        """How messages call this job."""
+        """The job as messages name it."""
         return f"job {to_text(self.id)}"
 
     @property
@@ -83,26 +83,26 @@ class Job:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether its worker died under it before, and once more would be the end of it."""
+        """Whether one more crash of its worker would make it dead."""
         return self.crashes > 0 and (self.is_spent or self.crashes + 1 >= MAX_CRASHES)
 
     @property
     def may_have_started(self) -> bool:
-        """Whether a handler may have seen this job: an attempt was made and not handed back."""
+        """Whether a handler may have run: an attempt was made and not released."""
         return self.attempts > 0
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it was claimed ahead of its time, as it is when it comes fresh from a claim."""
+        """Whether it was claimed ahead of its time; valid for a job as a claim returned it."""
         return self.run_at > self.updated_at
 
     @property
     def starts_on_time(self) -> bool:
-        """Whether it starts at the very moment it was to: as good as surely, it was claimed ahead of that."""
+        """Whether it starts exactly at its `run_at`, which means that it was claimed ahead of its time."""
         return self.started_at == self.run_at != self.created_at
 
     def is_held(self, now: datetime) -> bool:
-        """Whether it was claimed ahead of its time, which has not yet come: no handler has seen it."""
+        """Whether it was claimed ahead of its time, which has not come yet: no handler has run."""
         return self.starts_on_time and now < self.run_at
 
     def settled(
@@ -118,8 +118,8 @@ class Job:
         renew: bool = False,
         follow_up: NewJob | None = None,
     ) -> Settlement:
-        """Write down what `event` makes of this job; refuse what the lifecycle does not allow."""
-        # The name is for the refusal only: writing it for every settlement would cost more than the decision.
+        """Make the settlement of an event; refuse what the lifecycle does not allow."""
+        # The name is made for a refusal only: for every settlement it would cost more than the decision.
         target = MOVES[self.state].get(event) or move(self.state, event, subject=self.name)
         return Settlement(
             self.id,
@@ -138,22 +138,37 @@ class Job:
         )
 
 
-def turn(due_at: datetime, priority: int) -> int:
-    """Say when it is a job's turn among those that are due: lower goes first.
+@value
+class Attempt:
+    """One run of a job under one lease, identified by its fence. `event` is how it ended; None while it runs."""
 
-    The moment it became due, moved ahead by its priority. One number gives most urgent first, oldest first among
-    equals, and an end to starvation. A job submitted with a time in the past becomes due when it is submitted.
+    job_id: JobId
+    fence: int
+    worker: str
+    boot: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    event: Event | None = None
+    error: JobError | None = None
+    progress: str | None = None
+    log_tail: str | None = None
+
+
+def turn(due_at: datetime, priority: int) -> int:
+    """Return a due job's position in claim order: the lowest is claimed first.
+
+    It is the moment the job became due, moved ahead by its priority. One number gives most urgent first, oldest first
+    among equals, and no starvation. A job submitted with a time in the past becomes due when it is submitted.
     """
     return turn_at(to_micros(due_at), priority)
 
 
 def turn_at(due_micros: int, priority: int) -> int:
-    """Say the same of a moment in microseconds."""
+    """Return the same for a time in microseconds."""
     return due_micros - priority * AGING_MICROS
 
 
 def first_state(run_at: datetime, now: datetime, *, blocked: bool) -> State:
-    """Say in which state a new job begins its life."""
     if blocked:
         return State.BLOCKED
     return State.SCHEDULED if run_at > now else State.PENDING

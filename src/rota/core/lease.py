@@ -1,4 +1,4 @@
-"""Leases: who may run a job, until when, and under which fence."""
+"""Leases: the right of a worker to run a job until a time, under a fence."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 
 DEFAULT_LEASE: Final = timedelta(seconds=15)
-#: How long ahead of its time a job is claimed at most by a worker that has nothing else to do. Longer than a claim
-#: takes where the disk is slow; and no longer, since a slot in which a job waits for its time is no slot for others.
+#: How long ahead of its time an idle worker may claim a job. Longer than a claim takes on a slow disk; not longer,
+#: because a slot in which a job waits for its time is not free for others.
 AHEAD: Final = timedelta(milliseconds=100)
 NOT_AHEAD: Final = timedelta(0)
-GOES_AWAY: Final = timedelta(0)
+NO_HANDOFF: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerId:
-    """A worker's name and the random mark of this start of it: a reused name is not the same worker."""
+    """A worker's name and the random id of this start of it: a reused name is not the same worker."""
 
     name: str
     boot: str
@@ -28,13 +28,14 @@ class WorkerId:
 class Claim:
     """A worker's request for work.
 
-    `types=None` takes every type. `ids` limits the claim to jobs that a broker handed over. `claim_id` names the
-    request, so that one whose reply was lost can be repeated and yields the same jobs; `is_new` says that it
-    is asked for the first time, so that no former answer needs to be looked for. Who says `ahead` can keep time: where
-    nothing is due, it takes jobs whose time comes within this span, and begins none of them before its time. One that
-    `is_woken` comes from who has looked at all there is, found nothing and was rung for since: a store that has heard
-    of one job meanwhile may give that alone, if there is room for more. Who `stays` waits for so long where there is
-    nothing: whoever brings a job meanwhile may lease it under the name of this claim, which gives it when asked again.
+    - `types=None` takes every type; `ids` limits the claim to jobs that a broker handed over.
+    - `claim_id` names the claim, so that one whose reply was lost can be repeated and yields the same jobs. `is_new`
+      says that it is sent for the first time, so that the store need not look for a former answer.
+    - `ahead`: if nothing is due, take jobs whose time comes within this span. The worker starts none before its time.
+    - `is_woken`: the worker has asked before, got nothing and was woken since. A store that knows of one new job may
+      give just that one, if the worker has room for more.
+    - `handoff_wait`: the worker waits that long if there is nothing. A process that stores a job meanwhile may lease it
+      to this claim, and the claim returns it when it is repeated.
     """
 
     worker: WorkerId
@@ -47,12 +48,12 @@ class Claim:
     is_new: bool = False
     ahead: timedelta = NOT_AHEAD
     is_woken: bool = False
-    stays: timedelta = GOES_AWAY
+    handoff_wait: timedelta = NO_HANDOFF
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A worker's word that it still runs a job, with what the attempt has to show since the last one."""
+    """A worker's request to extend a lease, with the progress and log of the attempt since the last one."""
 
     job_id: JobId
     fence: int
@@ -63,7 +64,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The store's answer to a renewal that holds. `cancel` asks the worker to stop the job."""
+    """The store's answer to a renewal that was accepted. `cancel` asks the worker to stop the job."""
 
     job_id: JobId
     fence: int

@@ -1,4 +1,4 @@
-"""The ledger: who did what, in a chain that shows when it was tampered with; and who may do what."""
+"""The ledger: operators' actions in a hash chain, which shows later changes; and API tokens."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
-from rota.core.instant import to_micros
+from rota.core.time import to_micros
 from rota.core.value import value
 
 GENESIS: Final = ""
 
 
 @value
-class Entry:
-    """One act of an operator. `digest` binds it to all entries before it."""
+class LedgerEntry:
+    """One action of an operator. `digest` chains it to all entries before."""
 
     actor: str
     action: str
@@ -27,16 +27,16 @@ class Entry:
     number: int = 0
     digest: str = ""
 
-    def chained(self, number: int, at: datetime, previous: str) -> Entry:
-        """Place this entry behind the one whose digest is `previous`."""
-        # As JSON, in ASCII: no byte can be moved from one word to the next, and no two texts look alike.
-        told = [previous, number, to_micros(at), self.actor, self.action, self.target, self.origin, self.detail]
-        return replace(self, number=number, at=at, digest=sha256(json.dumps(told).encode("ascii")).hexdigest())
+    def chained(self, number: int, at: datetime, previous: str) -> LedgerEntry:
+        """Chain this entry to the one whose digest is `previous`."""
+        # As JSON in ASCII: unambiguous, no byte can move from one field to the next.
+        content = [previous, number, to_micros(at), self.actor, self.action, self.target, self.origin, self.detail]
+        return replace(self, number=number, at=at, digest=sha256(json.dumps(content).encode("ascii")).hexdigest())
 
 
 @value
 class Token:
-    """A key to the API, of which only a hash is kept."""
+    """An API token, of which only a hash is stored."""
 
     id: str
     name: str

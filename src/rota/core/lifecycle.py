@@ -1,7 +1,7 @@
-"""The life of a job as one closed table.
+"""The lifecycle of a job: states, events, and the table of legal moves.
 
-What is not in the table cannot happen. The docs' diagram is drawn from it and a test walks it: every state can be
-reached, every living state can end, and only `running` completes or dies.
+A move that is not in the table is refused. The diagram of the docs is drawn from it, and a test walks it: every state
+can be reached, every unfinished state can end, and only a running job becomes completed or dead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rota.core.errors import IllegalTransition
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     BLOCKED = "blocked"
     SCHEDULED = "scheduled"
@@ -40,7 +40,8 @@ class Event(StrEnum):
     SUCCEED = "succeed"
     FAIL = "fail"
     EXHAUST = "exhaust"
-    EXPIRE = "expire"
+    #: A lease lapsed. The stored word is older than the distinction between lapse (lease) and expiry (job).
+    LAPSE = "expire"
     SNOOZE = "snooze"
     RELEASE = "release"
     RETRY = "retry"
@@ -49,7 +50,7 @@ class Event(StrEnum):
 
 FINISHED: Final = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED})
 WAITING: Final = frozenset({State.BLOCKED, State.SCHEDULED, State.PENDING, State.QUEUED, State.RETRYING})
-#: States in which a job waits for its time; the promoter moves it on.
+#: States in which a job waits for its time; the promoter makes it pending.
 TIMED: Final = frozenset({State.SCHEDULED, State.RETRYING})
 #: States in which a job is due and waits for nothing but a worker.
 DUE_STATES: Final = frozenset({State.PENDING, State.QUEUED})
@@ -66,7 +67,7 @@ MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
         State.SCHEDULED: MappingProxyType(
             {
                 Event.DUE: State.PENDING,
-                # Ahead of its time, by a worker that holds it until then.
+                # Ahead of its time, by a worker that starts it at its time.
                 Event.CLAIM: State.RUNNING,
                 Event.RETRY: State.PENDING,
                 Event.CANCEL: State.CANCELLED,
@@ -91,10 +92,10 @@ MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
                 Event.SUCCEED: State.COMPLETED,
                 Event.FAIL: State.RETRYING,
                 Event.EXHAUST: State.DEAD,
-                Event.EXPIRE: State.PENDING,
+                Event.LAPSE: State.PENDING,
                 Event.SNOOZE: State.SCHEDULED,
                 Event.RELEASE: State.PENDING,
-                # Given back ahead of its time.
+                # Released before its time had come.
                 Event.POSTPONE: State.SCHEDULED,
                 Event.CANCEL: State.CANCELLED,
             }
@@ -126,7 +127,7 @@ _REMEDIES: Final = {
 
 
 def move(state: State, event: Event, *, subject: str = "job") -> State:
-    """Say where `event` leads from `state`, or refuse with a reason one can act on."""
+    """Return the state after an event, or refuse it with a remedy."""
     target = MOVES[state].get(event)
     if target is None:
         remedy = _REMEDIES.get((state, event)) or "what it can do next is: " + (", ".join(MOVES[state]) or "nothing")

@@ -1,4 +1,4 @@
-"""What one attempt yielded."""
+"""Outcomes: what one attempt yielded."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ class Snoozed:
 
 @value
 class Released:
-    """The worker hands the job back. `started` says whether the handler had begun."""
+    """The worker gave the job back. `started` says whether the handler had started."""
 
     started: bool = False
 
 
 @value
 class Lost:
-    """The lease ran out: the worker died, hung, or was cut off. `error` holds its last words, if any."""
+    """The lease lapsed: the worker died, hung, or was disconnected. `error` is its last error, if known."""
 
     error: JobError | None = None
 
 
 @value
 class Stopped:
-    """The handler obeyed a cancel."""
+    """The handler stopped after a cancel request."""
 
 
 @value
 class Unknown:
-    """A guarded step was found begun and not finished: whether its effect happened cannot be known."""
+    """A guarded step began and has no outcome: whether its effect happened is unknown."""
 
     error: JobError
 

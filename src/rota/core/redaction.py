@@ -1,4 +1,4 @@
-"""Redaction: URLs and messages as they may be shown, without the passwords in them."""
+"""Redaction: remove passwords and tokens from URLs and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Retry policy of jobs: backoff rule and attempts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Final
 
 from rota.core.duration import LONGEST
 from rota.core.errors import InvalidRequest
-from rota.core.instant import MICROSECOND, span_to_micros
+from rota.core.time import MICROSECOND, span_to_micros
 
 DEFAULT_MAX_ATTEMPTS: Final = 3
-#: After this many lost leases a job is poison: it takes its workers down with it.
+#: After this many crashes a job is dead as poison: it probably kills its workers.
 MAX_CRASHES: Final = 3
 _LARGEST_EXPONENT: Final = 60
 _LONGEST_LIST: Final = 100
@@ -34,8 +34,8 @@ class Growth(StrEnum):
 class Backoff:
     """The rule for the delay after a failed attempt.
 
-    `jitter` is the part of the delay by which it may be off either way, so that what failed together does not return
-    together. `delays` belongs to `Growth.LISTED`; its last entry repeats.
+    `jitter` is the share by which a delay varies either way, so that jobs that failed together do not return together.
+    `delays` belongs to `Growth.LISTED`; its last entry repeats.
     """
 
     growth: Growth = Growth.EXPONENTIAL
@@ -44,7 +44,7 @@ class Backoff:
     cap: timedelta = timedelta(seconds=60)
     jitter: float = 0.1
     delays: tuple[timedelta, ...] = ()
-    #: Give up once this much time has passed since submission, whatever the attempts left.
+    #: No further attempt after this time since submission, even if attempts are left.
     max_elapsed: timedelta | None = None
 
     def __post_init__(self) -> None:
@@ -61,33 +61,33 @@ class Backoff:
                 field="retry.delays",
             )
 
-    def delay(self, attempt: int, dice: float = 0.5) -> timedelta:
-        """Say how long to wait after the `attempt`-th attempt; `dice` in [0, 1) places it within the jitter.
+    def delay(self, attempt: int, rng: float = 0.5) -> timedelta:
+        """Return the delay after the `attempt`-th attempt; `rng` in [0, 1) places it within the jitter.
 
-        The middle of the dice, 0.5, is the delay without jitter. Jitter comes after the cap: clamped to it, half of
-        all long-failing jobs would return at the very same moment.
+        0.5 is the delay without jitter. Jitter is added after the cap; otherwise half of all jobs at the cap would
+        return at the same moment.
         """
         plain = self._plain(max(attempt, 1))
-        return plain + plain * self.jitter * (2 * dice - 1)
+        return plain + plain * self.jitter * (2 * rng - 1)
 
     def _plain(self, attempt: int) -> timedelta:
         match self.growth:
             case Growth.LISTED:
                 return self.delays[min(attempt, len(self.delays)) - 1]
             case Growth.CONSTANT:
-                # What does not grow needs no cap: who asks for five minutes gets five minutes.
+                # A constant delay needs no cap.
                 return self.base
             case Growth.LINEAR:
                 return timedelta(microseconds=min(span_to_micros(self.base) * attempt, span_to_micros(self.cap)))
             case Growth.EXPONENTIAL:
-                # Beyond 2^60 every cap is passed; computing further would only overflow.
+                # Beyond 2^60 every cap is exceeded, and computing further would overflow.
                 if (attempt - 1) * log2(self.factor) > _LARGEST_EXPONENT:
                     return self.cap if self.base else timedelta(0)
                 micros = span_to_micros(self.base) * self.factor ** (attempt - 1)
                 return self.cap if micros >= span_to_micros(self.cap) else timedelta(microseconds=micros)
 
     def to_text(self) -> str:
-        """Write the rule down as stores keep it: only what differs from the default."""
+        """Write the rule as stores keep it: only fields that differ from the default."""
         return json.dumps({name: self._plain_value(name) for name in self.__slots__ if self._differs(name)})
 
     @staticmethod
@@ -102,7 +102,7 @@ class Backoff:
             fields["delays"] = tuple(delay * MICROSECOND for delay in fields["delays"])
         if "growth" in fields:
             fields["growth"] = Growth(fields["growth"])
-        # What a newer release has added means nothing here, but must not stop an older one.
+        # Fields that a newer release has added are ignored.
         return Backoff(**{name: value for name, value in fields.items() if name in Backoff.__slots__})
 
     def _differs(self, name: str) -> bool:
@@ -122,5 +122,5 @@ DEFAULT_BACKOFF: Final = Backoff()
 
 
 def shared(rule: Backoff) -> Backoff:
-    """Give the one default rule for a rule that equals it: it is told by identity, which costs nothing."""
+    """Return the default rule itself for a rule that equals it, so that it can be compared by identity."""
     return DEFAULT_BACKOFF if rule == DEFAULT_BACKOFF else rule

@@ -1,7 +1,7 @@
 """Schedules: recurring rules that make exactly one job per fire time.
 
-`plan` decides what a schedule owes at a moment. It is pure and depends on nothing but the schedule's row, so any
-number of schedulers come to the same answer, and the store lets only one of them write it down.
+`plan` decides which jobs a due schedule makes. It is pure and depends only on the schedule's row, so any number of
+schedulers come to the same plan, and the store applies it once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rota.core import cron
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, ScheduleId
-from rota.core.instant import MICROSECOND, span_to_micros, to_micros
+from rota.core.ids import JobId, ScheduleId
 from rota.core.submission import Dependency, Need, NewJob, Template
+from rota.core.time import MICROSECOND, span_to_micros, to_micros
 
-#: No catch-up makes more jobs than this at one go, whatever was missed.
+#: The most jobs that one catch-up makes.
 LARGEST_CATCH_UP: Final = 1000
-#: Of the fire times that a catch-up leaves out, the newest so many are recorded.
+#: How many of the fire times that a catch-up skips are recorded, the newest.
 LARGEST_RECORD: Final = 100
-#: A fire time is on time for this long at least: a scheduler has to hear of it and write it down.
+#: A fire time counts as on time for at least this long, since a scheduler needs time to read and write it.
 ON_TIME: Final = timedelta(seconds=1)
 
 
@@ -47,18 +47,18 @@ class Overlap(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a fire time."""
+    """How a fire time was handled."""
 
     FIRED = "fired"
     OVERLAPPED = "overlapped"
     BLACKED_OUT = "blacked_out"
-    #: Left out by the catch-up policy. A backfill makes up for it.
+    #: Skipped by the catch-up policy; a backfill can make its job.
     MISSED = "missed"
 
 
 @dataclass(frozen=True, slots=True)
 class Blackout:
-    """A stretch of time in which nothing fires: once from `start`, or after every fire of `rule`, for `lasting`."""
+    """A period without fire times: once from `start`, or after every fire time of `rule`, for `lasting`."""
 
     lasting: timedelta
     start: datetime | None = None
@@ -71,7 +71,7 @@ class Blackout:
             raise InvalidRequest(f"blackout: 'lasting' must be positive, not {self.lasting}", field="blackouts")
 
     def covers(self, moment: datetime, zone: ZoneInfo) -> bool:
-        """Say whether `moment` lies within; a rule is read in the schedule's zone."""
+        """Whether `moment` lies within; a rule is read in the schedule's zone."""
         if self.start is not None:
             return self.start <= moment < self.start + self.lasting
         return rule_of(self.rule or "").next((moment - self.lasting).astimezone(zone)) <= moment
@@ -79,7 +79,7 @@ class Blackout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A schedule as it is asked for."""
+    """The fields of a schedule that a user sets."""
 
     name: str
     rule: str
@@ -96,7 +96,7 @@ class Draft:
     blackouts: tuple[Blackout, ...] = ()
     paused_at: datetime | None = None
     pause_reason: str | None = None
-    #: The app whose code defines it; None for one that was made by hand.
+    #: The app whose code defines it; None if an operator created it.
     app: str | None = None
 
 
@@ -113,16 +113,16 @@ class Schedule(Draft):
     version: int = 0
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Give the first fire time strictly after `moment`, in UTC, or None when the schedule has ended."""
-        floor = moment if self.start_at is None else max(moment, self.start_at - MICROSECOND)
+        """Return the first fire time strictly after `moment`, in UTC, or None when the schedule has ended."""
+        start = moment if self.start_at is None else max(moment, self.start_at - MICROSECOND)
         # Back to UTC at once: Python's arithmetic within a zone counts the wall clock, not time.
-        found = rule_of(self.rule).next(floor.astimezone(zone_of(self.zone))).astimezone(UTC)
+        found = rule_of(self.rule).next(start.astimezone(zone_of(self.zone))).astimezone(UTC)
         return None if self.end_at is not None and found > self.end_at else found
 
     def preview(self, moment: datetime, count: int) -> list[datetime]:
-        """Give the next `count` fire times after `moment` that will make a job, fewer when the schedule ends before.
+        """Return the next `count` fire times after `moment` that will make a job, fewer when the schedule ends before.
 
-        Those in a blackout make none. A blackout without an end would be looked through for ever, so only so many are.
+        Fire times in a blackout make none; at most `LARGEST_CATCH_UP` are skipped, since a blackout may never end.
         """
         times: list[datetime] = []
         at: datetime | None = moment
@@ -135,17 +135,17 @@ class Schedule(Draft):
 
     @property
     def next_run_at(self) -> datetime | None:
-        """The next fire time that will make a job: the one it is armed for, unless that lies in a blackout."""
+        """The next fire time that will make a job: `next_fire_at`, unless that lies in a blackout."""
         if self.next_fire_at is None or not self.is_blacked_out(self.next_fire_at):
             return self.next_fire_at
         return next(iter(self.preview(self.next_fire_at, 1)), None)
 
     def is_blacked_out(self, fire_time: datetime) -> bool:
-        """Say whether a fire time makes no job because it lies in a blackout."""
+        """Whether a fire time makes no job because it lies in a blackout."""
         return any(blackout.covers(fire_time, zone_of(self.zone)) for blackout in self.blackouts)
 
     def run_at(self, fire_time: datetime) -> datetime:
-        """Say when the job of a fire time may start: jitter is drawn from the fire time itself.
+        """Return when the job of a fire time may start. The jitter is derived from the fire time itself.
 
         Two schedulers that plan the same fire time must make the same job.
         """
@@ -157,7 +157,7 @@ class Schedule(Draft):
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """What became of one fire time, and the job it made."""
+    """The record of one fire time, and the job it made."""
 
     schedule_id: ScheduleId
     fire_time: datetime
@@ -167,10 +167,10 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a scheduler writes down for a schedule, all of it or nothing.
+    """What a scheduler writes for a schedule, all of it or nothing.
 
-    It holds only while the schedule's version and next fire time are those it was planned from. A backfill leaves the
-    next fire time alone and holds while the version does.
+    It is applied only while the schedule's version and next fire time are those it was planned from. A backfill leaves
+    the next fire time alone and only needs the same version.
     """
 
     schedule_id: ScheduleId
@@ -185,12 +185,12 @@ class Firing:
 
 @lru_cache(maxsize=4096)
 def rule_of(text: str) -> cron.CronExpression:
-    """Read a rule once: a scheduler asks the same few rules again and again."""
+    """Parse a rule; cached, since a scheduler uses the same few rules again and again."""
     return cron.parse(text)
 
 
-#: What a host keeps beside the zones: its own time is another one on the next host. Its copies of all zones under
-#: posix/ and right/, the latter with leap seconds, are not what anyone means either.
+#: Names that mean another zone on another host. The copies of all zones under posix/ and right/ (with leap seconds) are
+#: refused as well.
 _OF_THE_HOST: Final = frozenset({"localtime", "posixrules"})
 
 
@@ -213,22 +213,22 @@ def plan(
     fresh_id: Callable[[], JobId],
     up_since: datetime | None = None,
 ) -> Firing:
-    """Decide what a due schedule owes at `now`: which fire times make jobs, which do not, and when it is due next.
+    """Decide about the due fire times of a schedule: which make jobs, which do not, and when it is due next.
 
-    `up_since` is when the scheduler that asks began to look: what came due before was missed, as far as it knows.
+    `up_since` is when the calling scheduler started: fire times before that count as missed.
     """
     owed = _owed(schedule, now)
     missed = _missed(schedule, owed, now, up_since)
-    # Asked too early, by a scheduler whose clock is behind: moving the fire time back would fire it twice.
+    # If a scheduler whose clock is behind asks too early, moving the fire time back would fire it twice.
     next_fire_at = schedule.next_after(now) if owed or _is_due(schedule, now) else schedule.next_fire_at
     previous = schedule.last_job_id if previous_is_active else None
     return _firing(schedule, now, owed, next_fire_at, previous, fresh_id, missed=missed)
 
 
 def is_left_to_others(schedule: Schedule, now: datetime, up_since: datetime) -> bool:
-    """Say whether a scheduler that has just begun to look leaves a due schedule alone for the moment.
+    """Whether a scheduler that has just started leaves a due schedule alone for the moment.
 
-    Under `skip` it would take the fire time for missed, while another scheduler may be about to fire it.
+    Under `skip` it would count the fire time as missed, while another scheduler may be about to fire it.
     """
     if schedule.catch_up is not CatchUp.SKIP or schedule.next_fire_at is None or now - up_since > ON_TIME:
         return False
@@ -239,10 +239,9 @@ def is_left_to_others(schedule: Schedule, now: datetime, up_since: datetime) -> 
 def backfill(
     schedule: Schedule, start: datetime, end: datetime, now: datetime, *, fresh_id: Callable[[], JobId]
 ) -> Firing:
-    """Decide which jobs a past stretch of time should have made. What was made before is not made again.
+    """Decide which jobs the fire times of a past period make. Fire times that have made a job make no second one.
 
-    They are due now at the earliest, whatever time they stand for. Jobs that must not overlap run
-    one after the other: all of them were asked for.
+    The jobs are due now at the earliest. Jobs that must not overlap run one after the other.
     """
     overlap = Overlap.ALLOW if schedule.overlap is Overlap.ALLOW else Overlap.QUEUE
     firing = _firing(
@@ -331,7 +330,7 @@ def _job(
 
 
 def _owed(schedule: Schedule, now: datetime) -> list[datetime]:
-    """List the fire times up to `now` that are to be dealt with, oldest first: those to make, and some left out."""
+    """List the due fire times to handle, oldest first: those that make jobs, and the newest of the skipped ones."""
     first = schedule.next_fire_at
     if first is None or not _is_due(schedule, now):
         return []
@@ -345,7 +344,7 @@ def _most_made(schedule: Schedule) -> int:
 def _missed(
     schedule: Schedule, owed: Sequence[datetime], now: datetime, up_since: datetime | None
 ) -> frozenset[datetime]:
-    """Tell which of the fire times that are due the catch-up policy leaves out. A blackout is no miss."""
+    """Return the due fire times that the catch-up policy skips. Those in a blackout are not missed."""
     candidates = [fire_time for fire_time in owed if not schedule.is_blacked_out(fire_time)]
     if schedule.catch_up is CatchUp.SKIP:
         is_newest_made = bool(candidates) and _is_on_time(schedule, candidates[-1], owed[-1], now, up_since)
@@ -356,7 +355,7 @@ def _missed(
 def _is_on_time(
     schedule: Schedule, fire_time: datetime, newest: datetime, now: datetime, up_since: datetime | None
 ) -> bool:
-    """Say whether `skip` lets a fire time fire: the newest, if it came while a scheduler was up and is not too late."""
+    """Whether a fire time fires under `skip`: the newest, if it came while a scheduler was up and is not too late."""
     came_while_up = up_since is None or fire_time > up_since
     return fire_time == newest and came_while_up and now - fire_time <= max(schedule.grace, ON_TIME)
 
@@ -364,7 +363,7 @@ def _is_on_time(
 def _up_to(schedule: Schedule, start: datetime, end: datetime, limit: int) -> list[datetime]:
     """List the newest `limit` fire times within [start, end], oldest first, without walking through all of them.
 
-    A schedule of every second that slept for a year owes thirty million; we only ever look at those we take.
+    A schedule of every second has thirty million fire times in a year; only those that are returned are computed.
     """
     times: list[datetime] = []
     found = _latest(schedule, start, end)
@@ -377,20 +376,20 @@ def _up_to(schedule: Schedule, start: datetime, end: datetime, limit: int) -> li
 
 
 def _before(schedule: Schedule, start: datetime, moment: datetime, gap: timedelta) -> datetime | None:
-    """Find the last fire time within [start, moment), reaching back by a guess and then further."""
+    """Find the last fire time within [start, moment), going back by `gap` and then doubling."""
     reach = gap
     while True:
-        floor = max(start, moment - reach)
-        first = schedule.next_after(floor - MICROSECOND)
+        low = max(start, moment - reach)
+        first = schedule.next_after(low - MICROSECOND)
         if first is not None and first < moment:
             return _latest(schedule, first, moment - MICROSECOND)
-        if floor == start:
+        if low == start:
             return None
         reach *= 2
 
 
 def _latest(schedule: Schedule, start: datetime, end: datetime) -> datetime | None:
-    """Find the last fire time within [start, end] by halving: fire times only grow with the moment asked about."""
+    """Find the last fire time within [start, end] by bisection."""
     found = schedule.next_after(start - MICROSECOND)
     if found is None or found > end:
         return None

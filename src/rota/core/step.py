@@ -1,7 +1,7 @@
-"""Guarded steps: an effect that happens once, or is known to be in doubt.
+"""Guarded steps: a side effect that happens once, or is known to be in doubt.
 
-A step is written down before its effect (the intent) and after it (the outcome). Found with an intent and no outcome,
-nobody can know whether the effect happened; the step's policy decides what to do then, and never silently.
+A step is recorded before its effect (intent) and after it (outcome). For a step with an intent and no outcome it is
+unknown whether the effect happened; the step's policy decides what to do then.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.value import value
 
 
-class Doubt(StrEnum):
-    """What to do with a step that was begun and never finished."""
+class DoubtPolicy(StrEnum):
+    """What to do with a step that began and has no outcome."""
 
     RETRY = "retry"
     VERIFY = "verify"
     PARK = "park"
 
 
-class Advice(StrEnum):
-    """What the worker is to do about a step now."""
+class StepAction(StrEnum):
+    """What the worker does with a step now."""
 
     PERFORM = "perform"
     REUSE = "reuse"
@@ -32,7 +32,7 @@ class Advice(StrEnum):
 
 @value
 class Step:
-    """A side effect of a job, guarded by (job, key). `began_under` is the fence of the attempt that recorded it."""
+    """A side effect of a job, guarded by (job, key). `began_under` is the fence of the attempt that began it."""
 
     job_id: JobId
     key: str
@@ -49,17 +49,21 @@ class Step:
 
 @value
 class Resolution:
-    """An operator's word about a step in doubt: with an outcome its effect happened, without one it did not."""
+    """An operator's resolution of a step in doubt: with an outcome its effect happened, without one it did not."""
 
     job_id: JobId
     key: str
     outcome: str | None
 
 
-def advise(step: Step, *, is_new: bool, doubt: Doubt) -> Advice:
-    """Say what to do about a step that an attempt is about to perform."""
+def advise(step: Step, *, is_new: bool, doubt: DoubtPolicy) -> StepAction:
+    """Return what to do with a step that an attempt is about to perform."""
     if is_new:
-        return Advice.PERFORM
+        return StepAction.PERFORM
     if step.is_done:
-        return Advice.REUSE
-    return {Doubt.RETRY: Advice.PERFORM, Doubt.VERIFY: Advice.VERIFY, Doubt.PARK: Advice.PARK}[doubt]
+        return StepAction.REUSE
+    return {
+        DoubtPolicy.RETRY: StepAction.PERFORM,
+        DoubtPolicy.VERIFY: StepAction.VERIFY,
+        DoubtPolicy.PARK: StepAction.PARK,
+    }[doubt]

@@ -1,4 +1,4 @@
-"""What is handed in: a new job, the key that makes handing it in safe to repeat, and the template it may come from."""
+"""Submissions: new jobs, job templates, idempotency keys, dependencies, and their validation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, ScheduleId, to_text
-from rota.core.instant import MICROSECOND, span_to_micros
+from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
+from rota.core.time import MICROSECOND, span_to_micros
 from rota.core.trace import traced
 from rota.core.value import value
 
@@ -26,26 +26,26 @@ HIGHEST_PRIORITY: Final = 10
 
 NO_META: Final[Mapping[str, str]] = MappingProxyType({})
 
-#: Options that stores have a column for, but that no release enforces yet, and what to do instead. They are refused.
+#: Options that have a column but that this release does not enforce, and a remedy. They are refused.
 UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
     {"concurrency_key": "not available in this release, which enforces no limit per key; leave it out"}
 )
 
 
 def no_meta() -> Mapping[str, str]:
-    """Give the one empty mapping that all jobs without meta share."""
+    """Return the one empty mapping that all jobs without meta share."""
     return NO_META
 
 
 class Delivery(StrEnum):
-    """What is promised about how often a job starts."""
+    """The delivery guarantee of a job."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
 
 
 class Need(StrEnum):
-    """What a blocked job wants of the job it waits for."""
+    """What a dependency requires of the other job."""
 
     SUCCESS = "success"
     END = "end"
@@ -53,7 +53,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A blocked job's wait for another job."""
+    """A dependency of a blocked job on another job."""
 
     on: JobId
     need: Need = Need.SUCCESS
@@ -61,10 +61,10 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """The submitter's word that a repeated request is the same request.
+    """A key by which a repeated submission is recognised.
 
-    `request` is a hash of what was asked, so that the same key with another body can be told apart. `scope` keeps
-    the keys of different submitters apart.
+    `request` is a hash of the request, so that the same key with another request can be refused. `scope` separates the
+    keys of different submitters.
     """
 
     key: str
@@ -74,13 +74,13 @@ class IdempotencyKey:
 
 
 def request_hash(text: bytes) -> bytes:
-    """Shrink a request to what is kept beside its idempotency key."""
+    """Return the hash that is stored with an idempotency key."""
     return blake2b(text, digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A job yet to be made: what a schedule fires and what a chain submits next."""
+    """A job to be made later, by a schedule or as a follow-up."""
 
     type: str
     payload: str = "null"
@@ -139,7 +139,7 @@ class Template:
         )
 
     def to_text(self) -> str:
-        """Write the template down as stores keep it."""
+        """Write the template as stores keep it."""
         return json.dumps(self._to_plain(), ensure_ascii=False)
 
     @staticmethod
@@ -177,9 +177,9 @@ def _template_of(plain: dict[str, Any]) -> Template:
     plain["backoff"] = Backoff.from_text(json.dumps(plain["backoff"])) if plain.get("backoff") else DEFAULT_BACKOFF
     plain["delivery"] = Delivery(plain["delivery"])
     plain["tags"] = tuple(plain.get("tags", ()))
-    # Shared by all who read this text: nobody may write into it.
+    # The template is cached and shared, so its meta must be read-only.
     plain["meta"] = MappingProxyType(plain["meta"])
-    # What a newer release has added means nothing here, but must not stop an older one.
+    # Fields that a newer release has added are ignored.
     return Template(**{name: value for name, value in plain.items() if name in Template.__slots__})
 
 
@@ -210,12 +210,12 @@ class NewJob:
     fire_time: datetime | None = None
 
 
-#: Names are for people and indexes; what is longer is a mistake or an attack.
+#: The longest name of a type, queue, key or tag.
 LONGEST_NAME: Final = 200
 
 
 def unknown_parent(job_id: JobId) -> InvalidRequest:
-    """Refuse to wait for a job that is not there."""
+    """Make the error for a dependency on an unknown job."""
     message = f"after: job {to_text(job_id)} is unknown; it was never submitted here, or it was pruned"
     return InvalidRequest(message, field="after")
 
@@ -224,10 +224,9 @@ LARGEST_ATTEMPTS: Final = 2**31 - 1
 
 
 def check(job: NewJob | Template) -> None:
-    """Refuse a job that no store could keep or no worker could run, naming the field.
+    """Refuse a job that no store can keep or no worker can run, naming the field.
 
-    The last line of defence, for submissions that come past the API: a job that cannot be claimed would stop its lane
-    for everyone.
+    For submissions that bypass the API: a job that cannot be claimed would block its lane.
     """
     _check_form(job.priority, job.max_attempts, job.timeout, job.type, job.queue, job.concurrency_key, job.tags)
     payload = job.payload
@@ -242,7 +241,7 @@ def check(job: NewJob | Template) -> None:
         check(job.on_failure)
 
 
-# Cached, since a million jobs share a handful of forms, and these a handful of names. A refusal is not.
+# Cached, since a million jobs share a few combinations. A refusal is not cached.
 @lru_cache(maxsize=4096)
 def _check_form(
     priority: int,
@@ -275,7 +274,7 @@ def _check_name(field_name: str, text: str) -> None:
 
 
 def _check_text(field_name: str, text: str) -> None:
-    """Refuse what some store cannot hold: no database takes half a character, and PostgreSQL takes no NUL."""
+    """Refuse text that some database cannot store: a lone surrogate, or NUL in PostgreSQL."""
     if "\0" in text:
         _refuse(field_name, text[:40], "it must not hold the character NUL")
     if not text.isascii():

@@ -1,12 +1,12 @@
-"""Values: what is made once and never changed.
+"""The `@value` decorator: immutable values that are cheap to make.
 
-`@value` is a frozen dataclass to the type checker, which refuses every assignment to it, and a plain slotted one when
-it runs: writing a field of a truly frozen dataclass costs ten times as much as writing a slot, and for the values that
-every job passes through that came to a fifth of a job's whole life.
+To the type checker `@value` is a frozen dataclass, which refuses every assignment; at run time it is a plain slotted
+one. Making a truly frozen dataclass costs ten times as much, and for the values of every job that was a fifth of the
+job's whole cost.
 
-How two are compared, hashed and shown is the same for all. A dataclass has Python compile these methods for each class
-anew, at every start of a process; for that, comparing two and hashing one costs two or three times as much here, which
-nothing does for every job. Rules that were read once and are handed to many stay `@dataclass(frozen=True, slots=True)`.
+Comparison, hash and repr are shared by all classes. A dataclass compiles these methods for each class at every start of
+a process; in return, comparing and hashing cost two or three times as much here, which nothing does for every job.
+Rules that are read once and shared stay `@dataclass(frozen=True, slots=True)`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def value(cls: type[T]) -> type[T]:
         return hash(of(self))
 
     def show(self: object) -> str:
-        told = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        return f"{type(self).__qualname__}({told})"
+        fields_text = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({fields_text})"
 
     for name, method in (("__eq__", equals), ("__hash__", number), ("__repr__", show)):
-        # Python gives a class with an __eq__ of its own a __hash__ that is None.
+        # Python sets __hash__ to None in a class that defines __eq__.
         if cls.__dict__.get(name) is None:
             setattr(made, name, method)
     result: type[T] = made
@@ -45,7 +45,7 @@ def value(cls: type[T]) -> type[T]:
 
 
 def _reading(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
-    """Give what reads these fields."""
+    """Return a function that reads these fields as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     if not names:

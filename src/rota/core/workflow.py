@@ -1,4 +1,4 @@
-"""What the end of one job means for the jobs that wait for it."""
+"""Workflow dependencies: what the state of a job means for the jobs that wait for it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import Need
 
 
-class Verdict(StrEnum):
-    """What a parent's state means for one wait on it."""
+class DependencyStatus(StrEnum):
+    """The status of one dependency."""
 
     WAIT = "wait"
     MET = "met"
     FAILED = "failed"
 
 
-def judge(need: Need, parent: State | None) -> Verdict:
-    """Say whether a wait is over. A parent that is gone was pruned after its end, which can no longer be told."""
+def dependency_status(need: Need, parent: State | None) -> DependencyStatus:
+    """Return the status of a dependency on a parent. A missing parent was pruned, and how it ended is unknown."""
     if parent is None:
-        return Verdict.MET if need is Need.END else Verdict.FAILED
+        return DependencyStatus.MET if need is Need.END else DependencyStatus.FAILED
     if parent not in FINISHED:
-        return Verdict.WAIT
+        return DependencyStatus.WAIT
     if need is Need.END or parent is State.COMPLETED:
-        return Verdict.MET
-    return Verdict.FAILED
+        return DependencyStatus.MET
+    return DependencyStatus.FAILED

@@ -1,16 +1,15 @@
-"""Schedules that come from code: they are put up when an app starts, and go when no process of that app defines them.
+"""Schedules defined in code: created when an app starts, paused when no process of that app defines them any more.
 
-Every process that puts schedules up says so in the store, as a member whose types are the names of its schedules, and
-again every `BEAT_SECONDS`. A schedule of an app that none of its living processes defines is paused, with an entry in
-the ledger, once it was found so in two looks in a row.
+Every process that defines schedules registers in the store as a member of role `app` whose types are the names of its
+schedules, and repeats that every `BEAT_SECONDS`. A schedule of an app that none of its live processes defines is
+paused, with an entry in the ledger, once two checks in a row have found that.
 
-So while old and new processes run side by side, what either of them defines goes on. An app of which no process is up
-keeps its schedules. Only processes with a scheduler define schedules: a worker that imports a part of the app has no
-say. A process that defines a schedule again lets it go on. If a process dies without a word, it counts as living for
-`LIVING`.
+So while old and new processes run side by side, the schedules of both continue. If no process of an app runs, its
+schedules stay. Only processes with a scheduler define schedules: a worker that imports a part of the app does not
+count. A process that defines a paused schedule again resumes it. A process that died counts as live for `LIVING`.
 
-A schedule belongs to the app that put it up first; one that was made by hand belongs to no app. An app that defines the
-same name leaves both alone and logs a warning.
+A schedule belongs to the app that created it first; one that an operator created belongs to no app. An app that defines
+the same name leaves such a schedule alone and logs a warning.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from rota.core.cluster import Member, Role
 from rota.core.errors import RotaError, ScheduleNotFound
-from rota.core.fleet import Member, Role
 from rota.core.schedule import Draft, Schedule
 from rota.engine.schedules import Schedules
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.ports.store import Store
 
 BEAT_SECONDS: Final = 15.0
 LIVING: Final = timedelta(seconds=45)
 _PAGE: Final = 500
-#: How often schedules are looked at after the processes that define them have changed.
-_LOOKS: Final = 3
+#: How many checks are made after the set of defining processes has changed.
+_CHECKS: Final = 3
 _log = logging.getLogger("rota.schedules")
 
 
@@ -51,14 +50,14 @@ class AppSchedules:
         self._member = Member(role=Role.APP, name=app, boot=f"{boot}/app", types=names)
         self._undefined: frozenset[str] = frozenset()
         self._defining: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
-        self._same_looks = 0
+        self._same_checks = 0
 
     @property
     def _why(self) -> str:
         return f"no running process of app {self._app!r} defines it"
 
     async def put(self) -> None:
-        """Put the schedules up as the code has them, and say that this process defines them."""
+        """Create or update the schedules, and register this process as one that defines them."""
         await self._store.beat([self._member])
         for draft in self._drafts:
             found = await self._schedules.put(draft, self._by)
@@ -68,25 +67,25 @@ class AppSchedules:
                 _log.warning("%s", _conflict(found, self._app))
 
     async def run(self) -> None:
-        """Say so again and again, and pause what nobody defines any more; until cancelled."""
+        """Renew the registration and pause schedules that no process defines, until cancelled."""
         try:
             while True:
                 try:
                     await self.look()
                 except RotaError as error:
-                    _log.warning("the schedules of app %r could not be looked at: %s", self._app, error)
+                    _log.warning("could not check the schedules of app %r: %s", self._app, error)
                 await asyncio.sleep(BEAT_SECONDS)
         finally:
             with suppress(RotaError):
                 await self._store.leave([self._member.boot])
 
     async def look(self) -> int:
-        """Pause the schedules of this app that no living process has defined at two looks in a row; say how many."""
+        """Pause the schedules of this app that no live process defined in two checks in a row; return how many."""
         await self._store.beat([self._member])
         since = await self._store.time() - LIVING
         living = await self._store.members(role=Role.APP, since=since)
         defining = frozenset((one.boot, one.types or ()) for one in living if one.name == self._app)
-        if not self._is_news(defining):
+        if not self._needs_check(defining):
             return 0
         defined = {name for _, names in defining for name in names}
         owned = [one for one in await self._all() if one.app == self._app]
@@ -102,16 +101,16 @@ class AppSchedules:
                 _log.warning("schedule %r is paused: %s", schedule.name, self._why)
         return len(gone)
 
-    def _is_news(self, defining: frozenset[tuple[str, tuple[str, ...]]]) -> bool:
-        """Say whether to look at the schedules: not if the same processes have defined the same for several looks."""
-        self._same_looks = self._same_looks + 1 if defining == self._defining else 0
+    def _needs_check(self, defining: frozenset[tuple[str, tuple[str, ...]]]) -> bool:
+        """Whether to read the schedules: not if the same processes defined the same in the last checks."""
+        self._same_checks = self._same_checks + 1 if defining == self._defining else 0
         self._defining = defining
-        return self._same_looks < _LOOKS
+        return self._same_checks < _CHECKS
 
     async def _resume(self, schedule: Schedule) -> None:
-        """Let a schedule go on that was paused because nobody defined it; not one that an operator has paused.
+        """Resume a schedule that was paused because no process defined it; not one that an operator has paused.
 
-        The fire times in between were missed, as if no scheduler had been up: the catch-up policy decides about them.
+        The catch-up policy decides about the fire times in between, as if no scheduler had run.
         """
         if schedule.paused_at is not None and schedule.pause_reason == self._why:
             with suppress(ScheduleNotFound):
@@ -125,8 +124,8 @@ class AppSchedules:
 
 
 def _conflict(schedule: Schedule, app: str) -> str:
-    owner = "was made by hand" if schedule.app is None else f"belongs to app {schedule.app!r}"
+    owner = "was created by an operator" if schedule.app is None else f"belongs to app {schedule.app!r}"
     return (
-        f"schedule {schedule.name!r} of app {app!r} is not put up: the schedule of this name {owner} and stays as it"
-        " is; rename the task, or delete that schedule and start again"
+        f"schedule {schedule.name!r} of app {app!r} is not created: the schedule of this name {owner} and stays as"
+        " it is; rename the task, or delete that schedule and start again"
     )

@@ -1,6 +1,6 @@
-"""Why a job is where it is: the reasons in the order of their weight, each with its evidence and what to do.
+"""`explain`: why a job is in its state, as causes with evidence and remedy, the most important first.
 
-The first reason is the one that, were it removed, would let the job go on.
+If the first cause is removed, the job can go on.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from datetime import datetime
 from shlex import quote
 from typing import Any, Final
 
-from rota.core.fleet import ALIVE_FOR, Member, Role
-from rota.core.identity import JobId, to_text
+from rota.core.cluster import ALIVE_FOR, Member, Role
+from rota.core.ids import JobId, to_text
 from rota.core.job import Job
-from rota.core.lane import LaneCount
 from rota.core.lifecycle import DUE_STATES, FINISHED, TIMED, State
-from rota.core.settlement import Reason as End
+from rota.core.queue import LaneCount
+from rota.core.settlement import Reason as EndReason
 from rota.core.step import Step
 from rota.core.submission import Delivery
-from rota.engine.jobs import unknown
-from rota.engine.parts import Parts
+from rota.engine.deps import EngineDeps
+from rota.engine.jobs import unknown_job
 
-#: A job that a worker with a free slot may take has been taken by then.
+#: A due job that a worker with a free slot can take has been claimed by then.
 LONGER_THAN_A_CLAIM_SECONDS: Final = 2.0
-#: The most jobs that are named of those that a job waits for.
+#: How many of the jobs that a job waits for are named.
 MOST_BLOCKERS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """One reason: a code for programs, a sentence for people, what it is read from, and what to do about it."""
+class Cause:
+    """One cause: a code for programs, a sentence for people, a remedy, and the values it was read from."""
 
     code: str
     text: str
@@ -40,34 +40,33 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that explains a job's state, the weightiest reason first."""
+    """A job and the causes of its state, the most important first."""
 
     job: Job
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
 
 
 class Explain:
-    """Explains jobs."""
+    """Reads job, queues, workers and counts, and derives the causes."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, deps: EngineDeps) -> None:
+        self._deps = deps
 
     async def __call__(self, job_id: JobId) -> Explanation:
-        """Say why a job is where it is."""
-        found = await self._parts.store.get([job_id])
+        found = await self._deps.store.get([job_id])
         if not found:
-            raise unknown(job_id)
+            raise unknown_job(job_id)
         job = found[0]
-        return Explanation(job, tuple([reason async for reason in self._reasons(job)]))
+        return Explanation(job, tuple([cause async for cause in self._causes(job)]))
 
-    async def _reasons(self, job: Job) -> AsyncIterator[Reason]:
-        now = self._parts.clock()
+    async def _causes(self, job: Job) -> AsyncIterator[Cause]:
+        now = self._deps.clock()
         if job.state in FINISHED:
             yield _end(job, await self._in_doubt(job))
             return
         if job.state is State.RUNNING:
-            for reason in _running(job, now):
-                yield reason
+            for cause in _running(job, now):
+                yield cause
             if job.lease_until is not None and job.lease_until <= now and not await self._alive(Role.SCHEDULER, now):
                 yield _no_scheduler()
             return
@@ -78,29 +77,29 @@ class Explain:
             yield _timed(job, now)
         elif job.state in TIMED and not await self._alive(Role.SCHEDULER, now):
             yield _no_scheduler()
-        async for reason in self._no_taker(job, now):
-            yield reason
+        async for cause in self._no_worker(job, now):
+            yield cause
 
-    async def _blocked(self, job: Job) -> Reason:
+    async def _blocked(self, job: Job) -> Cause:
         """Name the jobs that a job waits for, and the state of each."""
-        ids = await self._parts.store.blockers(job.id, MOST_BLOCKERS)
-        states = {one.id: one.state for one in await self._parts.store.get(ids)}
+        ids = await self._deps.store.blockers(job.id, MOST_BLOCKERS)
+        states = {one.id: one.state for one in await self._deps.store.get(ids)}
         named = {to_text(one): str(states.get(one, "unknown")) for one in ids}
         text = f"it waits for {job.blockers} other job{'s' if job.blockers > 1 else ''} to end: "
         text += ", ".join(f"{name} ({state})" for name, state in list(named.items())[:5])
         text += ", …" if job.blockers > len(list(named)[:5]) else ""
         fix = f"see why the first of them has not ended: rota jobs explain {next(iter(named), to_text(job.id))}"
-        return Reason("blocked_by_dependency", text, fix, {"blockers": job.blockers, "waits_for": named})
+        return Cause("blocked_by_dependency", text, fix, {"blockers": job.blockers, "waits_for": named})
 
-    async def _no_taker(self, job: Job, now: datetime) -> AsyncIterator[Reason]:
-        """Say what keeps a job from the workers once it is its time."""
+    async def _no_worker(self, job: Job, now: datetime) -> AsyncIterator[Cause]:
+        """Yield what keeps workers from claiming a due job."""
         is_paused = False
-        for queue in await self._parts.store.queues():
+        for queue in await self._deps.store.queues():
             if queue.name == job.queue and queue.paused_at is not None:
                 why = f": {queue.pause_reason}" if queue.pause_reason else ""
                 text = f"queue {job.queue!r} has been paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC{why}"
                 evidence = {"queue": job.queue, "since": queue.paused_at, "reason": queue.pause_reason}
-                yield Reason("queue_paused", text, f"resume it: rota queues resume {quote(job.queue)}", evidence)
+                yield Cause("queue_paused", text, f"resume it: rota queues resume {quote(job.queue)}", evidence)
                 is_paused = True
         workers = await self._alive(Role.WORKER, now)
         on_queue = [worker for worker in workers if job.queue in worker.queues and not worker.is_draining]
@@ -108,17 +107,17 @@ class Explain:
         if not on_queue:
             text = f"no live worker takes jobs from queue {job.queue!r}"
             fix = f"start one: rota worker --queues {quote(job.queue)}"
-            yield Reason("no_live_worker_for_queue", text, fix, {"queue": job.queue, "live_workers": len(workers)})
+            yield Cause("no_live_worker_for_queue", text, fix, {"queue": job.queue, "live_workers": len(workers)})
         elif not knowing:
             text = f"none of the {len(on_queue)} live workers on queue {job.queue!r} knows the type {job.type!r}"
             known = sorted({name for worker in on_queue for name in worker.types or ()})
             fix = "start a worker whose app defines it, or correct the type"
-            yield Reason("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
+            yield Cause("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
         elif job.state in DUE_STATES and not is_paused:
-            yield await self._crowded(job, knowing, now)
+            yield await self._slots(job, knowing, now)
 
-    async def _crowded(self, job: Job, workers: Sequence[Member], now: datetime) -> Reason:
-        census = await self._parts.store.census()
+    async def _slots(self, job: Job, workers: Sequence[Member], now: datetime) -> Cause:
+        census = await self._deps.store.census()
         slots = sum(worker.slots for worker in workers)
         busy = _busy(workers, census.lanes)
         due = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state in DUE_STATES)
@@ -126,7 +125,7 @@ class Explain:
         if busy >= slots:
             text = f"all {slots} slots of the workers that know it are busy; at most {due} jobs wait in its queue"
             fix = f"start another worker: rota worker --queues {quote(job.queue)}"
-            return Reason("workers_saturated", text, fix, evidence)
+            return Cause("workers_saturated", text, fix, evidence)
         running = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state is State.RUNNING)
         waited = (now - max(job.run_at, job.updated_at)).total_seconds()
         if running and waited >= LONGER_THAN_A_CLAIM_SECONDS:
@@ -135,91 +134,91 @@ class Explain:
                 " free slots, but may give this queue only some of them (--queues name:slots)"
             )
             fix = f"start another worker: rota worker --queues {quote(job.queue)}"
-            return Reason("workers_saturated", text, fix, {**evidence, "running_in_queue": running})
+            return Cause("workers_saturated", text, fix, {**evidence, "running_in_queue": running})
         text = "it is due, and a worker with a free slot knows it: it starts with that worker's next claim"
-        return Reason("about_to_start", text, "", evidence)
+        return Cause("about_to_start", text, "", evidence)
 
     async def _in_doubt(self, job: Job) -> list[Step]:
-        """Give the steps that began and of which no outcome is known, where the job was parked because of one."""
-        if job.reason is not End.OUTCOME_UNKNOWN:
+        """Return the steps without an outcome, if the job ended because of one."""
+        if job.reason is not EndReason.OUTCOME_UNKNOWN:
             return []
-        return [step for step in await self._parts.store.steps(job.id) if step.ended_at is None]
+        return [step for step in await self._deps.store.steps(job.id) if step.ended_at is None]
 
     async def _alive(self, role: Role, now: datetime) -> Sequence[Member]:
-        return await self._parts.store.members(role=role, since=now - ALIVE_FOR)
+        return await self._deps.store.members(role=role, since=now - ALIVE_FOR)
 
 
 def _busy(workers: Sequence[Member], lanes: Sequence[LaneCount]) -> int:
-    """Count the slots in use: as the workers last said, or as many jobs as run in their queues, if that is more.
+    """Count the slots in use: as the workers last reported, or the running jobs of their queues if that is more.
 
-    A worker reports its busy slots with its heartbeat, which is some seconds old; what runs the store knows at once.
+    A heartbeat may be some seconds old; the store's count of running jobs is not.
     """
     queues = {queue for worker in workers for queue in worker.queues}
     running = sum(one.count for one in lanes if one.state is State.RUNNING and one.lane.queue in queues)
     return max(sum(worker.busy for worker in workers), running)
 
 
-def _running(job: Job, now: datetime) -> list[Reason]:
+def _running(job: Job, now: datetime) -> list[Cause]:
     reasons = []
     evidence = {"worker": job.worker, "until": job.lease_until, "since": job.started_at, "fence": job.fence}
     if job.cancel_requested_at is not None:
         text = f"it was asked to stop at {job.cancel_requested_at:%H:%M:%S} UTC and has not yet obeyed"
-        reasons.append(Reason("cancel_requested", text, "", evidence))
+        reasons.append(Cause("cancel_requested", text, "", evidence))
     if job.lease_until is not None and job.lease_until <= now:
         text = f"worker {job.worker!r} has not renewed its lease; it will be taken from it"
-        reasons.append(Reason("lease_expired_waiting_reaper", text, "", evidence))
+        reasons.append(Cause("lease_expired_waiting_reaper", text, "", evidence))
     elif job.is_held(now):
         left = (job.run_at - now).total_seconds()
         text = f"worker {job.worker!r} has claimed it ahead of its time and begins it in {left:.3f} s"
-        reasons.append(Reason("held_for_its_time", text, "", {**evidence, "run_at": job.run_at}))
+        reasons.append(Cause("held_for_its_time", text, "", {**evidence, "run_at": job.run_at}))
     else:
         text = f"worker {job.worker!r} runs it (attempt {job.attempts} of {job.max_attempts})"
-        reasons.append(Reason("leased", text, "", evidence))
+        reasons.append(Cause("leased", text, "", evidence))
     return reasons
 
 
-def _timed(job: Job, now: datetime) -> Reason:
+def _timed(job: Job, now: datetime) -> Cause:
     left = (job.run_at - now).total_seconds()
     evidence = {"run_at": job.run_at, "seconds_left": round(left, 3)}
     if job.state is State.RETRYING:
         said = f": {job.error.kind}: {job.error.message[:200]}" if job.error is not None else ""
         text = f"attempt {job.attempts} of {job.max_attempts} failed{said}; the next is due in {left:.0f} s"
-        return Reason("retry_backoff", text, f"if the cause is gone: {_run_now(job)}", evidence)
-    return Reason("scheduled_future", f"it is due in {left:.0f} s", f"to start it earlier: {_run_now(job)}", evidence)
+        return Cause("retry_backoff", text, f"if the cause is gone: {_run_now(job)}", evidence)
+    return Cause("scheduled_future", f"it is due in {left:.0f} s", f"to start it earlier: {_run_now(job)}", evidence)
 
 
 def _run_now(job: Job) -> str:
     return f"rota jobs run-now {to_text(job.id)}"
 
 
-def _no_scheduler() -> Reason:
+def _no_scheduler() -> Cause:
     text = "no scheduler is alive: nothing that waits for its time moves"
-    return Reason("no_live_scheduler", text, "start one: rota scheduler")
+    return Cause("no_live_scheduler", text, "start one: rota scheduler")
 
 
 _ENDS: Final = {
-    End.EXHAUSTED: "its attempts are used up",
-    End.PERMANENT: "its failure was declared permanent",
-    End.POISON: "it took its worker down too often",
-    End.OUTCOME_UNKNOWN: "whether its effect happened cannot be known, and it must not happen twice",
-    End.TOO_LATE: "its time for retries is over",
-    End.EXPIRED: "it did not start in time",
-    End.DEPENDENCY_FAILED: "a job it waited for did not succeed",
-    End.CANCEL_REQUESTED: "someone cancelled it",
-    End.REPLACED: "its schedule's next job replaced it",
+    EndReason.EXHAUSTED: "its attempts are used up",
+    EndReason.PERMANENT: "its failure was declared permanent",
+    EndReason.POISON: "it took its worker down too often",
+    EndReason.OUTCOME_UNKNOWN: "whether its effect happened cannot be known, and it must not happen twice",
+    EndReason.TOO_LATE: "its time for retries is over",
+    EndReason.EXPIRED: "it did not start in time",
+    EndReason.DEPENDENCY_FAILED: "a job it waited for did not succeed",
+    EndReason.CANCEL_REQUESTED: "someone cancelled it",
+    EndReason.REPLACED: "its schedule's next job replaced it",
 }
 
 
-def _end(job: Job, in_doubt: Sequence[Step]) -> Reason:
+def _end(job: Job, in_doubt: Sequence[Step]) -> Cause:
     evidence: dict[str, Any] = {"finished_at": job.finished_at, "attempts": job.attempts, "worker": job.worker}
     if job.error is not None:
         evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
     why = f": {_ENDS[job.reason]}" if job.reason is not None else ""
-    return Reason(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", _fix_of_end(job, in_doubt), evidence)
+    return Cause(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", _fix_of_end(job, in_doubt), evidence)
 
 
 def _fix_of_end(job: Job, in_doubt: Sequence[Step]) -> str:
-    """Say what can be done about an end, in a command that will not be refused."""
+    """Name a command that is not refused for a job in this state."""
     name = to_text(job.id)
     if job.state is State.COMPLETED:
         return ""

@@ -1,4 +1,4 @@
-"""Making ids: time first, then chance, and never the same one twice from here."""
+"""Id generation: milliseconds in the upper bits, a random start in the lower ones, never the same id twice."""
 
 from __future__ import annotations
 
@@ -6,47 +6,44 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import cast
 
-from rota.core.identity import EPOCH_MILLISECONDS, SEQUENCE_BITS, SEQUENCE_SIZE, JobId, ScheduleId, compose
-from rota.ports.clock import Clock, Dice
+from rota.core.ids import EPOCH_MILLISECONDS, SEQUENCE_BITS, SEQUENCE_SIZE, JobId, ScheduleId, compose
+from rota.ports.clock import Clock, Rng
 
 
 class IdMaker:
-    """Makes ids that only grow, also when the clock steps back.
+    """Makes ids that only grow, even when the clock is set back.
 
-    Within a millisecond they count on from a random start, so that two processes hardly ever make the same one; where
-    they do, the store refuses the second and another is made.
+    Within a millisecond they count up from a random start, so that two processes hardly ever make the same one. If they
+    do, the store refuses the second, and the engine takes another id.
     """
 
-    def __init__(self, clock: Clock, dice: Dice) -> None:
+    def __init__(self, clock: Clock, rng: Rng) -> None:
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._last = 0
 
     def __call__(self) -> JobId:
-        """Make an id for a job."""
         return self.at(self._clock())
 
     def at(self, now: datetime, count: int = 1) -> JobId:
-        """Make an id for a job, or the first of so many in a row; the time has just been read. From any thread."""
+        """Make an id, or the first of `count` consecutive ones, for a time just read. Thread-safe."""
         return self.within(int(now.timestamp() * 1000), count)
 
     def within(self, milliseconds: int, count: int = 1) -> JobId:
-        """Make an id as `at` does, for a millisecond of the Unix clock: moments cost more to reckon with."""
+        """Make an id as `at` does, for a millisecond of the Unix clock: cheaper than a datetime."""
         last = self._last
         if milliseconds - EPOCH_MILLISECONDS > last >> SEQUENCE_BITS:
-            fresh = compose(milliseconds, int(self._dice() * SEQUENCE_SIZE))
+            fresh = compose(milliseconds, int(self._rng() * SEQUENCE_SIZE))
         else:
-            # The same millisecond, or a clock that went back: count on.
+            # The same millisecond, or a clock that was set back: count up.
             fresh = last + 1
-        # No lock: should two threads ever make the same id, the store refuses the second, as it does between processes.
+        # No lock: if two threads make the same id, the store refuses the second, as it does between processes.
         self._last = fresh + count - 1
         return JobId(fresh)
 
     def several(self, now: datetime, count: int) -> Sequence[JobId]:
-        """Make so many ids in a row, as `at` does."""
         first = self.at(now, count)
         return cast("Sequence[JobId]", range(first, first + count))
 
     def schedule(self) -> ScheduleId:
-        """Make an id for a schedule."""
         return ScheduleId(self())

@@ -1,9 +1,9 @@
 """Verification of the ledger's hash chain.
 
-Each entry has a digest of itself and of the digest before it, and a number one higher. An entry that was changed does
-not fit its own digest; one that was taken out or put in does not fit its neighbours. Retention deletes the oldest
-entries, so what the chain begins with then is taken as it is. That the newest entries were cut off cannot be seen here:
-compare the last digest with one that was noted elsewhere.
+Each entry has a digest over itself and the previous digest, and a number one higher. A changed entry does not match
+its digest; an inserted or deleted entry does not match its neighbours. Retention deletes the oldest entries, so the
+first entry that is left is trusted. Deletion of the newest entries cannot be detected here: compare the last digest
+with one that was noted elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rota.core.ledger import GENESIS, Entry
+from rota.core.ledger import GENESIS, LedgerEntry
 from rota.ports.store import LedgerStore
 
 _PAGE: Final = 1000
@@ -19,11 +19,11 @@ _PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
-    """What was found: how many entries there are, the last digest, and the oldest entry that does not fit."""
+    """Result of a verification: the number of entries, the last one, and the oldest one that does not match."""
 
     count: int = 0
-    last: Entry | None = None
-    broken: Entry | None = None
+    last: LedgerEntry | None = None
+    broken: LedgerEntry | None = None
     why: str = ""
 
     @property
@@ -39,7 +39,7 @@ class LedgerCheck:
 async def verify_ledger(store: LedgerStore) -> LedgerCheck:
     """Walk the whole chain, newest first, a page at a time."""
     count, newer, found = 0, None, LedgerCheck()
-    last: Entry | None = None
+    last: LedgerEntry | None = None
     while page := await store.ledger(before=None if newer is None else newer.number, limit=_PAGE):
         last = last or page[0]
         count += len(page)
@@ -52,8 +52,8 @@ async def verify_ledger(store: LedgerStore) -> LedgerCheck:
     return LedgerCheck(count, last, found.broken, found.why)
 
 
-def _misfit(entry: Entry, number_before: int, digest_before: str) -> str:
-    """Say what is wrong with an entry behind another; nothing if it fits."""
+def _misfit(entry: LedgerEntry, number_before: int, digest_before: str) -> str:
+    """Return what is wrong with an entry after a given one; empty if it matches."""
     if entry.number != number_before + 1:
         return f"does not follow entry {number_before}: entries in between are missing"
     if entry.at is None or entry.chained(entry.number, entry.at, digest_before).digest != entry.digest:

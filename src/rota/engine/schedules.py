@@ -1,4 +1,4 @@
-"""Recurring work: putting schedules up, and making the jobs they owe."""
+"""Schedule verbs: create, edit, pause, resume, delete, run now, backfill; and firing what is due."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, ScheduleNotFound
-from rota.core.identity import JobId, ScheduleId, to_text
-from rota.core.ledger import Entry
+from rota.core.ids import JobId, ScheduleId, to_text
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED
 from rota.core.schedule import (
     LARGEST_CATCH_UP,
@@ -28,18 +28,18 @@ from rota.core.schedule import (
     zone_of,
 )
 from rota.core.submission import IdempotencyKey, check
-from rota.engine.jobs import ROUNDS, Jobs, full
-from rota.engine.parts import Parts
-from rota.ports.faces import Actor
-from rota.ports.places import TIMETABLE
+from rota.engine.deps import EngineDeps
+from rota.engine.jobs import MOST_TRIES, Jobs, full
+from rota.ports.client import Actor
 from rota.ports.store import Inserted, Receipt
+from rota.ports.wakeup import TIMETABLE
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
-#: Fire times further back are pruned from the record after this time (`Retention.history`).
+#: The record of fire times is pruned after `Retention.history`; an older range could make jobs twice.
 OLDEST_BACKFILL: Final = timedelta(days=89)
 #: The most fire times shown at once.
 LONGEST_PREVIEW: Final = 1000
-#: How many schedules are looked at in one go.
+#: How many schedules `rearm` reads at once.
 PAGE: Final = 100
 _TIMING: Final = ("rule", "zone", "start_at", "end_at", "paused_at")
 _log = logging.getLogger("rota.schedules")
@@ -48,77 +48,77 @@ _log = logging.getLogger("rota.schedules")
 class Schedules:
     """Create, edit, pause, resume, run now, backfill, drop, fire."""
 
-    def __init__(self, parts: Parts, jobs: Jobs) -> None:
-        self._parts = parts
+    def __init__(self, deps: EngineDeps, jobs: Jobs) -> None:
+        self._deps = deps
         self._jobs = jobs
-        #: Since when this process looks at what is due, by the store's clock.
+        #: Since when this process fires schedules, by the store's clock.
         self._up_since: datetime | None = None
 
     async def create(self, draft: Draft, by: Actor) -> Schedule:
-        """Put a schedule up; its name must be free."""
+        """Create a schedule; its name must be free."""
         _check(draft)
-        now = await self._parts.store.time()
+        now = await self._deps.store.time()
         values = {field.name: getattr(draft, field.name) for field in fields(Draft)}
-        schedule = Schedule(id=self._parts.fresh_id.schedule(), created_at=now, updated_at=now, **values)
+        schedule = Schedule(id=self._deps.fresh_id.schedule(), created_at=now, updated_at=now, **values)
         schedule = replace(schedule, next_fire_at=schedule.next_after(now))
-        if not await self._parts.store.put_schedules([schedule], entry=_entry(by, "create", schedule)):
+        if not await self._deps.store.put_schedules([schedule], entry=_entry(by, "create", schedule)):
             raise IllegalTransition(f"schedule {draft.name!r}: the name is taken; edit that one or choose another name")
-        await self._tell(schedule, "created")
+        await self._announce_change(schedule, "created")
         return await self.one(schedule.id)
 
     async def put(self, draft: Draft, by: Actor) -> Schedule:
-        """Have a schedule of an app be as the draft says: create it, edit it, or leave it if it is so already.
+        """Create or edit a schedule of an app so that it is as the draft says; do nothing if it is.
 
-        A schedule of this name that was made by hand, or that belongs to another app, is given back unchanged: its
-        `app` is not the draft's. Several processes may want the same at the same moment: an app on two hosts that
-        starts.
+        A schedule of this name that an operator created, or that belongs to another app, is returned unchanged: its
+        `app` is not the draft's. Several processes may do this at the same moment, when an app starts on two hosts.
         """
-        for _ in range(ROUNDS - 1):
+        for _ in range(MOST_TRIES - 1):
             with suppress(IllegalTransition):
                 return await self._put(draft, by)
         return await self._put(draft, by)
 
     async def _put(self, draft: Draft, by: Actor) -> Schedule:
-        found = await self._parts.store.schedules(names=[draft.name])
+        found = await self._deps.store.schedules(names=[draft.name])
         if not found:
             return await self.create(draft, by)
         if not _belongs_to(found[0], draft):
             return found[0]
         names = [field.name for field in fields(Draft) if field.name not in {"paused_at", "pause_reason"}]
-        wanted = {name: getattr(draft, name) for name in names}
-        if all(getattr(found[0], name) == value for name, value in wanted.items()):
+        fields_of_draft = {name: getattr(draft, name) for name in names}
+        if all(getattr(found[0], name) == value for name, value in fields_of_draft.items()):
             return found[0]
-        return await self.edit(replace(found[0], **wanted), by)
+        return await self.edit(replace(found[0], **fields_of_draft), by)
 
     async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit", keeps_owed: bool = False) -> Schedule:
         """Replace a schedule that is still at the version it was read at.
 
-        Where its times change, they are counted anew from now, unless `keeps_owed`; otherwise what it owes stays owed.
+        If its times change, the next fire time is computed from now, unless `keeps_owed`; otherwise fire times that are
+        due stay due.
         """
         _check(schedule)
         current = await self.one(schedule.id)
         if not keeps_owed and any(getattr(schedule, name) != getattr(current, name) for name in _TIMING):
-            schedule = replace(schedule, next_fire_at=schedule.next_after(await self._parts.store.time()))
-        if not await self._parts.store.put_schedules([schedule], entry=_entry(by, action, schedule)):
+            schedule = replace(schedule, next_fire_at=schedule.next_after(await self._deps.store.time()))
+        if not await self._deps.store.put_schedules([schedule], entry=_entry(by, action, schedule)):
             raise IllegalTransition(
                 f"schedule {schedule.name!r}: it was changed meanwhile, or the name is taken; read it and try again"
             )
-        await self._tell(schedule, action)
+        await self._announce_change(schedule, action)
         return await self.one(schedule.id)
 
     async def pause(self, schedule_id: ScheduleId, reason: str, by: Actor, *, keeps_owed: bool = False) -> Schedule:
-        """Stop a schedule from firing; fire times that pass meanwhile are not made up for.
+        """Stop a schedule from firing; fire times that pass meanwhile are skipped.
 
         With `keeps_owed`, here and at `resume`, its catch-up policy decides about them.
         """
         schedule = await self.one(schedule_id)
         if schedule.paused_at is not None:
             return schedule
-        paused = replace(schedule, paused_at=self._parts.clock(), pause_reason=reason)
+        paused = replace(schedule, paused_at=self._deps.clock(), pause_reason=reason)
         return await self.edit(paused, by, action="pause", keeps_owed=keeps_owed)
 
     async def resume(self, schedule_id: ScheduleId, by: Actor, *, keeps_owed: bool = False) -> Schedule:
-        """Let a schedule fire again, from now on; with `keeps_owed`, from where it was paused."""
+        """Let a schedule fire again from now on; with `keeps_owed`, from the moment it was paused."""
         schedule = await self.one(schedule_id)
         if schedule.paused_at is None:
             return schedule
@@ -128,14 +128,14 @@ class Schedules:
     async def drop(self, schedule_id: ScheduleId, by: Actor) -> None:
         """Delete a schedule; jobs it has made stay."""
         schedule = await self.one(schedule_id)
-        await self._parts.store.drop_schedules([schedule_id], entry=_entry(by, "drop", schedule))
-        await self._tell(schedule, "dropped")
+        await self._deps.store.drop_schedules([schedule_id], entry=_entry(by, "drop", schedule))
+        await self._announce_change(schedule, "dropped")
 
     async def run_now(self, schedule_id: ScheduleId, by: Actor, key: IdempotencyKey | None = None) -> Inserted:
-        """Make a job of a schedule's template at once, beside its fire times; with a key once however often asked."""
+        """Submit a job of a schedule's template at once, beside its fire times; an idempotency key makes it once."""
         schedule = await self.one(schedule_id)
-        now = await self._parts.store.time()
-        job = schedule.template.make(self._parts.fresh_id(), now, schedule_id=schedule.id)
+        now = await self._deps.store.time()
+        job = schedule.template.make(self._deps.fresh_id(), now, schedule_id=schedule.id)
         (inserted,) = await self._jobs.submit([replace(job, idempotency=key)], entry=_entry(by, "run_now", schedule))
         if inserted.receipt is Receipt.QUEUE_FULL:
             raise full(job.queue)
@@ -145,80 +145,78 @@ class Schedules:
         return inserted
 
     async def backfill(self, schedule_id: ScheduleId, start: datetime, end: datetime, by: Actor) -> Sequence[JobId]:
-        """Make the jobs that a past stretch of time should have made and did not."""
+        """Make the jobs of past fire times that have not made any."""
         schedule = await self.one(schedule_id)
-        now = await self._parts.store.time()
+        now = await self._deps.store.time()
         if start < now - OLDEST_BACKFILL:
             raise InvalidRequest(
                 f"from: {start} lies over {OLDEST_BACKFILL.days} days back; what was made then is no longer on record"
                 " and could be made twice",
                 field="from",
             )
-        firing = backfill(schedule, start, end, now, fresh_id=self._parts.fresh_id)
+        firing = backfill(schedule, start, end, now, fresh_id=self._deps.fresh_id)
         entry = _entry(by, "backfill", schedule, f"{start} to {end}: {len(firing.jobs)} fire times")
-        made = await self._parts.store.fire([firing], entry=entry)
-        await self._parts.broker.announce((schedule.template.queue, TIMETABLE))
+        made = await self._deps.store.fire([firing], entry=entry)
+        await self._deps.broker.announce((schedule.template.queue, TIMETABLE))
         return made
 
     async def one(self, schedule_id: ScheduleId) -> Schedule:
-        """Look at a schedule that must be there."""
-        found = await self._parts.store.schedules([schedule_id])
+        """Return a schedule; raise `ScheduleNotFound` if there is none of this id."""
+        found = await self._deps.store.schedules([schedule_id])
         if not found:
             raise ScheduleNotFound(f"schedule {to_text(schedule_id)}: unknown", field="id")
         return found[0]
 
     async def named(self, name: str) -> Schedule:
-        """Look at a schedule by its name."""
-        found = await self._parts.store.schedules(names=[name])
+        """Return a schedule; raise `ScheduleNotFound` if there is none of this name."""
+        found = await self._deps.store.schedules(names=[name])
         if not found:
             raise ScheduleNotFound(f"schedule {name!r}: unknown", field="name")
         return found[0]
 
     async def all(self, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
-        """Look at the schedules in the order of their names."""
-        return await self._parts.store.schedules(after=after, limit=limit)
+        return await self._deps.store.schedules(after=after, limit=limit)
 
     async def occurrences(
         self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
     ) -> Sequence[Occurrence]:
-        """Look at what became of a schedule's fire times, newest first."""
-        return await self._parts.store.occurrences(schedule_id, before=before, limit=limit)
+        return await self._deps.store.occurrences(schedule_id, before=before, limit=limit)
 
     def preview(self, rule: str, zone: str, count: int, after: datetime | None = None) -> list[datetime]:
-        """Show the next fire times of a rule in its zone."""
+        """Compute the next fire times of a rule in a zone."""
         if not 1 <= count <= LONGEST_PREVIEW:
             raise InvalidRequest(f"count: {count} must lie between 1 and {LONGEST_PREVIEW}", field="count")
-        return rule_of(rule).preview((after or self._parts.clock()).astimezone(zone_of(zone)), count)
+        return rule_of(rule).preview((after or self._deps.clock()).astimezone(zone_of(zone)), count)
 
     async def rearm(self) -> int:
-        """Arm schedules again that wait for a moment which the store's clock has moved away from.
+        """Correct the next fire time of schedules after the store's clock was set back.
 
-        When that clock is set back by an hour, each schedule is armed for a fire time an hour too late. The times in
-        between are to fire as well, those that are on record excepted: each fire time makes one job, ever. Needs no
-        memory of the step: a schedule is never armed for a later time than the next one by its rule.
+        When that clock is set back by an hour, each schedule's next fire time is an hour too late. The fire times in
+        between fire as well, except those on record: a fire time makes one job, ever. This needs no memory of the
+        clock step: a schedule's next fire time is never later than the next one by its rule.
         """
         count, after = 0, ""
-        while schedules := await self._parts.store.schedules(after=after, limit=PAGE):
-            # Asked after them: meanwhile they may have fired.
-            now = await self._parts.store.time()
+        while schedules := await self._deps.store.schedules(after=after, limit=PAGE):
+            # Read after the schedules, since they may fire meanwhile.
+            now = await self._deps.store.time()
             self._up_since = None if self._up_since is None else min(self._up_since, now)
-            late = [armed for one in schedules if (armed := rearmed(one, now)) is not None]
+            late = [corrected for one in schedules if (corrected := rearmed(one, now)) is not None]
             if late:
-                await self._parts.store.put_schedules(late)
+                await self._deps.store.put_schedules(late)
             count, after = count + len(late), schedules[-1].name
         if count:
-            _log.warning("%d schedules were armed for a time too late and are armed again", count)
-            await self._parts.broker.announce((TIMETABLE,))
+            _log.warning("the next fire time of %d schedules was too late and has been corrected", count)
+            await self._deps.broker.announce((TIMETABLE,))
         return count
 
     async def fire(self, limit: int) -> int:
-        """Make the jobs that schedules owe by now, each exactly once however many do this."""
-        due = await self._parts.store.due_schedules(limit)
+        """Make the jobs of all due fire times, each exactly once even if several processes do this at the same time."""
+        due = await self._deps.store.due_schedules(limit)
         if not due and self._up_since is not None:
             return 0
-        # Asked after them: by the same clock they are due at this moment as well.
-        now = await self._parts.store.time()
-        # The clock may have been set back.
+        # Read after the due schedules, so that by the same clock they are due at this moment as well.
+        now = await self._deps.store.time()
+        # The minimum, because the clock may have been set back.
         self._up_since = up_since = now if self._up_since is None else min(self._up_since, now)
         firings: list[tuple[Schedule, Firing]] = []
         left = 0
@@ -228,52 +226,54 @@ class Schedules:
                     left += 1
                 else:
                     firings.append((schedule, await self._planned(schedule, now)))
-                    # After a long pause each takes some milliseconds. Others on this loop are not to wait for all.
+                    # After a long pause each plan takes milliseconds; let other tasks of this loop run in between.
                     await asyncio.sleep(0)
             except InvalidRequest as error:
-                # Its zone may have vanished from the tz data, say. The others must not wait for it. (That the store is
-                # away is another matter, and no schedule's fault: the next pass looks again.)
-                await self._set_aside(schedule, error)
+                # For example, its zone was removed from the tz data. Pause it, so that the others can fire. (An
+                # unavailable store is no schedule's fault and is raised: the next pass tries again.)
+                await self._pause_broken(schedule, error)
         if firings:
-            made = set(await self._parts.store.fire([firing for _, firing in firings]))
-            await self._told(firings, made, now)
+            made = set(await self._deps.store.fire([firing for _, firing in firings]))
+            await self._announce_fired(firings, made, now)
         return len(due) - left
 
     async def _planned(self, schedule: Schedule, now: datetime) -> Firing:
         previous_is_active = False
         if schedule.overlap is not Overlap.ALLOW and schedule.last_job_id is not None:
-            previous = await self._parts.store.get([schedule.last_job_id])
+            previous = await self._deps.store.get([schedule.last_job_id])
             previous_is_active = bool(previous) and previous[0].state not in FINISHED
         return plan(
             schedule,
             now,
             previous_is_active=previous_is_active,
-            fresh_id=self._parts.fresh_id,
+            fresh_id=self._deps.fresh_id,
             up_since=self._up_since,
         )
 
-    async def _set_aside(self, schedule: Schedule, error: InvalidRequest) -> None:
-        _log.error("schedule %r cannot be planned and is paused: %s", schedule.name, error)
-        paused = replace(schedule, paused_at=self._parts.clock(), pause_reason=f"cannot be planned: {error}")
-        await self._parts.store.put_schedules([paused])
+    async def _pause_broken(self, schedule: Schedule, error: InvalidRequest) -> None:
+        _log.error("schedule %r cannot be planned and has been paused: %s", schedule.name, error)
+        paused = replace(schedule, paused_at=self._deps.clock(), pause_reason=f"cannot be planned: {error}")
+        await self._deps.store.put_schedules([paused])
 
-    async def _told(self, firings: Sequence[tuple[Schedule, Firing]], made: set[JobId], now: datetime) -> None:
-        queues = {TIMETABLE}
+    async def _announce_fired(
+        self, firings: Sequence[tuple[Schedule, Firing]], made: set[JobId], now: datetime
+    ) -> None:
+        topics = {TIMETABLE}
         for schedule, firing in firings:
             jobs = [job for job in firing.jobs if job.id in made]
-            queues.update(job.queue for job in jobs)
+            topics.update(job.queue for job in jobs)
             if firing.planned_for is not None and (jobs or not firing.jobs):
                 late = max((now - firing.planned_for).total_seconds(), 0.0)
-                self._parts.telemetry.emit(ScheduleFired(schedule, firing, [job.id for job in jobs], late))
-        await self._parts.broker.announce(queues)
+                self._deps.telemetry.emit(ScheduleFired(schedule, firing, [job.id for job in jobs], late))
+        await self._deps.broker.announce(topics)
 
-    async def _tell(self, schedule: Schedule, action: str) -> None:
-        self._parts.telemetry.emit(ScheduleChanged(schedule.name, action))
-        await self._parts.broker.announce((TIMETABLE,))
+    async def _announce_change(self, schedule: Schedule, action: str) -> None:
+        self._deps.telemetry.emit(ScheduleChanged(schedule.name, action))
+        await self._deps.broker.announce((TIMETABLE,))
 
 
 def rearmed(schedule: Schedule, now: datetime) -> Schedule | None:
-    """Give a schedule as it should be armed at `now`, if it is armed for a later time than that."""
+    """Return a schedule with the next fire time by its rule after `now`, or None if its next fire time is not later."""
     if schedule.paused_at is not None:
         return None
     try:
@@ -286,10 +286,10 @@ def rearmed(schedule: Schedule, now: datetime) -> Schedule | None:
 
 
 def _belongs_to(schedule: Schedule, draft: Draft) -> bool:
-    """Say whether a stored schedule belongs to the app of a draft.
+    """Whether a stored schedule belongs to the app of a draft.
 
-    Releases without the column `app` stored the schedules of code without an owner. Such a row is told from one that
-    was made by hand by what the code says: the same times and the same job.
+    Older releases stored the schedules of code without an owner. Such a row is the app's if it has the rule, zone and
+    template of the draft; otherwise an operator created it.
     """
     if schedule.app == draft.app:
         return True
@@ -314,5 +314,5 @@ def _check(draft: Draft) -> None:
         raise InvalidRequest(f"end_at: {draft.end_at} must come after start_at, {draft.start_at}", field="end_at")
 
 
-def _entry(by: Actor, action: str, schedule: Schedule, detail: str = "") -> Entry:
-    return Entry(by.name, f"schedules.{action}", schedule.name, by.origin, detail)
+def _entry(by: Actor, action: str, schedule: Schedule, detail: str = "") -> LedgerEntry:
+    return LedgerEntry(by.name, f"schedules.{action}", schedule.name, by.origin, detail)

@@ -16,7 +16,7 @@ had lapsed at that moment is held until its worker must have renewed it: one tha
 length, others for `UNKNOWN_HOLD_SECONDS` or, at the start, for `START_HOLD_SECONDS`. The hold at the start counts from
 the start of the first scheduler on record that found the lease lapsed, so one that starts again and again takes it.
 
-After a step back, and once after the start, schedules are armed again (see `Schedules.rearm`).
+After a step back, and once after the start, the next fire times of schedules are corrected (see `Schedules.rearm`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _log = logging.getLogger("rota.clock")
 
 
 def steady_clock() -> float:
-    """Give seconds by a clock that is never set: the running loop's, where there is one."""
+    """Return seconds of a monotonic clock: the running loop's, if there is one."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:
@@ -60,7 +60,7 @@ def steady_clock() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ClockReading:
     moment: datetime
     #: When it was asked for, and when the answer came, by the steady clock.
     asked_at: float
@@ -68,7 +68,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _ClockStep:
     """A step ahead of a known size."""
 
     #: The first moment at which the clock may have been after the step, and the last before it.
@@ -77,14 +77,14 @@ class _Step:
     size: timedelta
 
     def follows(self, job: Job, lease_until: datetime) -> bool:
-        """Say whether the job's lease was given before this step."""
+        """Whether the job's lease was given before this step."""
         if is_first_lease(job, lease_until):
             return job.updated_at <= self.last
         return lease_until <= max(min(self.first, self.last + LONGEST_RENEWED), self.last + DEFAULT_LEASE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _ClockDoubt:
     """A moment before which the clock may have been set ahead by any amount."""
 
     moment: datetime
@@ -92,7 +92,7 @@ class _Doubt:
     is_start: bool = False
 
     def hold_of(self, job: Job, lease_until: datetime) -> float:
-        """Say for how many seconds a lease is held that had lapsed at this moment."""
+        """Return for how many seconds a lease is held that had lapsed at this moment."""
         if lease_until > self.moment:
             return 0.0
         length = (lease_until - job.updated_at).total_seconds() if is_first_lease(job, lease_until) else 0.0
@@ -100,34 +100,34 @@ class _Doubt:
 
 
 def is_first_lease(job: Job, lease_until: datetime) -> bool:
-    """Say whether a lease is the one that the claim gave: it ends whole seconds after it, as no renewal's does."""
+    """Whether a lease is the one that the claim gave: it ends whole seconds after it, as no renewal's does."""
     return (lease_until - job.updated_at) % _SECOND == _NOTHING
 
 
 class StoreClock:
-    """What this process knows of the store's clock."""
+    """The steps of the store's clock that this process has noticed."""
 
     def __init__(self, steady: Callable[[], float] = steady_clock) -> None:
         self.steady = steady
-        #: Whether schedules may be armed for a moment that the store's clock has moved away from.
+        #: Whether next fire times may be too late because the store's clock was set back.
         self.may_be_behind = True
-        self._steps: deque[_Step] = deque(maxlen=MOST_STEPS)
-        self._doubt: _Doubt | None = None
-        #: When schedulers on record started, by the store's clock; None until somebody has looked.
+        self._steps: deque[_ClockStep] = deque(maxlen=MOST_STEPS)
+        self._doubt: _ClockDoubt | None = None
+        #: When schedulers on record started, by the store's clock; None before they were read.
         self.earlier_starts: Sequence[datetime] | None = None
         #: A moment at which no lease had lapsed.
         self._clear_at: datetime | None = None
-        self._last: _Reading | None = None
+        self._last: _ClockReading | None = None
 
     def has_lapsed(self, job: Job, now: datetime) -> bool:
-        """Say whether a lease that has lapsed by the store's clock has lapsed by the steady clock too."""
+        """Whether a lease that has lapsed by the store's clock has lapsed by the steady clock too."""
         lease_until = job.lease_until or now
         if self._doubt is not None and self._is_held(self._doubt, job, lease_until, now):
             return False
         later = sum((step.size for step in self._steps if step.follows(job, lease_until)), _NOTHING)
         return now - lease_until >= later
 
-    def _is_held(self, doubt: _Doubt, job: Job, lease_until: datetime, now: datetime) -> bool:
+    def _is_held(self, doubt: _ClockDoubt, job: Job, lease_until: datetime, now: datetime) -> bool:
         hold = doubt.hold_of(job, lease_until)
         if self.steady() >= doubt.noticed_at + hold:
             return False
@@ -135,24 +135,24 @@ class StoreClock:
         return not any(lease_until <= start <= now - timedelta(seconds=hold) for start in starts)
 
     def note_clear(self, moment: datetime) -> None:
-        """Learn of a moment at which no lease had lapsed."""
+        """Note a moment at which no lease had lapsed."""
         self._clear_at = moment
 
     def note_lapsed(self, lease_until: datetime, now: datetime) -> None:
-        """Learn of a lease that has lapsed, and distrust the clock if it should have been there before."""
+        """Note a lapsed lease, and doubt the clock if the lease should have been seen as lapsed before."""
         if self._clear_at is None:
             return
         early = (self._clear_at - lease_until).total_seconds()
         self._clear_at = None
         if early > TOLERANCE_SECONDS:
-            self._doubt = _Doubt(now, self.steady())
+            self._doubt = _ClockDoubt(now, self.steady())
 
     def note(self, moment: datetime, asked_at: float) -> None:
         """Compare a reading of the store's clock, asked for at `asked_at` and answered now, with the one before."""
         before, now = self._last, self.steady()
-        self._last = _Reading(moment, asked_at, now)
+        self._last = _ClockReading(moment, asked_at, now)
         if before is None:
-            self._doubt = _Doubt(moment, now, is_start=True)
+            self._doubt = _ClockDoubt(moment, now, is_start=True)
             return
         moved = (moment - before.moment).total_seconds()
         # The moments of reading lie between question and answer, so the time between them has a longest and a shortest.
@@ -163,12 +163,12 @@ class StoreClock:
         elif back > TOLERANCE_SECONDS:
             self._note_back(moment, back)
 
-    def _note_ahead(self, before: _Reading, after: _Reading, seconds: float) -> None:
+    def _note_ahead(self, before: _ClockReading, after: _ClockReading, seconds: float) -> None:
         if after.answered_at - before.asked_at > LONGEST_GAP_SECONDS:
-            self._doubt = _Doubt(after.moment, after.answered_at)
+            self._doubt = _ClockDoubt(after.moment, after.answered_at)
         else:
             size = timedelta(seconds=seconds)
-            self._steps.append(_Step(before.moment + size, after.moment - size, size))
+            self._steps.append(_ClockStep(before.moment + size, after.moment - size, size))
         _log.warning("the store's clock was set %.1f s ahead; leases given before that lapse as much later", seconds)
 
     def _note_back(self, moment: datetime, size: float) -> None:
@@ -176,5 +176,5 @@ class StoreClock:
         if self._steps:
             # How far it is ahead of where it was when a lease was given is no longer known.
             self._steps.clear()
-            self._doubt = _Doubt(moment, self.steady())
-        _log.warning("the store's clock was set back by %.1f s; schedules are armed again", size)
+            self._doubt = _ClockDoubt(moment, self.steady())
+        _log.warning("the store's clock was set back by %.1f s; the next fire times of schedules are corrected", size)

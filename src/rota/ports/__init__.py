@@ -1,6 +1,6 @@
-"""What we need from outside (store, broker, coordinator), and our two faces (WorkSource, Control).
+"""Interfaces: what Rota needs from outside (store, broker, coordinator, clock), and its own two (WorkSource, Control).
 
-Protocols only. Each sentence of a docstring that says what must hold is a test in the conformance suite.
+Protocols only. Each obligation in a docstring is a test in the conformance suite of that port.
 """
 
 from __future__ import annotations

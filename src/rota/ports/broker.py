@@ -1,6 +1,7 @@
-"""The broker: how a worker learns that there is work.
+"""The broker port: how workers learn that there is work.
 
-A broker carries hints and ids, never the truth. All of it may be lost at any time: work is then found later, not never.
+A broker carries wake-ups and job ids, never the truth. All of it may be lost at any time: jobs then start later, but
+they start, because workers ask the store as well.
 """
 
 from __future__ import annotations
@@ -10,54 +11,54 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Protocol
 
-from rota.core.identity import JobId
-from rota.core.lane import Lane
-from rota.core.precedence import Rank
+from rota.core.cluster import Rank
+from rota.core.ids import JobId
+from rota.core.queue import Lane
 from rota.core.value import value
 from rota.ports.store import Dispatched
 
 
-class Attendance(Protocol):
-    """Someone who listens for work in some queues."""
+class Subscription(Protocol):
+    """A listener's subscription to wake-ups of some topics (see `rota.ports.wakeup`)."""
 
     async def wait(self, at_most: timedelta) -> Collection[str]:
-        """Wait until there may be work, at most for a while; say at which places, none when the time has passed.
+        """Wait for a wake-up, at most for a while, and return its topics; none when the time has passed.
 
-        What was announced since the attendance began, or since the last wait ended, ends the wait at once.
+        A wake-up since the subscription began, or since the last wait ended, ends the wait at once.
         """
         ...
 
 
 @value
-class Missing:
-    """Of queued jobs: those that nobody will be handed, and those of which the broker cannot say."""
+class MissingJobs:
+    """Queued jobs that the broker has lost, and those of which it cannot say whether it has them."""
 
     lost: Sequence[JobId] = ()
     unsure: Sequence[JobId] = ()
 
 
-class Line(Protocol):
-    """What a broker that hands jobs over by id is to whoever dispatches them.
+class DispatchQueue(Protocol):
+    """The queues of a broker that hands jobs to workers by id, as the dispatcher sees them.
 
-    A lane's line is short: what stands in it has been given its place, and what comes later and is more urgent must
-    not wait for long. Every verb may raise `BrokerUnavailable`; what was asked may have happened then.
+    Each lane has a short queue: the order of what is in it is fixed, and a more urgent job that comes later must not
+    wait for long. Every verb may raise `BrokerUnavailable`; the call may have taken effect then.
     """
 
     async def room(self) -> Mapping[Lane, int]:
-        """Give the lanes that somebody takes jobs from, and how many more may stand in each."""
+        """Return the lanes that workers take jobs from, and how many more jobs each may hold."""
         ...
 
     async def hand_over(self, jobs: Sequence[Dispatched]) -> Sequence[JobId]:
-        """Let queued jobs stand in line, and tell whoever waits for them. The same job twice does no harm.
+        """Add queued jobs and wake the workers that wait for them. The same job twice does no harm.
 
-        Gives those for which there was no room after all: they stand nowhere, and are to be recalled.
+        Return those for which there was no room after all: the caller must recall them.
         """
         ...
 
-    async def missing(self, jobs: Sequence[Dispatched]) -> Missing:
-        """Of queued jobs, give those that nobody will be handed, and those of which it cannot be said.
+    async def missing(self, jobs: Sequence[Dispatched]) -> MissingJobs:
+        """Return which of these queued jobs are lost, and which the broker is not sure of.
 
-        The lost stand in no line and are with no reader, or nobody takes jobs from their lane any more.
+        A job is lost if it is in no queue and with no reader, or if no worker takes jobs from its lane any more.
         """
         ...
 
@@ -67,53 +68,53 @@ class Line(Protocol):
 
 
 class Broker(Protocol):
-    """Brings workers and work together."""
+    """Wakes workers; a broker with a `dispatch_queue` also hands them jobs."""
 
     @property
-    def line(self) -> Line | None:
-        """Where dispatched jobs stand; None if this broker hands nothing over and workers ask the store."""
+    def dispatch_queue(self) -> DispatchQueue | None:
+        """The broker's queues of dispatched jobs; None if workers claim from the store."""
         ...
 
     @property
     def is_up(self) -> bool:
-        """Whether it does what it is there for. If not, workers ask the store, and jobs run all the same."""
+        """Whether it works. If not, workers ask the store, and jobs run all the same."""
         ...
 
     @property
-    def is_attended(self) -> bool:
-        """Whether somebody may hear an announcement; what nobody hears need not be told. Cheap, and from any thread."""
+    def has_subscribers(self) -> bool:
+        """Whether an announcement may reach a listener; if not, it can be left out. Cheap; callable from any thread."""
         ...
 
-    def attend(
+    def subscribe(
         self, queues: Collection[str], types: Collection[str] | None = None, rank: Rank | None = None
-    ) -> AbstractContextManager[Attendance]:
-        """Begin to listen for work in these queues. Whoever asks the store after this and then waits misses nothing.
+    ) -> AbstractContextManager[Subscription]:
+        """Subscribe to wake-ups of these queues. To miss nothing, subscribe first, then ask the store, then wait.
 
-        Lanes of these queues and types are kept filled for as long as somebody listens. Who has a rank among those who
-        listen for the same may hear of a single job a little later than another whose turn it is, see `precedence`.
+        Lanes of these queues and types are filled by the dispatcher for as long as the subscription lasts. A worker
+        with a rank may be woken for a single job a little later than the worker whose turn it is, see `rota.stagger`.
         """
         ...
 
     async def announce(self, queues: Collection[str]) -> None:
-        """Tell whoever listens to one of these queues that there is work. Cheap; never raises; may be forgotten."""
+        """Wake the listeners of these topics. Cheap; never raises; may be lost."""
         ...
 
     async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
-        """Hand over up to `limit` ids of jobs of these queues and types; None when the store is to be asked instead.
+        """Return up to `limit` ids of dispatched jobs of these queues and types; None if the store must be asked.
 
-        Never raises. Whoever takes ids either acknowledges them or hands them back; those of one who does neither
-        (it has died) are handed to someone else after a while.
+        Never raises. The caller acknowledges the ids or hands them back. Ids of a caller that does neither (its process
+        died) are handed to another worker after a while.
         """
         ...
 
     async def hand_back(self, ids: Sequence[JobId]) -> None:
-        """Take back ids that were taken and not tried: they are handed over again. Never raises."""
+        """Return ids that were taken and not claimed: they are handed out again. Never raises."""
         ...
 
     async def acknowledge(self, ids: Sequence[JobId]) -> None:
-        """Let go of ids that were tried, in vain or not. Unknown ids are ignored. Never raises."""
+        """Forget ids whose claim the store has answered. Unknown ids are ignored. Never raises."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...

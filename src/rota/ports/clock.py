@@ -1,4 +1,4 @@
-"""Time and chance, brought from outside so that a simulation can bring its own."""
+"""Clock and random numbers, passed in from outside so that a simulation can pass its own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from typing import Protocol
 class Clock(Protocol):
     """The wall clock, as aware UTC. Durations are measured by the event loop's own clock."""
 
-    def __call__(self) -> datetime:
-        """Give the present moment."""
-        ...
+    def __call__(self) -> datetime: ...
 
 
-class Dice(Protocol):
-    """A source of chance in [0, 1)."""
+class Rng(Protocol):
+    """A source of random numbers in [0, 1)."""
 
-    def __call__(self) -> float:
-        """Throw."""
-        ...
+    def __call__(self) -> float: ...

@@ -1,71 +1,86 @@
-"""A link to Rota: straight to a store, or over HTTP to an API. Whoever holds one cannot tell which."""
+"""Links: a connection to Rota, either in process on a store and its broker, or over HTTP to an API.
+
+Callers cannot tell which: both have the same verbs (`Control`, `WorkSource`). A driver that is an optional extra is
+imported only when a URL names its server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.brokers.in_store import InStoreBroker
-from rota.core.fleet import Member
-from rota.core.identity import JobId
+from rota.core.cluster import Member
+from rota.core.errors import InvalidRequest
+from rota.core.ids import JobId
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.ports.broker import Broker
-from rota.ports.faces import Control, StepKeeper, WorkSource
-from rota.ports.guest import House
+from rota.ports.caller_tx import CallerTxConfig
+from rota.ports.client import Control, StepKeeper, WorkSource
 from rota.ports.store import Inserted, Store
-from rota.runtime.broker import BrokerChoice, open_broker
-from rota.runtime.guests import HOUSE
+from rota.runtime.caller_tx import CALLER_TX_FACTORY
 from rota.runtime.store import open_store
 from rota.settings import Settings
 from rota.telemetry import RelayedTelemetry, Telemetry
+from rota.telemetry.events import BrokerCalled
 
 Submit = Callable[[Sequence[NewJob]], Coroutine[Any, Any, Sequence[Inserted]]]
 
 
 @dataclass(frozen=True, slots=True)
-class SideDoor:
-    """Submitting past the loop on which a link lives: nobody has to wait for that loop to come round."""
+class BrokerChoice:
+    """Where a broker is, and the names of its stream and group. Without a URL the store itself is the broker."""
+
+    url: str = ""
+    stream: str = "jobs"
+    group: str = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectSubmit:
+    """Submitting without the event loop on which a link was opened."""
 
     #: On any loop.
     submit: Submit
-    #: On a thread without a loop: it does the work itself, and never suspends.
-    submit_by_hand: Submit
+    #: On a thread without a loop: it writes on that thread and never suspends.
+    submit_blocking: Submit
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Both faces, a maker of ids, and, where the store is at hand, the engine behind them."""
+    """The verbs of jobs and of workers, a maker of ids, and the engine behind them if the store is opened here."""
 
     control: Control
     source: WorkSource
     steps: StepKeeper
     fresh_id: IdMaker
     close: Callable[[], Awaitable[None]]
-    #: Tells the others that a process is alive.
+    #: Records that a process is alive.
     announce_member: Callable[[Member], Awaitable[None]]
-    #: Removes a process that has ended from those that are known, by its boot.
+    #: Removes a process that has ended from the members, by its boot.
     remove_member: Callable[[str], Awaitable[None]]
     engine: Engine | None = None
-    #: Where the store is, for a connection of a handler's own; None where it is out of reach.
-    house: House | None = None
-    #: Waits for cancels of a worker's jobs, where the engine is elsewhere.
+    #: The store for steps on a handler's own connection; None over HTTP.
+    caller_tx: CallerTxConfig | None = None
+    #: Waits for cancellations of a worker's jobs, over HTTP.
     cancels: Callable[[str], Awaitable[Sequence[tuple[JobId, int]]]] | None = None
-    #: None where only the loop may submit on which the link lives.
-    side_door: SideDoor | None = None
+    #: None where jobs can be submitted only on the loop on which the link was opened.
+    direct_submit: DirectSubmit | None = None
 
 
 async def connect(
     url: str, *others: str, token: str = "", queue_bound: int | None = None, broker: BrokerChoice | None = None
 ) -> Link:
-    """Link up with what a URL names; with several, all of them are addresses of one API.
+    """Open a link to the store or API at a URL; several URLs are addresses of one API.
 
-    `queue_bound` is how many jobs may wait in a queue that has no bound of its own; an API has its own.
+    `queue_bound` is how many jobs may wait in a queue that has no bound of its own; an API has its own setting.
     """
     if url.startswith(("http://", "https://")):
         return _over_http((url, *others), token)
@@ -75,19 +90,49 @@ async def connect(
     except BaseException:
         await store.close()
         raise
-    link = link_of(store, queue_bound=queue_bound, house=House(HOUSE, url), broker=opened, telemetry=telemetry)
-    # Another broker lives on the loop. The one in the store may be told of work on any thread.
-    return link if broker is not None else replace(link, side_door=_side_door(store, link, queue_bound))
+    caller_tx = CallerTxConfig(CALLER_TX_FACTORY, url)
+    link = link_of(store, queue_bound=queue_bound, caller_tx=caller_tx, broker=opened, telemetry=telemetry)
+    # Redis can be used only on the loop of the link. The broker in the store can be notified on any thread.
+    return link if broker is not None else replace(link, direct_submit=_direct_submit(store, link, queue_bound))
 
 
 async def open_link(settings: Settings, url: str, *others: str) -> Link:
-    """Connect to a store, with the broker and the bound of the settings, or to an API."""
+    """Connect to a store with the broker and the queue bound of the settings, or to an API."""
     broker = BrokerChoice(settings.broker, settings.redis_stream, settings.redis_group) if settings.broker else None
     return await connect(url, *others, token=settings.token, queue_bound=settings.queue_size or None, broker=broker)
 
 
-def _side_door(store: Store, link: Link, queue_bound: int | None) -> SideDoor | None:
-    if store.by_hand is None or link.engine is None:
+@asynccontextmanager
+async def work_source(argument: Any) -> AsyncIterator[WorkSource]:  # noqa: ANN401 - JSON
+    """Open the store that `{"url": …}` names: the work source of a lease-keeper process."""
+    link = await connect(argument["url"])
+    try:
+        yield link.source
+    finally:
+        await link.close()
+
+
+async def open_broker(choice: BrokerChoice, store: Store, telemetry: Telemetry) -> Broker:
+    """Open a broker. Its server need not be up: jobs run without it."""
+    if not choice.url:
+        return InStoreBroker(store)
+    try:
+        from rota.brokers.redis_streams import RedisStreamsBroker  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "redis":
+            raise
+        raise InvalidRequest(
+            "broker: redis is needed for this broker and is not installed; pip install 'rota[redis]'", field="broker"
+        ) from None
+
+    def observe(operation: str, seconds: float) -> None:
+        telemetry.emit(BrokerCalled(operation, seconds))
+
+    return await RedisStreamsBroker.open(store, choice.url, stream=choice.stream, group=choice.group, observe=observe)
+
+
+def _direct_submit(store: Store, link: Link, queue_bound: int | None) -> DirectSubmit | None:
+    if store.blocking is None or link.engine is None:
         return None
     broker = link.engine.broker
     telemetry = RelayedTelemetry(link.engine.telemetry, asyncio.get_running_loop())
@@ -95,23 +140,23 @@ def _side_door(store: Store, link: Link, queue_bound: int | None) -> SideDoor | 
     def submit_to(place: Store) -> Submit:
         return Engine(place, broker, telemetry=telemetry, queue_bound=queue_bound).jobs.submit
 
-    return SideDoor(submit_to(store), submit_to(store.by_hand))
+    return DirectSubmit(submit_to(store), submit_to(store.blocking))
 
 
 def link_of(
     store: Store,
     *,
     queue_bound: int | None = None,
-    house: House | None = None,
+    caller_tx: CallerTxConfig | None = None,
     broker: Broker | None = None,
     telemetry: Telemetry | None = None,
 ) -> Link:
-    """Link up with a store that is open."""
-    between = broker or InStoreBroker(store)
-    engine = Engine(store, between, queue_bound=queue_bound, telemetry=telemetry)
+    """Make a link to a store that is open already."""
+    used = broker or InStoreBroker(store)
+    engine = Engine(store, used, queue_bound=queue_bound, telemetry=telemetry)
 
     async def close() -> None:
-        await between.close()
+        await used.close()
         await store.close()
 
     async def announce(member: Member) -> None:
@@ -120,11 +165,11 @@ def link_of(
     async def remove(boot: str) -> None:
         await store.leave([boot])
 
-    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, remove, engine, house)
+    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, remove, engine, caller_tx)
 
 
 def _over_http(urls: Sequence[str], token: str) -> Link:
-    # Imported when needed: who works on a file need not load an HTTP client.
+    # Imported when needed: a process on a file does not load an HTTP client.
     from rota.client import connect as connect_over_http  # noqa: PLC0415
 
     client = connect_over_http(urls, token=token)

@@ -1,28 +1,45 @@
-"""Which store a URL names. A server's driver is loaded only when a server is named: it is an extra."""
+"""Stores by URL: opens them, waits for their server at start, and lists their migrations.
+
+A server's driver is an optional extra and is imported only when a URL names such a server.
+
+At start whole deployments come up at once, and a database takes longer than a process. So a store on a server that does
+not answer is tried again, after longer and longer pauses, until `start_timeout` is over. Any failure to reach it
+counts, also a refused login: a new server has no users yet. Errors that cannot pass (a bad URL, a missing driver, a
+newer schema) are raised at once, and so is any error of a store in a file.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
 import re
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
-from rota.core.errors import InvalidRequest
+from rota.backoff import JitteredBackoff
+from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.ports.store import Store
 from rota.stores.migrations import MigrationState, compare
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
 from rota.stores.sqlite.migrations import all_migrations, applied
 
+T = TypeVar("T")
+SHORTEST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 5.0
+_log = logging.getLogger("rota")
 #: A DSN as Go programs write it, such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true.
 _GO_STYLE: Final = re.compile(r"(?:.*@)?(?:tcp|unix)\([^()]*\)/.*", re.DOTALL)
 
-#: Where a PostgreSQL server is, as libpq reads it: `host=db port=5432 dbname=x`. Taken for a file, it would become one.
-_IN_WORDS: Final = re.compile(r"\s*(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
+#: A connection string of libpq: `host=db port=5432 dbname=x`. Taken for a path, it would create a file.
+_LIBPQ_WORDS: Final = re.compile(r"\s*(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
 
 
 async def open_store(url: str) -> Store:
-    """Open the store that a URL or a path names, brought to the form this release needs."""
+    """Open the store that a URL or a path names, and migrate it to the schema of this release."""
     if is_postgres(url):
         return await _open_postgres(url)
     if is_mysql(url):
@@ -30,8 +47,31 @@ async def open_store(url: str) -> Store:
     return await SqliteStore.open(path_of(url))
 
 
+async def wait_for_store(
+    url: str,
+    open_it: Callable[[], Awaitable[T]],
+    at_most: timedelta,
+    *,
+    rng: Callable[[], float] = random.random,
+) -> T:
+    """Open a store; while its server is unavailable, try again for `at_most`. May be cancelled at any moment."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + (at_most.total_seconds() if is_server(url) else 0.0)
+    backoff = JitteredBackoff(rng, shortest=SHORTEST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
+    while True:
+        try:
+            return await open_it()
+        except StoreUnavailable as error:
+            left = give_up_at - loop.time()
+            if left <= 0:
+                raise
+            pause = min(backoff.next(), left)
+            _log.warning("the store is unavailable; trying again in %.1f s, for %.0f s more: %s", pause, left, error)
+        await asyncio.sleep(pause)
+
+
 def migrations_of(url: str) -> list[MigrationState]:
-    """Give the migrations of this release, and those of others, and whether a store has seen them; changes nothing."""
+    """List the migrations of this release and those in the store, and whether each is applied; changes nothing."""
     if is_postgres(url):
         return asyncio.run(_postgres_status(url))
     if is_mysql(url):
@@ -95,7 +135,7 @@ async def _mysql_status(url: str) -> list[MigrationState]:
 
 
 def _refuse_without(driver: str, extra: str, error: ModuleNotFoundError) -> NoReturn:
-    """Say what to install; unless something else is missing, which is a fault of ours."""
+    """Name the package to install; re-raise if another module is missing."""
     if (error.name or "").partition(".")[0] != driver:
         raise error
     raise InvalidRequest(
@@ -106,18 +146,18 @@ def _refuse_without(driver: str, extra: str, error: ModuleNotFoundError) -> NoRe
 def path_of(url: str) -> Path:
     """Give the file that a URL or a path names."""
     scheme, separator, rest = url.partition("://")
-    if not separator and _IN_WORDS.match(url):
+    if not separator and _LIBPQ_WORDS.match(url):
         raise InvalidRequest(
-            "store: words such as host=… are not understood; write postgresql://user:password@host:port/database",
+            "store: libpq's form host=… is not supported; write postgresql://user:password@host:port/database",
             field="store",
         )
     if not separator:
         return Path(url)
     if scheme == "sqlite":
-        # Three slashes and a relative path, four and an absolute one, as everywhere.
+        # Three slashes before a relative path, four with an absolute one, as in SQLAlchemy.
         return Path(rest.removeprefix("/"))
     raise InvalidRequest(
-        f"store: {scheme!r} is not a kind of store we know; use a file such as rota.db, sqlite:///rota.db,"
+        f"store: {scheme!r} is not a known kind of store; use a file such as rota.db, sqlite:///rota.db,"
         " postgresql://user:password@host/database, or mysql://user:password@host/database",
         field="store",
     )

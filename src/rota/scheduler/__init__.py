@@ -1,10 +1,10 @@
-"""Keeping the time: what is due starts on time, what was lost is found, what is past is forgotten.
+"""The scheduler: fires schedules, promotes due jobs, reaps lapsed leases, expires and prunes jobs, fills a broker.
 
-Any number of schedulers may run; none of them is needed for correctness, one is needed for progress.
+Any number of schedulers may run. None is needed for correctness; one is needed for progress.
 """
 
 from __future__ import annotations
 
-from rota.scheduler.scheduler import Scheduler
+from rota.scheduler.loop import Scheduler
 
 __all__ = ["Scheduler"]

@@ -1,9 +1,9 @@
-"""The dispatcher: keeps a broker's lines filled, and never fuller than that.
+"""The dispatcher: keeps the queues of an external broker filled up to their limit.
 
-It is woken by the store, when there is work, and by the broker, when there is room. Whoever leads dispatches; two at
-once do no harm: each takes what the other left. Every now and then it looks whether what is queued still stands in
-line, so whatever the broker loses is handed over again within seconds. While the broker is away, all that is queued
-is recalled: workers take it from the store itself.
+It is woken by the store, when there is work, and by the broker, when there is room. The leader dispatches; two
+dispatchers at once do no harm: each takes what the other left. Every few seconds it checks that jobs in state `queued`
+are still in the broker, and dispatches again those that the broker lost. While the broker is unavailable, all queued
+jobs are recalled to `pending`, so that workers claim them from the store.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from rota.backoff import JitteredBackoff
 from rota.core.errors import BrokerUnavailable, RotaError
-from rota.core.patience import Patience
 from rota.engine import Engine
-from rota.ports.broker import Attendance, Line
-from rota.ports.clock import Dice
-from rota.ports.places import EVERY_QUEUE
+from rota.ports.broker import DispatchQueue, Subscription
+from rota.ports.clock import Rng
+from rota.ports.wakeup import EVERY_QUEUE
 
 _log = logging.getLogger("rota.dispatcher")
 AUDIT_SECONDS: Final = 2.0
-#: How long to wait for news at most: readers that hear nothing for some seconds take the lines for abandoned.
+#: How long to wait for a notification at most: readers take queues without a sign of life for abandoned.
 LONGEST_WAIT: Final = timedelta(seconds=1)
-#: A breath between passes: what comes meanwhile shares the next one.
+#: A pause between passes: jobs that arrive meanwhile share the next one.
 PAUSE_SECONDS: Final = 0.002
-#: Without a broker: after how long a job that is still queued is taken back. Some other process may have one.
+#: Without a broker: how long a job stays `queued` before it is recalled. Another process may have a broker.
 ABANDONED: Final = timedelta(seconds=60)
 
 
@@ -37,23 +37,23 @@ class Dispatcher:
     """Dispatches until it is cancelled."""
 
     def __init__(
-        self, engine: Engine, *, stands_by: Callable[[], bool] = lambda: False, dice: Dice = random.random
+        self, engine: Engine, *, stands_by: Callable[[], bool] = lambda: False, rng: Rng = random.random
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._stands_by = stands_by
-        self._dice = dice
+        self._rng = rng
 
     async def run(self) -> None:
-        """Keep the lines filled, or, without any, see that nothing is left behind in them."""
-        line = self._engine.broker.line
+        """Keep the broker filled; without a broker, recall jobs that one has left behind."""
+        line = self.engine.broker.dispatch_queue
         if line is None:
-            await self._clear_up()
+            await self._recall_abandoned()
             return
-        with self._engine.broker.attend((EVERY_QUEUE,)) as attendance:
-            await self._fill(line, attendance)
+        with self.engine.broker.subscribe((EVERY_QUEUE,)) as subscription:
+            await self._fill(line, subscription)
 
-    async def _fill(self, line: Line, attendance: Attendance) -> None:
-        patience = Patience(self._dice, longest=1.0)
+    async def _fill(self, line: DispatchQueue, subscription: Subscription) -> None:
+        backoff = JitteredBackoff(self._rng, longest=1.0)
         loop = asyncio.get_running_loop()
         audit_at = loop.time()
         while True:
@@ -61,52 +61,51 @@ class Dispatcher:
                 await asyncio.sleep(LONGEST_WAIT.total_seconds())
                 continue
             try:
-                count = await self._engine.dispatching.dispatch(line)
+                count = await self.engine.dispatch.dispatch(line)
                 if loop.time() >= audit_at:
                     audit_at = loop.time() + AUDIT_SECONDS
                     await self._audit(line)
-                patience.reset()
-            except Exception as error:  # noqa: BLE001 - whatever a driver raises, the duty goes on
-                await self._fall_back(error)
+                backoff.reset()
+            except Exception as error:  # noqa: BLE001 - whatever a driver raises, the dispatcher goes on
+                await self._recall_all(error)
                 audit_at = loop.time()
-                await asyncio.sleep(patience.next())
+                await asyncio.sleep(backoff.next())
                 continue
             await asyncio.sleep(PAUSE_SECONDS)
             if not count:
-                await _either(attendance, line)
+                await _wait_for_either(subscription, line)
 
-    async def _audit(self, line: Line) -> None:
-        recalled = await self._engine.dispatching.audit(line)
+    async def _audit(self, line: DispatchQueue) -> None:
+        recalled = await self.engine.dispatch.audit(line)
         if recalled:
-            _log.info("%d jobs stood in no line and are dispatched again", recalled)
+            _log.info("%d queued jobs were missing in the broker and are dispatched again", recalled)
 
-    async def _fall_back(self, error: Exception) -> None:
-        """Let workers find in the store what the broker cannot bring them."""
+    async def _recall_all(self, error: Exception) -> None:
+        """Let workers claim from the store what the broker cannot deliver."""
         if not isinstance(error, BrokerUnavailable):
             is_unexpected = not isinstance(error, RotaError)
-            _log.warning("a pass failed and will be repeated: %s", error, exc_info=is_unexpected)
+            _log.warning("dispatching failed and will be repeated: %s", error, exc_info=is_unexpected)
             return
         with suppress(RotaError):
-            recalled = await self._engine.dispatching.recall()
+            recalled = await self.engine.dispatch.recall()
             if recalled:
-                _log.warning("%d jobs are taken back from the broker: %s", recalled, error)
+                _log.warning("%d queued jobs are recalled, because the broker is unavailable: %s", recalled, error)
 
-    async def _clear_up(self) -> None:
-        """Take back what a broker that is no longer in use has left behind."""
+    async def _recall_abandoned(self) -> None:
         while True:
-            await asyncio.sleep(ABANDONED.total_seconds() * (0.75 + self._dice() / 2))
+            await asyncio.sleep(ABANDONED.total_seconds() * (0.75 + self._rng() / 2))
             try:
-                recalled = await self._engine.dispatching.recall(ABANDONED)
+                recalled = await self.engine.dispatch.recall(ABANDONED)
                 if recalled:
-                    _log.warning("%d jobs were queued for a broker that nobody uses; they are pending again", recalled)
+                    _log.warning("%d jobs were queued for a broker that is no longer in use; recalled", recalled)
             except Exception as error:  # noqa: BLE001 - as above
                 is_unexpected = not isinstance(error, RotaError)
-                _log.warning("what is queued could not be looked at: %s", error, exc_info=is_unexpected)
+                _log.warning("queued jobs could not be checked: %s", error, exc_info=is_unexpected)
 
 
-async def _either(attendance: Attendance, line: Line) -> None:
+async def _wait_for_either(subscription: Subscription, line: DispatchQueue) -> None:
     """Wait until there is work or room, whichever comes first."""
-    waits = [asyncio.ensure_future(attendance.wait(LONGEST_WAIT)), asyncio.ensure_future(line.wait(LONGEST_WAIT))]
+    waits = [asyncio.ensure_future(subscription.wait(LONGEST_WAIT)), asyncio.ensure_future(line.wait(LONGEST_WAIT))]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -1,4 +1,4 @@
-"""The Python way in: tasks, their submission, and what becomes of it."""
+"""The Python SDK: the app, its tasks, their options, and handles of submitted jobs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Options: one set of names for the decorator, `.using(…)`, HTTP and the command line.
+"""Options of tasks and submissions: one set of names for the decorator, `.using(…)`, HTTP and the command line.
 
-An option is read where it is written: what makes no sense is refused there, with the option's name, its value and a
-remedy. The limits are those of the HTTP API (`rota.wire`). None stands for an option that is not given.
+An option is checked where it is given: a bad value is refused there, with the option's name, its value and a remedy.
+The limits are those of the HTTP API (`rota.wire`). None stands for an option that is not given.
 """
 
 from __future__ import annotations
@@ -18,8 +18,16 @@ from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import NO_META, UNAVAILABLE, Delivery, Template, check
-from rota.wire.scalars import LaneName, Name, Priority, TypeName, moment_of, printable, usable_queue
-from rota.wire.submission import Attempts, Facts, Tags, positive
+from rota.wire.scalars import (
+    Name,
+    Priority,
+    UncheckedQueueName,
+    UncheckedTypeName,
+    check_queue_name,
+    check_type_name,
+    moment_of,
+)
+from rota.wire.submission import Attempts, Metadata, Tags, positive_duration
 
 if TYPE_CHECKING:
     from rota.sdk.task import Call
@@ -33,7 +41,7 @@ class Retry:
     """How often to try and how long to wait in between.
 
     `delays` gives the waits one by one, the last repeating; otherwise they grow from `base` by `factor` up to `cap`.
-    What is left out is as the settings say (`max_attempts`, `backoff_base`, `backoff_max`, `backoff_jitter`).
+    Fields left out are taken from the settings (`max_attempts`, `backoff_base`, `backoff_max`, `backoff_jitter`).
     Exceptions in `give_up_on`, and those not in `on`, are permanent; these two belong to a task, not to a submission.
     """
 
@@ -48,18 +56,18 @@ class Retry:
     max_elapsed: Duration | None = None
 
     def __post_init__(self) -> None:
-        _read("retry.max_attempts", self.max_attempts, Attempts | None, "give how often to try in all, as in Retry(5)")
+        _read("retry.max_attempts", self.max_attempts, Attempts | None, "give the number of attempts, as in Retry(5)")
         _read("retry.factor", self.factor, float, "give a number")
         _read("retry.jitter", self.jitter, float | None, "give a number")
         if self.delays is not None and not _is_filled(self.delays):
-            _refuse("retry.delays", self.delays, "no list of delays", 'give one or more, as in delays=["1s", "5m"]')
+            _refuse("retry.delays", self.delays, "not a list of delays", 'give one or more, as in delays=["1s", "5m"]')
         for name in ("on", "give_up_on"):
             _check_exceptions(name, getattr(self, name))
-        # Refuses what makes no sense.
+        # Refuses bad values.
         self.backoff(DEFAULT_BACKOFF)
 
     def backoff(self, default: Backoff) -> Backoff:
-        """Give the part of this that is stored with a job."""
+        """Give the part of this rule that is stored with a job."""
         elapsed = None if self.max_elapsed is None else parse_duration(self.max_elapsed, field="retry.max_elapsed")
         rule = Backoff(
             growth=Growth.LISTED if self.delays else Growth.EXPONENTIAL,
@@ -73,14 +81,14 @@ class Retry:
         return shared(rule)
 
     @property
-    def judges(self) -> bool:
+    def names_exceptions(self) -> bool:
         """Whether it says which exceptions are permanent."""
         return self.on != (Exception,) or bool(self.give_up_on)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryDefaults:
-    """What a job gets that says nothing about retries: the settings of the process that submits it."""
+    """Retries of a job without a retry option: the settings of the process that submits it."""
 
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     backoff: Backoff = DEFAULT_BACKOFF
@@ -90,7 +98,7 @@ PLAIN: Final = RetryDefaults()
 
 
 class Options(TypedDict, total=False):
-    """What may be said about a task or one submission of it."""
+    """The options of a task or of one submission of it."""
 
     queue: str
     priority: int
@@ -110,20 +118,20 @@ class Options(TypedDict, total=False):
 
 
 KNOWN: Final = frozenset(Options.__annotations__)
-#: What can be said of one submission only: neither of a task nor of a follow-up, which both make many.
-OF_ONE_SUBMISSION: Final = ("run_at", "idempotency_key", "tx")
+#: Options of a single submission: not of a task or a follow-up, which both make many jobs.
+SINGLE_SUBMISSION: Final = ("run_at", "idempotency_key", "tx")
 
 
 def retry_of(value: Retry | int) -> Retry:
-    """Read a retry rule; a number is how many attempts there are in all, as in `Retry(5)`."""
+    """Read a retry rule; a number is the number of attempts, as in `Retry(5)`."""
     if isinstance(value, Retry):
         return value
-    return Retry(_read("retry", value, Attempts, "give how often to try in all, as in retry=5, or a Retry(…)"))
+    return Retry(_read("retry", value, Attempts, "give the number of attempts, as in retry=5, or a Retry(…)"))
 
 
-def refuse_judging(name: str, retry: Retry | int | None, defined: Retry | int | None = None) -> None:
+def refuse_exceptions(name: str, retry: Retry | int | None, defined: Retry | int | None = None) -> None:
     """Refuse a submission that says which exceptions are permanent: only the worker's definition of a task can."""
-    if not isinstance(retry, Retry) or not retry.judges:
+    if not isinstance(retry, Retry) or not retry.names_exceptions:
         return
     known = Retry() if defined is None else retry_of(defined)
     if (retry.on, retry.give_up_on) != (known.on, known.give_up_on):
@@ -135,14 +143,14 @@ def refuse_judging(name: str, retry: Retry | int | None, defined: Retry | int | 
 
 
 def template_of(name: str, payload: str, options: Options, defaults: RetryDefaults = PLAIN) -> Template:
-    """Make the template that options describe; refuse what makes no sense, naming it."""
-    printable(_read("name", name, TypeName, "give the task's name, as in 'send_email'"), "name")
+    """Make the template that options describe; refuse bad values, naming the option."""
+    check_type_name(_read("name", name, UncheckedTypeName, "give the task's name, as in 'send_email'"), "name")
     template = Template(type=name, payload=payload, max_attempts=defaults.max_attempts, backoff=defaults.backoff)
     return changed(template, options, defaults)
 
 
 def changed(template: Template, options: Options, defaults: RetryDefaults = PLAIN) -> Template:
-    """Give a template with what options say; refuse what makes no sense, naming it."""
+    """Apply options to a template; refuse bad values, naming the option."""
     changes: dict[str, Any] = {}
     for name, value in options.items():
         read = _READERS.get(name) or _unknown(name)
@@ -157,7 +165,7 @@ def changed(template: Template, options: Options, defaults: RetryDefaults = PLAI
 
 
 def merged(options: Options, others: Options) -> Options:
-    """Give options with others that go before them. None takes one away; run_at and delay replace each other."""
+    """Override options with others. None removes one; run_at and delay replace each other."""
     both: dict[str, Any] = {**options, **others}
     for name, other in (("run_at", "delay"), ("delay", "run_at")):
         if others.get(name) is not None and other not in others:
@@ -168,16 +176,16 @@ def merged(options: Options, others: Options) -> Options:
 
 
 def check_defaults(name: str, options: Options) -> None:
-    """Refuse what cannot be said of a task, but only of one submission of it."""
+    """Refuse options that cannot be defaults of a task, only options of one submission."""
     template_of(name, "null", options)
-    for option in OF_ONE_SUBMISSION:
+    for option in SINGLE_SUBMISSION:
         if options.get(option) is not None:
             message = f"{option}: it belongs to one submission, not to a task; give it there, as in .using({option}=…)"
             raise InvalidRequest(f"task {name!r}: {message}", field=option)
 
 
 def _read(name: str, value: Any, form: Any, remedy: str) -> Any:  # noqa: ANN401 - any option
-    """Read a value as a form of the API, or refuse it."""
+    """Convert a value to a type of the HTTP API, or refuse it."""
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
@@ -196,7 +204,7 @@ def _unknown(name: str) -> NoReturn:
         raise InvalidRequest(f"{name}: {UNAVAILABLE[name]}", field=name)
     close = get_close_matches(name, KNOWN, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
-    raise InvalidRequest(f"{name!r} is no option{meant}; known are {', '.join(sorted(KNOWN))}", field=name)
+    raise InvalidRequest(f"{name!r} is not an option{meant}; known options: {', '.join(sorted(KNOWN))}", field=name)
 
 
 def _is_filled(values: object) -> bool:
@@ -208,33 +216,33 @@ def _check_exceptions(name: str, kinds: object) -> None:
         isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds
     ):
         remedy = f"give exception classes in parentheses, as in {name}=(ValueError,)"
-        _refuse(f"retry.{name}", kinds, "no tuple of exception classes", remedy)
+        _refuse(f"retry.{name}", kinds, "not a tuple of exception classes", remedy)
 
 
-#: What an option makes of a template: given its name and value, what changes.
+#: Given the name and the value of an option, the changed fields of the template.
 _Reader = Callable[[str, Any, RetryDefaults], dict[str, Any]]
 
 
-def _plainly(form: Any, remedy: str) -> _Reader:  # noqa: ANN401 - any form
+def _converted(form: Any, remedy: str) -> _Reader:  # noqa: ANN401 - any form
     return lambda name, value, _: {name: _read(name, value, form, remedy)}
 
 
 def _queue(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
-    return {name: usable_queue(_read(name, value, LaneName, 'name a queue, as in queue="mail"'), name)}
+    return {name: check_queue_name(_read(name, value, UncheckedQueueName, 'name a queue, as in queue="mail"'), name)}
 
 
-def _span(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+def _duration(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
     return {name: parse_duration(value, field=name)}
 
 
-def _some_time(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
-    return {name: positive(parse_duration(value, field=name).total_seconds(), name)}
+def _positive_duration(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    return {name: positive_duration(parse_duration(value, field=name).total_seconds(), name)}
 
 
-def _moment(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+def _time(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
     remedy = "give a datetime with its zone, as in datetime.now(UTC) + timedelta(hours=1)"
     if not isinstance(value, datetime):
-        _refuse(name, value, "no datetime", remedy)
+        _refuse(name, value, "not a datetime", remedy)
     if value.tzinfo is None:
         _refuse(name, value, "a time without a zone", remedy)
     moment_of(value, name)
@@ -247,8 +255,8 @@ def _retry(_: str, value: Any, defaults: RetryDefaults) -> dict[str, Any]:  # no
     return {"max_attempts": attempts, "backoff": retry.backoff(defaults.backoff)}
 
 
-def _key(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
-    _read(name, value, Name, "give a text of your own for each submission, or leave it out")
+def _idempotency_key(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    _read(name, value, Name, "give a text that is unique for each submission, or leave it out")
     return {}
 
 
@@ -258,35 +266,37 @@ def _tags(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: A
 
 
 def _meta(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
-    return {name: _read(name, value, Facts, 'give text for text, as in meta={"customer": "7"}') or NO_META}
+    return {name: _read(name, value, Metadata, 'give text for text, as in meta={"customer": "7"}') or NO_META}
 
 
 def _follow_up(name: str, value: Any, defaults: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
     make = getattr(value, "template", None)
-    # A task has a template too, but as a value.
+    # A task has an attribute `template` too, which is not callable.
     if not callable(make):
-        _refuse(name, value, "no call of a task", "give what to run with its arguments, as in task.call(…)")
-    for option in OF_ONE_SUBMISSION:
+        _refuse(name, value, "not a call of a task", "give the task with its arguments, as in task.call(…)")
+    for option in SINGLE_SUBMISSION:
         if value.options.get(option) is not None:
-            raise InvalidRequest(f"{name}: a follow-up takes no {option}: it is made when its job ends", field=name)
+            raise InvalidRequest(
+                f"{name}: a follow-up takes no {option}: it is created when its job finishes", field=name
+            )
     return {name: make(defaults)}
 
 
 def _unchanged(_: str, __: Any, ___: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
-    """Read what is looked at when the job is submitted."""
+    """Accept an option that is used when the job is submitted."""
     return {}
 
 
 _READERS: Final[Mapping[str, _Reader]] = {
     "queue": _queue,
-    "priority": _plainly(Priority, "give a number from 1 (least urgent) to 10"),
-    "delay": _span,
-    "run_at": _moment,
-    "expires": _span,
-    "timeout": _some_time,
+    "priority": _converted(Priority, "give a number from 1 (least urgent) to 10"),
+    "delay": _duration,
+    "run_at": _time,
+    "expires": _duration,
+    "timeout": _positive_duration,
     "retry": _retry,
-    "delivery": _plainly(Delivery, "give 'at_least_once' or 'at_most_once'"),
-    "idempotency_key": _key,
+    "delivery": _converted(Delivery, "give 'at_least_once' or 'at_most_once'"),
+    "idempotency_key": _idempotency_key,
     "tags": _tags,
     "meta": _meta,
     "on_success": _follow_up,

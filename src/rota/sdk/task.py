@@ -1,4 +1,4 @@
-"""A task: a plain, typed function with a name, which can be called here and now or submitted as a job."""
+"""Tasks: typed functions with a name, which can be called directly or submitted as jobs; and calls of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar,
 
 from msgspec import Struct
 
-from rota.core.identity import JobId
-from rota.core.instant import EPOCH
-from rota.core.request import hash_of_request
+from rota.core.ids import JobId
+from rota.core.request_hash import canonical_request_hash
 from rota.core.submission import IdempotencyKey, NewJob, Template
+from rota.core.time import EPOCH
 from rota.engine.engine import wall_clock
-from rota.sdk.encoding import Form, encode_call
+from rota.sdk.encoding import TaskSignature, encode_call
 from rota.sdk.handle import Handle
-from rota.sdk.options import Options, RetryDefaults, changed, merged, refuse_judging, template_of
+from rota.sdk.options import Options, RetryDefaults, changed, merged, refuse_exceptions, template_of
 from rota.telemetry.tracing import current_traceparent
 
 if TYPE_CHECKING:
@@ -25,41 +25,40 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-#: Options of which jobs are made one by one.
-_OF_THE_MOMENT: Final = frozenset({"run_at", "idempotency_key"})
+#: With these options each job is built by itself.
+_PER_JOB: Final = frozenset({"run_at", "idempotency_key"})
 
 
-# A struct: made by C, in half the time of a class of Python. So are handles.
+# A msgspec struct takes half as long to create as a Python class. Handles are structs too.
 class Call(Struct, Generic[R], eq=False):
-    """A submission not yet made: for batches, chains and follow-ups."""
+    """A call of a task that is not submitted yet: for batches, chains and follow-ups."""
 
     _app: Rota
-    task: Wanted
+    task: JobSpec
     payload: str
     decode: Callable[[str], R]
-    #: Of the span in which the call is made, wherever it is then sent from.
+    #: The trace context in which the call was made; it may be submitted elsewhere.
     traceparent: str | None
 
     def __repr__(self) -> str:
-        # Without what it is called with, which may be for nobody else to read.
+        # Without the arguments, which may be secret.
         return f"<Call of {self.task.name}>"
 
     @property
     def options(self) -> Options:
-        """What was said about it."""
         return self.task.options
 
     def template(self, defaults: RetryDefaults | None = None) -> Template:
-        """Give what this call submits; as a follow-up, with the defaults of the job before it."""
+        """Give the template of this call's job; as a follow-up, with the retry defaults of the job before it."""
         task = self.task
-        whole = task.template if defaults is None else template_of(task.name, "null", task.options, defaults)
-        return replace(whole, payload=self.payload)
+        template = task.template if defaults is None else template_of(task.name, "null", task.options, defaults)
+        return replace(template, payload=self.payload)
 
     def job(self, job_id: JobId, now: datetime | None = None) -> NewJob:
-        """Make the job that this call submits; the time is read only if it counts."""
+        """Make the job of this call; the clock is read only if an option depends on it."""
         task = self.task
-        if task.rest is not None and self.traceparent is None:
-            return NewJob(job_id, task.name, self.payload, *task.rest)
+        if task.shared_fields is not None and self.traceparent is None:
+            return NewJob(job_id, task.name, self.payload, *task.shared_fields)
         return task.template.make(
             job_id,
             wall_clock() if now is None else now,
@@ -70,31 +69,28 @@ class Call(Struct, Generic[R], eq=False):
         )
 
     def submit(self) -> Handle[R]:
-        """Submit it."""
         app = self._app
         if "tx" in self.task.options:
             return app.submit_many([self])[0]
-        (answer,) = app.reach.post([app.job(self)])
+        (answer,) = app.gateway.submit([app.job(self)])
         return app.handle(self, answer)
 
     async def asubmit(self) -> Handle[R]:
-        """Submit it."""
         app = self._app
         if "tx" in self.task.options:
             return (await app.asubmit_many([self]))[0]
-        (answer,) = await app.reach.apost([app.job(self)])
+        (answer,) = await app.gateway.asubmit([app.job(self)])
         return app.handle(self, answer)
 
     def _key(self) -> IdempotencyKey | None:
-        """Give the key under which a repetition is the same submission."""
         key = self.options.get("idempotency_key")
         if key is None:
             return None
-        return IdempotencyKey(key, hash_of_request(self.template(), run_at=self.options.get("run_at")))
+        return IdempotencyKey(key, canonical_request_hash(self.template(), run_at=self.options.get("run_at")))
 
 
-class Wanted:
-    """A type of job with options: what all calls of it have in common, and what is found out once for all of them."""
+class JobSpec:
+    """A job type with options: what all calls of a task have in common, computed once."""
 
     def __init__(self, app: Rota, name: str, options: Options) -> None:
         self._app = app
@@ -103,29 +99,29 @@ class Wanted:
 
     @cached_property
     def template(self) -> Template:
-        """What a call submits, but for the payload."""
+        """The template of the jobs, without a payload."""
         return template_of(self.name, "null", self.options, self._app.retry_defaults)
 
     @cached_property
-    def rest(self) -> tuple[Any, ...] | None:
-        """What a job of it has beyond id, type and payload; None if that depends on the moment, or on the payload."""
+    def shared_fields(self) -> tuple[Any, ...] | None:
+        """The fields of a job after id, type and payload; None if they depend on the time or on the payload."""
         template = self.template
-        if template.delay or template.expires is not None or not _OF_THE_MOMENT.isdisjoint(self.options):
+        if template.delay or template.expires is not None or not _PER_JOB.isdisjoint(self.options):
             return None
         job = template.make(JobId(0), EPOCH)
         return tuple(getattr(job, field.name) for field in fields(NewJob)[3:])
 
 
-class TaskBase(Wanted, Generic[P, R]):
-    """What sync and async tasks share."""
+class TaskBase(JobSpec, Generic[P, R]):
+    """The part that sync and async tasks share."""
 
     def __init__(
-        self, app: Rota, function: Callable[P, Any], name: str, options: Options, form: Form | None = None
+        self, app: Rota, function: Callable[P, Any], name: str, options: Options, signature: TaskSignature | None = None
     ) -> None:
         super().__init__(app, name, options)
         self.function = function
-        #: Shared by all that `using` makes of a task: to inspect a function takes longer than to submit a job.
-        self._form = Form(function) if form is None else form
+        #: Shared by all tasks that `using` derives: inspecting a function takes longer than submitting a job.
+        self._signature = TaskSignature(function) if signature is None else signature
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
@@ -135,49 +131,47 @@ class TaskBase(Wanted, Generic[P, R]):
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submit a job that calls this task with these arguments."""
-        # Async: who is given a function asks whether it is, and runs it in a thread if not. The job would be lost.
-        # As `Call.asubmit` and not by it: to await only to hand on costs 0.2 us.
+        # A coroutine function: frameworks ask whether a callback is one, and would run it in a thread if not.
+        # Repeats `Call.asubmit` instead of awaiting it, which would cost 0.2 us.
         app, call = self._app, self.call(*args, **kwargs)
         if "tx" in self.options:
             return (await app.asubmit_many([call]))[0]
-        (answer,) = await app.reach.apost([app.job(call)])
+        (answer,) = await app.gateway.asubmit([app.job(call)])
         return app.handle(call, answer)
 
     def using(self, **options: Unpack[Options]) -> Self:
-        """Give the same task with other options."""
-        refuse_judging(self.name, options.get("retry"), self._app.tasks[self.name].options.get("retry"))
+        """Give the same task with changed options."""
+        refuse_exceptions(self.name, options.get("retry"), self._app.tasks[self.name].options.get("retry"))
         defaults = self._app.retry_defaults
         template = changed(self.template, options, defaults)
         both = merged(self.options, options)
         if len(both) < len({*self.options, *options}):
-            # One was taken away.
+            # An option was removed by None.
             template = template_of(self.name, "null", both, defaults)
-        other = type(self)(self._app, self.function, self.name, both, self._form)
+        other = type(self)(self._app, self.function, self.name, both, self._signature)
         other.template = template
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """Make a submission without sending it."""
-        payload = encode_call(self.name, self._form, args, kwargs)
-        return Call(self._app, self, payload, self._form.decode, current_traceparent())
+        """Make a call without submitting it."""
+        payload = encode_call(self.name, self._signature, args, kwargs)
+        return Call(self._app, self, payload, self._signature.decode, current_traceparent())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
 
 class Task(TaskBase[P, R]):
-    """A task whose function is plain. Calling it runs the function, here and now."""
+    """A task whose function is not async. Calling it runs the function in this process."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function itself."""
         result: R = self.function(*args, **kwargs)
         return result
 
 
 class AsyncTask(TaskBase[P, R]):
-    """A task whose function is async. Awaiting its call runs the function, here and now."""
+    """A task whose function is async. Awaiting its call runs the function in this process."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Run the function itself."""
         coroutine: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return coroutine

@@ -1,3 +1,3 @@
-"""Where the truth is kept: one adapter per database, side by side, none knowing of the others."""
+"""Stores: one adapter per database; the modules here are shared by all of them."""
 
 from __future__ import annotations

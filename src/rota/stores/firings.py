@@ -1,6 +1,6 @@
-"""What stores write down when schedules fire, and which firings they may write down together.
+"""Firings of schedules: which of them a store may write in one statement, and the rows to write.
 
-Ten thousand schedules may be due in the same second; a store on a server asks it a handful of times for all of them.
+Ten thousand schedules may be due in the same second; a store on a server needs a handful of round trips for them.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rota.core.identity import JobId, ScheduleId
-from rota.core.instant import to_micros
+from rota.core.ids import JobId, ScheduleId
 from rota.core.schedule import Firing
 from rota.core.submission import Dependency, NewJob
+from rota.core.time import to_micros
 from rota.stores.rows import Row, micros
 
 #: A schedule and one of its fire times, in microseconds.
@@ -19,11 +19,11 @@ FireTime = tuple[ScheduleId, int]
 
 
 def groups(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
-    """Cut firings into groups, in their order: plain ones with nothing in common stay together, any other is alone."""
+    """Split firings into groups, in order: plain ones without common ids stay together, any other is alone."""
     group: list[Firing] = []
     known: set[int] = set()
     for firing in firings:
-        # Ids of both kinds, and of jobs yet to be made: two that have the same by chance are told apart one by one.
+        # Ids of schedules and of jobs to be made: firings that share one by chance are written one by one.
         ids = {firing.schedule_id, *(job.id for job in firing.jobs)}
         if group and not (is_plain(firing) and is_plain(group[-1]) and known.isdisjoint(ids)):
             yield group
@@ -35,12 +35,12 @@ def groups(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
 
 
 def is_plain(firing: Firing) -> bool:
-    """Say whether a firing only makes jobs: none is cancelled for them, and none waits for another."""
+    """Whether a firing only makes jobs: it cancels none, and none of its jobs waits for another."""
     return not (firing.is_backfill or firing.cancels or any(job.after for job in firing.jobs))
 
 
 def still_holding(firings: Sequence[Firing], schedules: Sequence[Row]) -> list[Firing]:
-    """Give the firings whose schedules are as they were planned from: (id, version, next_fire_at, paused_at)."""
+    """Return the firings whose schedule is unchanged; rows are (id, version, next_fire_at, paused_at)."""
     found = {row[0]: row[1:] for row in schedules}
     return [
         firing
@@ -56,7 +56,7 @@ def _is_as_planned(firing: Firing, version: int, next_fire_at: int | None, pause
 
 
 def records(firings: Sequence[Firing]) -> dict[FireTime, tuple[str, JobId | None]]:
-    """Give what is to be recorded of each fire time: its fate, and its job if it makes one."""
+    """Return the record of each fire time: its fate, and its job if it makes one."""
     return {
         (firing.schedule_id, to_micros(one.fire_time)): (one.fate.value, one.job_id)
         for firing in firings
@@ -65,19 +65,19 @@ def records(firings: Sequence[Firing]) -> dict[FireTime, tuple[str, JobId | None
 
 
 def with_ids(job: NewJob, ids: Mapping[JobId, JobId]) -> NewJob:
-    """Follow the rare job whose id was taken and which has another one now."""
+    """Replace dependencies on jobs whose ids were taken and which got other ids."""
     if not any(ids.get(one.on, one.on) != one.on for one in job.after):
         return job
     return replace(job, after=tuple(Dependency(ids.get(one.on, one.on), one.need) for one in job.after))
 
 
 def makes_any(firing: Firing, ids: Container[JobId]) -> bool:
-    """Say whether any job of a firing was made. Where none was, none is replaced: the one on record is the latest."""
+    """Whether any job of a firing was made. If not, none is replaced: the recorded one is the latest."""
     return any(job.id in ids for job in firing.jobs)
 
 
 def moves(firings: Sequence[Firing], ids: Mapping[JobId, JobId]) -> list[Row]:
-    """Give where schedules move to: (id, next_fire_at, last_fire_at, last_job_id). A backfill moves nothing."""
+    """Return the new fire times of schedules: (id, next_fire_at, last_fire_at, last_job_id). A backfill has none."""
     rows: list[Row] = []
     for firing in firings:
         if firing.is_backfill:

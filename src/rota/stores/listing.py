@@ -1,13 +1,13 @@
-"""Lists of jobs, found with bounded work on a table of any size.
+"""Lists of jobs, read with bounded work on a table of any size.
 
-A list is read in slices. For each slice some index gives candidates in the order of the list, as many as asked for; the
-rows of those are read by primary key and filtered by all that the query asks. A slice that yields too little is
-followed by a larger one. What a person waits for ends after a moment all the same, and says where to continue: a rare
-type among millions of jobs is then found over several answers, none of which holds up anybody else.
+A list is read in slices. For each slice an index gives candidates in the order of the list; their rows are read by
+primary key and filtered by the whole query. A slice that yields too little is followed by a larger one. A list for a
+person ends after a short time all the same and says where to continue: a rare type among millions of jobs is then found
+over several answers, and no other call is delayed.
 
-Which index gives the candidates is each store's own, see their `listing`. Where none fits, the primary key does.
-Statements are written here once, as generators that yield a statement with its values and are sent the rows: so that
-they serve drivers that wait and drivers that do not.
+Which index gives the candidates is in each store's own `listing` module; if none fits, the primary key is used. The
+statements are made here once, by generators that yield a statement with its values and are sent the rows, so that they
+serve async and blocking drivers.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias
 
-from rota.core.identity import LARGEST, SEQUENCE_SIZE, JobId, compose
-from rota.core.instant import from_micros, span_to_micros, to_micros
+from rota.core.ids import LARGEST, SEQUENCE_SIZE, JobId, compose
 from rota.core.job import Job
 from rota.core.lifecycle import State
+from rota.core.time import from_micros, span_to_micros, to_micros
 from rota.ports.store import CLOCK_SLACK, JobQuery, JobSlice, Position
 from rota.stores.rows import Row, job_of
 
-#: How many candidates a slice may have, and how much larger than the last one the next is.
+#: The largest slice, and the growth from one slice to the next.
 MOST_CANDIDATES: Final = 20_000
 _GROWTH: Final = 4
-#: So long somebody who waits does at most, as far as can be told: no further slice is begun then, and none that would
-#: take longer than what is left, at the pace of the last.
+#: The time for a list that a person waits for: no further slice is begun after it, nor one that would exceed it at the
+#: speed of the last.
 BUDGET_SECONDS: Final = 0.02
 
-#: In numbers: the first and the last moment of the calendar have nothing before and behind them.
+#: As a number: datetime arithmetic overflows at the ends of the calendar.
 _SLACK_MICROS: Final = span_to_micros(CLOCK_SLACK)
 
 #: A condition with `{}` for each of its values.
 Condition: TypeAlias = tuple[str, Sequence[Any]]
-Question: TypeAlias = tuple[str, list[Any]]
-Asking: TypeAlias = Generator[Question, Sequence[Row], JobSlice]
+BoundStatement: TypeAlias = tuple[str, list[Any]]
+SliceReader: TypeAlias = Generator[BoundStatement, Sequence[Row], JobSlice]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """An index that gives ids, the largest first: its table, what selects a part of it, and its column of ids.
+class CandidateIndex:
+    """An index that gives ids, the largest first: its table, a condition, and its column of ids.
 
-    `within` keeps the ids between two bounds, before each of which `prefix` is bound. `order` is that of the index.
+    `within` limits the ids to two bounds; `prefix` is bound before each of them. `order` is that of the index.
     """
 
     source: str
@@ -57,40 +57,40 @@ class Stream:
 
 
 class Dialect(Protocol):
-    """What differs between stores."""
+    """The parts of a list's statements that differ between stores."""
 
-    #: What begins a statement that reads jobs, and how their ids and ends are called there.
+    #: The beginning of a statement that reads jobs, and its columns of id and end.
     select: str
     job_id: str
     finished_at: str
-    #: Where the primary key is walked.
-    walk: Stream
+    #: The primary key as an index of candidates.
+    walk: CandidateIndex
 
     def placeholder(self, number: int) -> str:
-        """Write the place of a value in a statement; the first is number 0."""
+        """Return the placeholder of a value in a statement; the first is number 0."""
         ...
 
-    def streams(self, query: JobQuery) -> Generator[Question, Sequence[Row], Sequence[Stream]]:
-        """Choose the indexes whose candidates a list by id is found among; none if the primary key must do."""
+    def streams(self, query: JobQuery) -> Generator[BoundStatement, Sequence[Row], Sequence[CandidateIndex]]:
+        """Choose the indexes that give candidates of a list by id; none for the primary key."""
         ...
 
-    def finished(self, state: State) -> Stream:
-        """Give the index of finished jobs by their end."""
+    def finished(self, state: State) -> CandidateIndex:
+        """Return the index of finished jobs by their end."""
         ...
 
     def among(self, ids: Sequence[JobId]) -> Condition:
-        """Write that a job is one of these."""
+        """Return the condition that a job is one of these."""
         ...
 
     def conditions(self, query: JobQuery) -> Iterable[Condition]:
-        """Write what a query asks for, all of it but where it continues."""
+        """Return the conditions of a query, all but where it continues."""
         ...
 
 
 async def find_some(
     ask: Callable[[JobQuery, int], Awaitable[JobSlice]], query: JobQuery, *, seconds: float = BUDGET_SECONDS
 ) -> JobSlice:
-    """Read slices, given by `ask` for a query and a number of candidates, until there is enough or time is up."""
+    """Read slices with `ask(query, candidates)` until there are enough jobs or the time is up."""
     jobs: list[Job] = []
     rest, size = query, max(query.limit, 1)
     begun_at = monotonic()
@@ -107,23 +107,23 @@ async def find_some(
 
 
 def _next_size(size: int, took: float, left: float) -> int:
-    """Say how many candidates the next slice may have: larger than the last, but no more than there is time for."""
+    """Return the size of the next slice: larger than the last, but no more than there is time for."""
     largest = min(size * _GROWTH, max(MOST_CANDIDATES, size))
     return int(min(largest, size * left / took)) if took > 0 else largest
 
 
 async def find(ask: Callable[[JobQuery, int], Awaitable[JobSlice]], query: JobQuery) -> Sequence[Job]:
-    """Read slices until there is enough, or no more."""
+    """Read slices until there are enough jobs, or no more."""
     return (await find_some(ask, query, seconds=float("inf"))).jobs
 
 
-def slice_of(dialect: Dialect, query: JobQuery, size: int) -> Asking:
-    """Read one slice: the jobs that fit among so many candidates of each index."""
+def slice_of(dialect: Dialect, query: JobQuery, size: int) -> SliceReader:
+    """Read one slice: the matching jobs among `size` candidates of each index."""
     return _by_finish(dialect, query, size) if query.is_by_finish else _by_id(dialect, query, size)
 
 
-def answered(asking: Asking, rows: Callable[[str, list[Any]], Sequence[Row]]) -> JobSlice:
-    """Read one slice with a driver that does not wait."""
+def read_slice(asking: SliceReader, rows: Callable[[str, list[Any]], Sequence[Row]]) -> JobSlice:
+    """Read one slice with a blocking driver."""
     try:
         question = next(asking)
         while True:
@@ -133,8 +133,8 @@ def answered(asking: Asking, rows: Callable[[str, list[Any]], Sequence[Row]]) ->
         return found
 
 
-async def answered_later(asking: Asking, rows: Callable[[str, list[Any]], Awaitable[Sequence[Row]]]) -> JobSlice:
-    """Read one slice with a driver that waits."""
+async def read_slice_async(asking: SliceReader, rows: Callable[[str, list[Any]], Awaitable[Sequence[Row]]]) -> JobSlice:
+    """Read one slice with an async driver."""
     try:
         question = next(asking)
         while True:
@@ -144,39 +144,39 @@ async def answered_later(asking: Asking, rows: Callable[[str, list[Any]], Awaita
         return found
 
 
-def _by_id(dialect: Dialect, query: JobQuery, size: int) -> Asking:
+def _by_id(dialect: Dialect, query: JobQuery, size: int) -> SliceReader:
     low, high = _bounds(query)
     streams = yield from dialect.streams(query)
     chosen: Condition
     if streams:
-        floor, ids = yield from _candidates(dialect, streams, low, high, size)
+        lowest, ids = yield from _candidates(dialect, streams, low, high, size)
         if not ids:
             return JobSlice((), None)
         chosen = dialect.among(ids)
     else:
         walked = yield _candidate_statement(dialect, dialect.walk, low, high, f"LIMIT 1 OFFSET {size - 1:d}")
-        floor = walked[0][0] if walked else None
-        chosen = (f"{dialect.job_id} >= {{}} AND {dialect.job_id} <= {{}}", (low if floor is None else floor, high))
+        lowest = walked[0][0] if walked else None
+        chosen = (f"{dialect.job_id} >= {{}} AND {dialect.job_id} <= {{}}", (low if lowest is None else lowest, high))
     rows = yield _jobs_statement(dialect, query, chosen, f"{dialect.job_id} DESC")
-    return _slice(query, rows, None if floor is None else Position(JobId(floor)))
+    return _slice(query, rows, None if lowest is None else Position(JobId(lowest)))
 
 
 def _candidates(
-    dialect: Dialect, streams: Sequence[Stream], low: int, high: int, size: int
-) -> Generator[Question, Sequence[Row], tuple[int | None, list[JobId]]]:
-    """Merge the candidates of several indexes, and say down to which of them nothing is left out."""
+    dialect: Dialect, streams: Sequence[CandidateIndex], low: int, high: int, size: int
+) -> Generator[BoundStatement, Sequence[Row], tuple[int | None, list[JobId]]]:
+    """Merge the candidates of several indexes, and return the lowest id down to which they are complete."""
     ids: list[JobId] = []
-    floors: list[int] = []
+    lows: list[int] = []
     for stream in streams:
         found = [job_id for (job_id,) in (yield _candidate_statement(dialect, stream, low, high, f"LIMIT {size:d}"))]
         ids += found
         if len(found) == size:
-            floors.append(found[-1])
-    floor = max(floors, default=None)
-    return floor, [job_id for job_id in ids if floor is None or job_id >= floor]
+            lows.append(found[-1])
+    lowest = max(lows, default=None)
+    return lowest, [job_id for job_id in ids if lowest is None or job_id >= lowest]
 
 
-def _candidate_statement(dialect: Dialect, stream: Stream, low: int, high: int, limit: str) -> Question:
+def _candidate_statement(dialect: Dialect, stream: CandidateIndex, low: int, high: int, limit: str) -> BoundStatement:
     within = stream.within.format(id=stream.id)
     text, values = _joined(
         dialect, [(stream.condition, stream.values), (within, (*stream.prefix, low, *stream.prefix, high))]
@@ -185,9 +185,9 @@ def _candidate_statement(dialect: Dialect, stream: Stream, low: int, high: int, 
     return f"SELECT {stream.id} FROM {stream.source} WHERE {text} ORDER BY {order} {limit}", values  # noqa: S608
 
 
-def _by_finish(dialect: Dialect, query: JobQuery, size: int) -> Asking:
+def _by_finish(dialect: Dialect, query: JobQuery, size: int) -> SliceReader:
     candidates: list[tuple[int, JobId]] = []
-    floors: list[tuple[int, JobId]] = []
+    lows: list[tuple[int, JobId]] = []
     for state in dict.fromkeys(query.states):
         stream = dialect.finished(state)
         conditions = [(stream.condition, stream.values), *_finish_bounds(query, stream.id)]
@@ -197,14 +197,14 @@ def _by_finish(dialect: Dialect, query: JobQuery, size: int) -> Asking:
         found = yield f"SELECT {columns} FROM {stream.source} WHERE {text} ORDER BY {order} LIMIT {size:d}", values  # noqa: S608
         candidates += ((finished_at, job_id) for finished_at, job_id in found)
         if len(found) == size:
-            floors.append(candidates[-1])
-    floor = max(floors, default=None)
-    ids = [job_id for finished_at, job_id in candidates if floor is None or (finished_at, job_id) >= floor]
+            lows.append(candidates[-1])
+    lowest = max(lows, default=None)
+    ids = [job_id for finished_at, job_id in candidates if lowest is None or (finished_at, job_id) >= lowest]
     if not ids:
         return JobSlice((), None)
     order = f"{dialect.finished_at} DESC, {dialect.job_id} DESC"
     rows = yield _jobs_statement(dialect, query, dialect.among(ids), order)
-    return _slice(query, rows, None if floor is None else Position(floor[1], from_micros(floor[0])))
+    return _slice(query, rows, None if lowest is None else Position(lowest[1], from_micros(lowest[0])))
 
 
 def _finish_bounds(query: JobQuery, job_id: str) -> Iterable[Condition]:
@@ -213,24 +213,24 @@ def _finish_bounds(query: JobQuery, job_id: str) -> Iterable[Condition]:
         yield "finished_at <= {}", (finished_at,)
         yield f"(finished_at < {{}} OR {job_id} < {{}})", (finished_at, query.before)
     if query.created_from is not None:
-        # What ended before that was made before that.
+        # A job that ended before that was created before that.
         yield "finished_at >= {}", (to_micros(query.created_from) - _SLACK_MICROS,)
 
 
-def _jobs_statement(dialect: Dialect, query: JobQuery, chosen: Condition, order: str) -> Question:
+def _jobs_statement(dialect: Dialect, query: JobQuery, chosen: Condition, order: str) -> BoundStatement:
     text, values = _joined(dialect, [chosen, *dialect.conditions(query)])
     return f"{dialect.select} WHERE {text} ORDER BY {order} LIMIT {query.limit:d}", values
 
 
-def _slice(query: JobQuery, rows: Sequence[Row], floor: Position | None) -> JobSlice:
+def _slice(query: JobQuery, rows: Sequence[Row], lowest: Position | None) -> JobSlice:
     jobs = [job_of(row) for row in rows]
     if len(jobs) == query.limit and jobs:
         return JobSlice(jobs, query.position_of(jobs[-1]))
-    return JobSlice(jobs, floor)
+    return JobSlice(jobs, lowest)
 
 
 def _joined(dialect: Dialect, conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
-    """Join conditions, and bind their values. Conditions are constants of the stores; what a caller brings is bound."""
+    """Join conditions and bind their values. Conditions are constants of the stores; values of callers are bound."""
     texts: list[str] = []
     values: list[Any] = []
     for text, bound in conditions:
@@ -240,10 +240,10 @@ def _joined(dialect: Dialect, conditions: Iterable[Condition]) -> tuple[str, lis
 
 
 def _bounds(query: JobQuery) -> tuple[int, int]:
-    """Say between which ids a list is."""
+    """Return the lowest and highest id of a list."""
     low, high = 0, LARGEST if query.before is None else query.before - 1
     if query.created_from is not None:
-        # Beyond the largest id there is none, and a store could not even compare with it.
+        # A store cannot compare with a number beyond the largest id.
         low = min(_id_at(to_micros(query.created_from) - _SLACK_MICROS, 0), LARGEST)
     if query.created_until is not None:
         high = min(high, _id_at(to_micros(query.created_until) + _SLACK_MICROS, SEQUENCE_SIZE - 1))

@@ -1,4 +1,4 @@
-"""The numbered steps that bring a database to the form this release expects. Forward only."""
+"""Migrations: numbered, forward-only changes of the schema, and their comparison with a database."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Migration:
 
     @property
     def digest(self) -> str:
-        """What tells whether a file was changed after it had been applied somewhere."""
+        """A hash by which a change of the file after it was applied is noticed."""
         return sha256(self.text.encode()).hexdigest()
 
 
 def migrations_in(package: str) -> list[Migration]:
-    """Give the migrations that a store's package brings, in order."""
+    """Return the migrations of a store's package, in order."""
     folder = files(package).joinpath("migrations")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [
@@ -36,7 +36,7 @@ def migrations_in(package: str) -> list[Migration]:
 
 
 class MigrationState(NamedTuple):
-    """A migration, whether a database has seen it, and whether this release knows it."""
+    """A migration, whether it was applied to a database, and whether this release knows it."""
 
     name: str
     is_applied: bool
@@ -44,15 +44,15 @@ class MigrationState(NamedTuple):
 
 
 def compare(ours: Sequence[Migration], applied: Mapping[int, str]) -> list[MigrationState]:
-    """Compare the migrations of this release with those a database has seen, by number and name."""
+    """Compare the migrations of this release with those applied to a database, by number and name."""
     known = [MigrationState(migration.name, applied.get(migration.number) == migration.name) for migration in ours]
     return [*known, *(MigrationState(name, is_applied=True, is_known=False) for name in _unknown(ours, applied))]
 
 
 def require_known(ours: Sequence[Migration], applied: Mapping[int, str]) -> None:
-    """Refuse a database that has seen migrations of another release: nobody knows what is safe to write there.
+    """Refuse a database with migrations that this release does not know: writing to it may not be safe.
 
-    It may be a newer release, or another branch, which gave the same number to a migration of its own.
+    It may be a newer release, or another branch that used the same number for a migration of its own.
     """
     names = {migration.number: migration.name for migration in ours}
     unknown = [
@@ -68,6 +68,6 @@ def require_known(ours: Sequence[Migration], applied: Mapping[int, str]) -> None
 
 
 def _unknown(ours: Sequence[Migration], applied: Mapping[int, str]) -> dict[str, int]:
-    """Give the names and numbers of the migrations that a database has seen and this release does not have."""
+    """Return names and numbers of the applied migrations that this release does not have."""
     names = {migration.number: migration.name for migration in ours}
     return {name: number for number, name in sorted(applied.items()) if names.get(number) != name}

@@ -1,4 +1,4 @@
-"""Rows and values: how what the core knows is written into columns, and read back."""
+"""Row mapping: values of the core to columns, and rows back to values."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from rota.core.attempt import Attempt
-from rota.core.fleet import Bearings, Leadership, Member, Role
-from rota.core.instant import MICROSECOND, from_micros, span_to_micros, to_micros
-from rota.core.job import AGING_MICROS, Job, turn_at
-from rota.core.lane import Lane, LaneCount, Queue
+from rota.core.cluster import ClusterView, Leadership, Member, Role
+from rota.core.job import AGING_MICROS, Attempt, Job, turn_at
 from rota.core.lease import Claim
-from rota.core.ledger import Entry, Token
+from rota.core.ledger import LedgerEntry, Token
 from rota.core.lifecycle import Event, State
+from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.step import Step
 from rota.core.submission import NO_META, Delivery, NewJob, Template
+from rota.core.time import MICROSECOND, from_micros, span_to_micros, to_micros
 from rota.ports.store import Timetable
 
 Row = tuple[Any, ...]
@@ -29,7 +28,7 @@ Row = tuple[Any, ...]
 _STATES = {state.value: state for state in State}
 _SCHEDULED = State.SCHEDULED.value
 _PENDING = State.PENDING.value
-#: To look a member up in its enumeration costs as much as a call; for every job that adds up.
+#: Looking a member up in its enumeration costs as much as a call, and this is done for every job.
 _RUNNING = State.RUNNING
 _DELIVERIES = {delivery.value: delivery for delivery in Delivery}
 
@@ -45,7 +44,7 @@ def moment(value: int | None) -> datetime | None:
 
 
 def ids_text(ids: Sequence[int]) -> str:
-    """Write ids so that json_each can read them: in JSON a list of numbers looks as it does in Python."""
+    """Write ids as a JSON list, for json_each."""
     return str(ids if isinstance(ids, list) else list(ids))
 
 
@@ -58,7 +57,7 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
         job.queue,
         job.priority,
         state.value,
-        _place(due_at, now, job.priority),
+        _turn(due_at, now, job.priority),
         due_at,
         now,
         now,
@@ -81,22 +80,22 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
     )
 
 
-#: What only some jobs set, and what it is in all others.
-_BEYOND = attrgetter(
+#: The optional fields of a new job, and their defaults.
+_OPTIONAL = attrgetter(
     "timeout", "expires_at", "idempotency", "concurrency_key", "on_success", "on_failure", "parent_id", "schedule_id",
     "fire_time", "tags", "after", "meta", "backoff",
 )  # fmt: skip
-_NOTHING_BEYOND = (*(None,) * 9, (), (), NO_META, DEFAULT_BACKOFF)
+_DEFAULTS = (*(None,) * 9, (), (), NO_META, DEFAULT_BACKOFF)
 
 
 def is_plain(job: NewJob) -> bool:
-    """Whether a new job sets nothing beyond what every job sets: nearly all of them."""
-    return bool(_BEYOND(job) == _NOTHING_BEYOND)
+    """Whether a new job has no optional field, as nearly all."""
+    return bool(_OPTIONAL(job) == _DEFAULTS)
 
 
 def are_plain(jobs: Iterable[NewJob]) -> bool:
-    """Whether none of some new jobs sets anything beyond."""
-    return all(map(_NOTHING_BEYOND.__eq__, map(_BEYOND, jobs)))
+    """Whether no job of a batch has an optional field."""
+    return all(map(_DEFAULTS.__eq__, map(_OPTIONAL, jobs)))
 
 
 def plain_job_row(job: NewJob, now: int) -> Row:
@@ -109,7 +108,7 @@ def plain_job_row(job: NewJob, now: int) -> Row:
         job.queue,
         priority,
         _SCHEDULED if due_at > now else _PENDING,
-        now - priority * AGING_MICROS if due_at == now else _place(due_at, now, priority),
+        now - priority * AGING_MICROS if due_at == now else _turn(due_at, now, priority),
         due_at,
         now,
         now,
@@ -119,8 +118,8 @@ def plain_job_row(job: NewJob, now: int) -> Row:
     )
 
 
-def _place(due_at: int, now: int, priority: int) -> int:
-    # Overdue since last year, it is due now: or a time in the past would be worth more than any priority.
+def _turn(due_at: int, now: int, priority: int) -> int:
+    # A job submitted with a time in the past is due now; else that time would outweigh any priority.
     return turn_at(max(due_at, now), priority)
 
 
@@ -173,7 +172,7 @@ def job_of(row: Row) -> Job:
 
 
 def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
-    """Read what a claim gave, in the order of claim_columns.sql; `elaborate` reads a job that sets more than usual."""
+    """Read what a claim gave, in the order of claim_columns.sql; `elaborate` reads a job with optional fields."""
     if not rows:
         return []
     started_at = from_micros(rows[0][12])
@@ -214,7 +213,7 @@ def settlement_row(settlement: Settlement, fingerprint: str | None, now: int) ->
 
 
 def error_text(error: JobError | None) -> str | None:
-    """Write an error. Escaped to ASCII: a message may hold what no database takes."""
+    """Write an error. Escaped to ASCII: a message may hold characters that a database refuses."""
     return None if error is None else json.dumps([error.kind, error.message, error.traceback])
 
 
@@ -311,7 +310,7 @@ def _blackouts_of(text: str | None) -> tuple[Blackout, ...]:
 
 
 def occurrence_of(row: Row) -> Occurrence:
-    """Read what became of a fire time, in the order of occurrences.sql."""
+    """Read the record of a fire time, in the order of occurrences.sql."""
     schedule_id, fire_time, fate, job_id = row
     return Occurrence(schedule_id, from_micros(fire_time), Fate(fate), job_id)
 
@@ -370,7 +369,7 @@ def leadership_of(row: Row) -> Leadership:
 
 
 def current_leadership(rows: Sequence[Row], now: int) -> Leadership | None:
-    """Read who leads now: a row that has run out names a former leader."""
+    """Read who leads now: a row whose time has passed names a former leader."""
     found = [leadership_of(row) for row in rows]
     return found[0] if found and found[0].until > from_micros(now) else None
 
@@ -381,10 +380,10 @@ def members_text(members: Sequence[Member]) -> str:
     return json.dumps([{**row, "is_draining": bool(row["is_draining"])} for row in rows])
 
 
-def bearings_of(row: Row) -> Bearings:
-    """Read what a process is told, in the order of check_in.sql: the time, who leads, and the configuration's row."""
+def cluster_view_of(row: Row) -> ClusterView:
+    """Read the view of the cluster, in the order of check_in.sql: time, leader, and the row of the configuration."""
     now, lead, queue = row[0], tuple(row[1:5]), tuple(row[5:])
-    return Bearings(
+    return ClusterView(
         None if lead[0] is None else current_leadership([lead], now), None if queue[0] is None else queue_of(queue)
     )
 
@@ -409,10 +408,10 @@ def queue_of(row: Row) -> Queue:
     return Queue(name, moment(paused_at), pause_reason, moment(resume_at), max_depth, max_running, rate_limit, version)
 
 
-def entry_of(row: Row) -> Entry:
+def entry_of(row: Row) -> LedgerEntry:
     """Read an entry of the ledger, in the order of ledger.sql."""
     number, at, actor, action, target, origin, detail, digest = row
-    return Entry(actor, action, target, origin, detail, from_micros(at), number, digest)
+    return LedgerEntry(actor, action, target, origin, detail, from_micros(at), number, digest)
 
 
 def token_row(token: Token) -> Row:

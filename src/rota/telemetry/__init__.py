@@ -1,6 +1,6 @@
-"""What happens, told as it happens: the engine emits, logs, metrics, traces and live streams listen.
+"""Telemetry: the engine emits events; logs, metrics, traces and live streams listen to them.
 
-A listener that fails is reported and goes on being told; it never fails the work it listens to.
+A listener that raises is logged and stays subscribed; it never fails the verb that emitted the event.
 """
 
 from __future__ import annotations

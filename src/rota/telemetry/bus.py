@@ -1,4 +1,4 @@
-"""The bus: who listens, and telling them."""
+"""The event bus: listeners, and delivery of events to them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _log = logging.getLogger("rota.telemetry")
 
 
 class Telemetry:
-    """Passes events on, in the thread and at the moment in which they happen. Listeners are quick or hand on."""
+    """Delivers events synchronously, in the thread that emits them. Listeners must be quick."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anyone listens: what nobody hears need not be told."""
+    def has_listeners(self) -> bool:
+        """Whether there are listeners; without any, events need not be made."""
         return bool(self._listeners)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Tell a listener of everything from now on; calling what is returned ends that."""
+        """Subscribe a listener; the returned function unsubscribes it."""
         self._listeners = (*self._listeners, listener)
 
         def leave() -> None:
@@ -34,30 +34,27 @@ class Telemetry:
         return leave
 
     def emit(self, event: Event) -> None:
-        """Tell everyone."""
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - whatever a listener raises, the work goes on
-                _log.exception("a listener failed on %s", type(event).__name__)
+            except Exception:  # noqa: BLE001 - a listener must not fail the verb
+                _log.exception("a telemetry listener failed on %s", type(event).__name__)
 
 
 class RelayedTelemetry(Telemetry):
-    """Has events that happen on other threads told on the loop where everyone listens."""
+    """Delivers events of other threads on the event loop of the listeners."""
 
     def __init__(self, telemetry: Telemetry, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._told = telemetry
+        self._target = telemetry
         self._loop = loop
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anyone listens."""
-        return self._told.is_heard
+    def has_listeners(self) -> bool:
+        return self._target.has_listeners
 
     def emit(self, event: Event) -> None:
-        """Tell everyone, soon."""
-        if self._told.is_heard:
-            # Closed: nobody listens there any more.
+        if self._target.has_listeners:
+            # The loop is closed: there are no listeners any more.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._told.emit, event)
+                self._loop.call_soon_threadsafe(self._target.emit, event)

@@ -1,17 +1,17 @@
-"""The events: one for each verb of the engine, with what it was about and how long it took.
+"""Telemetry events: one for each verb of the engine, with its jobs and how long it took.
 
-They carry the values the verb worked with, not copies: a million jobs a minute pass here.
+They carry the values that the verb used, not copies, because every job passes here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rota.core.fleet import Leadership
-from rota.core.identity import JobId
+from rota.core.cluster import Leadership
+from rota.core.ids import JobId
 from rota.core.job import Job
-from rota.core.lane import Queue
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
+from rota.core.queue import Queue
 from rota.core.schedule import Firing, Schedule
 from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
@@ -36,7 +36,7 @@ class JobsClaimed:
 
 @value
 class JobsSettled:
-    """`job.settled`: jobs have moved on. `jobs` are they as they were before, in the order of `settlements`."""
+    """`job.settled`: jobs have changed state. `jobs` are as they were before, in the order of `settlements`."""
 
     jobs: Sequence[Job]
     settlements: Sequence[Settlement]
@@ -45,14 +45,14 @@ class JobsSettled:
 
 @value
 class SettlementsRefused:
-    """`settlement.refused`: a worker came too late; its jobs belong to someone else."""
+    """`settlement.refused`: outcomes came too late; their workers had lost the leases."""
 
     ids: Sequence[JobId]
 
 
 @value
-class LeasesExpired:
-    """`lease.expired`: workers did not renew; their jobs were taken from them."""
+class LeasesLapsed:
+    """`lease.expired`: leases lapsed; the jobs were taken from their workers."""
 
     jobs: Sequence[Job]
 
@@ -74,7 +74,7 @@ class CancelAsked:
 
 @value
 class ScheduleFired:
-    """`schedule.fired`: fire times were dealt with, and jobs made."""
+    """`schedule.fired`: due fire times were recorded, and jobs made."""
 
     schedule: Schedule
     firing: Firing
@@ -107,7 +107,7 @@ class JobsPruned:
 
 @value
 class JobsDispatched:
-    """`job.dispatched`: due jobs stand in a broker's lines."""
+    """`job.dispatched`: due jobs were handed to the broker."""
 
     count: int
     seconds: float
@@ -115,7 +115,7 @@ class JobsDispatched:
 
 @value
 class JobsRecalled:
-    """`job.recalled`: jobs that a broker has lost, or was not there for, are pending again."""
+    """`job.recalled`: jobs that the broker has lost, or did not accept, are pending again."""
 
     count: int
     seconds: float
@@ -138,9 +138,9 @@ class LeaderChanged:
 
 @value
 class Acted:
-    """`operator.acted`: someone did something that the ledger records."""
+    """`operator.acted`: an action was recorded in the ledger."""
 
-    entry: Entry
+    entry: LedgerEntry
 
 
 Event = (
@@ -148,7 +148,7 @@ Event = (
     | JobsClaimed
     | JobsSettled
     | SettlementsRefused
-    | LeasesExpired
+    | LeasesLapsed
     | JobsPromoted
     | CancelAsked
     | ScheduleFired

@@ -1,4 +1,4 @@
-"""Logging of an operation that is repeated until it works: that it fails, not each time, and that it works again."""
+"""Outage logging: log that a repeated operation fails, at most once a minute, and that it works again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from rota.core.errors import RotaError
 
-#: How often it is said that something still fails.
+#: How often a continuing failure is logged.
 REPEAT_SECONDS: Final = 60.0
 
 
 class Outage:
-    """One operation. Its first failure is logged at once, others like it once a minute with how many there were."""
+    """One operation. Its first failure is logged at once, later ones of the same type once a minute with a count."""
 
     def __init__(self, log: logging.Logger, what: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -22,18 +22,18 @@ class Outage:
         self._clock = clock
         self._count = 0
         self._since = 0.0
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._kind: type[BaseException] | None = None
 
     def failed(self, error: BaseException, *, with_traceback: bool = False) -> None:
-        """Log a failure, unless one of its kind was logged lately. With `with_traceback`, say where it arose."""
+        """Log a failure, unless one of its type was logged within the last minute."""
         now = self._clock()
         if not self._count:
             self._since = now
         self._count += 1
-        if type(error) is self._kind and now - self._told_at < REPEAT_SECONDS:
+        if type(error) is self._kind and now - self._logged_at < REPEAT_SECONDS:
             return
-        self._kind, self._told_at = type(error), now
+        self._kind, self._logged_at = type(error), now
         so_far = f" ({self._count} times in {now - self._since:.0f} s)" if self._count > 1 else ""
         traceback = error if with_traceback and not isinstance(error, RotaError) else None
         message = "%s failed and is repeated until it works%s: %s"

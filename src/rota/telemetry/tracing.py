@@ -1,8 +1,7 @@
-"""Spans of OpenTelemetry: one for each claim, one for each run, in the trace of whoever submitted the job.
+"""OpenTelemetry tracing: one span per claim and one per attempt, in the trace of the submitter.
 
-OpenTelemetry is an extra, and nothing of it is imported until a process is to send traces: whoever has a span has
-imported it already. A program that embeds Rota brings its own provider. A process of ours sends spans where
-`OTEL_EXPORTER_OTLP_ENDPOINT` says, with the other variables that OpenTelemetry knows.
+OpenTelemetry is an extra and is imported only when traces are sent. A program that embeds Rota configures its own
+provider. Rota's own processes send spans to `OTEL_EXPORTER_OTLP_ENDPOINT`, with the other variables of OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from contextvars import Context
 from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import to_text
+from rota.core.ids import to_text
 from rota.core.job import Job
 from rota.core.trace import TRACEPARENT
 from rota.telemetry.events import Event, JobsClaimed
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-#: A claim may bring very many jobs, and a span is no place for all of them.
+#: The most links of a claim's span, however many jobs it has.
 MOST_LINKS: Final = 100
 
 
 def current_traceparent() -> str | None:
-    """Give the word for the span that is current here, if there is one."""
+    """Return the `traceparent` of the current span, if there is one."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
@@ -37,7 +36,7 @@ def current_traceparent() -> str | None:
 
 
 class Spans:
-    """Makes spans. Made only where OpenTelemetry is installed and in use."""
+    """Makes spans; only created if OpenTelemetry is installed and in use."""
 
     def __init__(self) -> None:
         from opentelemetry import context, trace  # noqa: PLC0415 - an extra
@@ -48,8 +47,8 @@ class Spans:
         self._propagator = tracecontext.TraceContextTextMapPropagator()
         self._tracer = trace.get_tracer("rota")
 
-    def begin(self, job: Job, worker: str, surroundings: Context) -> Any:  # noqa: ANN401 - a span of OpenTelemetry's
-        """Begin the span of a run, and make it the current one in a context."""
+    def begin(self, job: Job, worker: str, context: Context) -> Any:  # noqa: ANN401 - a span of OpenTelemetry's
+        """Begin the span of an attempt, and make it the current one in a context."""
         span = self._tracer.start_span(
             f"run {job.type}",
             context=self._context_of(job),
@@ -63,16 +62,16 @@ class Spans:
                 "rota.worker": worker,
             },
         )
-        surroundings.run(self._attach, self._trace.set_span_in_context(span, self._context_of(job)))
+        context.run(self._attach, self._trace.set_span_in_context(span, self._context_of(job)))
         return span
 
     def end(self, span: Any, failure: str | None) -> None:  # noqa: ANN401 - as above
-        """End the span of a run, which failed or did not."""
+        """End the span of an attempt, with its failure if there is one."""
         if failure is not None:
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, failure))
         span.end()
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Make the span of a claim, with a link to each job's trace."""
         if not isinstance(event, JobsClaimed):
             return
@@ -95,7 +94,7 @@ class Spans:
 
 
 def spans_in_use() -> Spans | None:
-    """Give what makes spans, if the program that embeds us has set up a provider."""
+    """Return a span maker if the embedding program has configured a provider."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None
@@ -103,7 +102,7 @@ def spans_in_use() -> Spans | None:
 
 
 def spans_to_send(role: str, environment: Mapping[str, str] = os.environ) -> Spans | None:
-    """Set up the sending of spans for a process of ours, if its environment says where to."""
+    """Configure the export of spans for one of Rota's own processes, if its environment names an endpoint."""
     if not any(environment.get(name) for name in _ENDPOINTS):
         return None
     try:

@@ -1,8 +1,7 @@
-"""The JSON forms that the API and its clients share, and their conversion to and from the core's values.
+"""JSON request and response types shared by the API and its clients, and their conversion to and from core values.
 
-A form is a msgspec Struct; the published description of the API is generated from these and from nothing else. Ids are
-thirteen characters of text, moments RFC 3339 in UTC, durations seconds (or, on the way in, text such as ``"5m"``).
-Payloads and results pass through as they are: raw JSON, never revived, so that big integers stay exact.
-
-This room refuses to know HTTP: neither routes nor status codes, only what is said.
+A form is a msgspec Struct; the OpenAPI document is generated from the forms. `x_form` converts a core value to a form,
+`x_of` converts a form to a core value. Ids are thirteen characters of text, times RFC 3339 in UTC, durations seconds
+(in requests also text such as ``"5m"``). Payloads and results pass through as raw JSON: big integers stay exact.
+This package does not know HTTP: no routes, no status codes.
 """

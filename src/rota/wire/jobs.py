@@ -1,21 +1,19 @@
-"""Jobs as they are shown: the canonical form, the form for older paths, and the way back to the core's value."""
+"""Jobs, attempts, results and bulk requests: the canonical forms, and the form of the legacy paths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
-from rota.core.attempt import Attempt
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, ScheduleId, to_text
-from rota.core.job import Job
+from rota.core.ids import JobId, to_text
+from rota.core.job import Attempt, Job
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.settlement import JobError, Reason
 from rota.core.submission import NO_META, Delivery, NewJob
-from rota.ports.faces import Answer, Deed
+from rota.ports.client import Deed
 from rota.ports.store import Inserted, Receipt
 from rota.wire.problem import Problem
 from rota.wire.scalars import (
@@ -36,7 +34,7 @@ from rota.wire.submission import FollowUp, RetryRule, backoff_of, follow_up_of, 
 
 
 class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What went wrong in an attempt, as plain text."""
+    """The error of an attempt, as plain text."""
 
     kind: Text = "Error"
     message: Text = ""
@@ -44,9 +42,9 @@ class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class JobForm(Struct, kw_only=True, omit_defaults=True):
-    """One job. `state` and `status` are the same; `completed_at` is its end, however it ended.
+    """One job. `state` and `status` are the same; `completed_at` is when it ended, in any final state.
 
-    Lists leave `payload` and `result` out unless they are asked for (`?fields=payload,result`).
+    Lists leave `payload` and `result` out unless requested (`?fields=payload,result`).
     """
 
     id: Identifier
@@ -89,7 +87,7 @@ class JobForm(Struct, kw_only=True, omit_defaults=True):
 
 
 class TaskForm(JobForm, kw_only=True, omit_defaults=True):
-    """One job as the older paths show it: the same, with the older names for its time and its rule beside them."""
+    """One job on the legacy paths: the same, with legacy names for its time and its schedule."""
 
     due_at: Moment
     schedule_at: Moment
@@ -98,10 +96,10 @@ class TaskForm(JobForm, kw_only=True, omit_defaults=True):
 
 
 class JobPage(Struct, kw_only=True):
-    """A page of jobs, newest first; of finished states alone the last finished first.
+    """A page of jobs, newest first; with filters for final states only, the last finished first.
 
-    `next_cursor` asks for the next page; null on the last one. A filter that few jobs match is searched in slices, so a
-    page may be short or empty and still have a `next_cursor`: go on until it is null.
+    `next_cursor` requests the next page; null on the last one. A filter that matches few jobs is evaluated in slices,
+    so a page may be short or empty and still have a `next_cursor`: continue until it is null.
     """
 
     items: list[JobForm]
@@ -129,7 +127,7 @@ class AttemptList(Struct, kw_only=True):
 
 
 class ResultForm(Struct, kw_only=True):
-    """How a job ended, or that it has not yet."""
+    """The result of a job, or that it has none yet."""
 
     id: Identifier
     status: State
@@ -141,13 +139,13 @@ class ResultForm(Struct, kw_only=True):
 
 
 class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Many submissions at once. Each is answered by itself; one that is refused does not hinder the others."""
+    """Many submissions. Each has its own result; one that is refused does not affect the others."""
 
     jobs: list[Raw]
 
 
 class BatchItem(Struct, kw_only=True, omit_defaults=True):
-    """The answer to one submission of a batch: 201 made, 200 made before, else why not."""
+    """The result of one submission of a batch: 201 created, 200 created before, or an error."""
 
     status: int
     id: Identifier | None = None
@@ -157,7 +155,7 @@ class BatchItem(Struct, kw_only=True, omit_defaults=True):
 
 
 class BatchReply(Struct, kw_only=True):
-    """The answers, in the order of the submissions."""
+    """The results, in the order of the submissions."""
 
     items: list[BatchItem]
     created: Count
@@ -165,8 +163,8 @@ class BatchReply(Struct, kw_only=True):
     refused: Count
 
 
-class DeedForm(Struct, kw_only=True, omit_defaults=True):
-    """What came of a wish about one job: what was done, or why not."""
+class ActionResultForm(Struct, kw_only=True, omit_defaults=True):
+    """The result of an action on one job: what was done, or an error."""
 
     id: Identifier
     status: int
@@ -174,20 +172,19 @@ class DeedForm(Struct, kw_only=True, omit_defaults=True):
     error: Problem | None = None
 
 
-class ActRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Jobs about which the same is wished."""
+class BulkActionRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The ids of the jobs of a bulk action."""
 
     ids: list[Identifier]
 
 
-class ActReply(Struct, kw_only=True):
-    """The answers, in the order of the ids."""
+class BulkActionReply(Struct, kw_only=True):
+    """The results, in the order of the ids."""
 
-    items: list[DeedForm]
+    items: list[ActionResultForm]
 
 
-def form_of(job: Job) -> JobForm:
-    """Show a job."""
+def job_form(job: Job) -> JobForm:
     state = job.state
     form = JobForm(
         id=to_text(job.id),
@@ -207,7 +204,7 @@ def form_of(job: Job) -> JobForm:
         started_at=job.started_at,
         completed_at=job.finished_at,
         result=raw(job.result),
-        error=error_form(job.error),
+        error=None if job.error is None else error_form(job.error),
         reason=job.reason,
         crashes=job.crashes,
         delivery=job.delivery,
@@ -219,7 +216,7 @@ def form_of(job: Job) -> JobForm:
         blockers=job.blockers,
         fire_time=job.fire_time,
     )
-    _show_rest(form, job)
+    _set_optional_fields(form, job)
     if job.parent_id is not None:
         form.parent_id = to_text(job.parent_id)
     if job.schedule_id is not None:
@@ -227,27 +224,27 @@ def form_of(job: Job) -> JobForm:
     return form
 
 
-def _shown_rule(backoff: Backoff) -> RetryRule | None:
-    """Show how a job is retried, unless as all jobs are: a rule in every job would say nothing."""
+def _retry_rule(backoff: Backoff) -> RetryRule | None:
+    """Give the retry rule, or None for the default."""
     return None if backoff is DEFAULT_BACKOFF or backoff == DEFAULT_BACKOFF else retry_rule_of(backoff)
 
 
 def task_form(form: JobForm, schedule: str | None = None) -> TaskForm:
-    """Show a job with the older names beside ours."""
+    """Add the legacy names."""
     return TaskForm(
         **structs.asdict(form), due_at=form.run_at, schedule_at=form.run_at, next_run_at=form.run_at, schedule=schedule
     )
 
 
 def job_of(form: JobForm) -> Job:
-    """Read a job as the server showed it; what was left out is null."""
+    """Convert a job; fields that were left out are null."""
     payload, result = form.payload, form.result
     if payload is UNSET:
         payload = NULL
     if result is UNSET:
         result = NULL
     has_result = form.state is State.COMPLETED or bytes(result) != b"null"
-    # By position, in the order of a job's fields: three dozen names would cost as much as all the rest.
+    # By position, in the order of the fields: three dozen keywords would double the cost.
     return Job(
         job_id_of(form.id),
         form.type,
@@ -273,7 +270,7 @@ def job_of(form: JobForm) -> Job:
         form.completed_at,
         form.cancel_requested_at,
         text_of(result) if has_result else None,
-        None if form.error is None else plain_error(form.error),
+        None if form.error is None else error_of(form.error),
         form.reason,
         form.idempotency_key,
         None,
@@ -288,8 +285,8 @@ def job_of(form: JobForm) -> Job:
     )
 
 
-def fresh_form(job: NewJob, inserted: Inserted, warnings: list[str]) -> JobForm:
-    """Show a job that waits for no other one as the store has just made it, without reading it back."""
+def new_job_form(job: NewJob, inserted: Inserted, warnings: list[str]) -> JobForm:
+    """Convert a job that the store has just created, without reading it back. It must not wait for other jobs."""
     state, now = inserted.state, inserted.at
     assert now is not None
     form = JobForm(
@@ -311,19 +308,20 @@ def fresh_form(job: NewJob, inserted: Inserted, warnings: list[str]) -> JobForm:
         completed_at=None,
         result=NULL,
         error=None,
+        delivery=job.delivery,
+        expires_at=job.expires_at,
+        warnings=warnings,
     )
     if job.idempotency is not None:
         form.idempotency_key = job.idempotency.key
-    form.delivery, form.expires_at = job.delivery, job.expires_at
-    _show_rest(form, job)
-    form.warnings = warnings
+    _set_optional_fields(form, job)
     return form
 
 
-def _show_rest(form: JobForm, job: Job | NewJob) -> None:
-    """Show what most jobs have not: what is not set is not made, and costs nothing."""
+def _set_optional_fields(form: JobForm, job: Job | NewJob) -> None:
+    """Set the fields that most jobs do not have."""
     if job.backoff is not DEFAULT_BACKOFF:
-        form.retry = _shown_rule(job.backoff)
+        form.retry = _retry_rule(job.backoff)
     if job.timeout is not None:
         form.timeout = job.timeout.total_seconds()
     if job.tags:
@@ -336,33 +334,24 @@ def _show_rest(form: JobForm, job: Job | NewJob) -> None:
         form.on_failure = follow_up_of(job.on_failure)
 
 
-#: The longest text of an error that is shown or taken; stores keep it with the job.
+#: The longest text of an error in requests and responses.
 _LONGEST_TEXT: Final = 65_536
 
 
-def shown_error(error: JobError) -> ErrorForm:
-    """Show an error, cut to what fits."""
-    cut = (error.kind[:_LONGEST_TEXT], error.message[:_LONGEST_TEXT], error.traceback[-_LONGEST_TEXT:])
-    return ErrorForm(kind=cut[0], message=cut[1], traceback=cut[2])
+def error_form(error: JobError) -> ErrorForm:
+    """Convert an error, cut to the longest text that is accepted."""
+    return ErrorForm(
+        kind=error.kind[:_LONGEST_TEXT],
+        message=error.message[:_LONGEST_TEXT],
+        traceback=error.traceback[-_LONGEST_TEXT:],
+    )
 
 
-def plain_error(form: ErrorForm) -> JobError:
-    """Read an error."""
+def error_of(form: ErrorForm) -> JobError:
     return JobError(form.kind, form.message, form.traceback)
 
 
-def error_form(error: JobError | None) -> ErrorForm | None:
-    """Show an error that may be absent."""
-    return None if error is None else shown_error(error)
-
-
-def error_of(form: ErrorForm | None) -> JobError | None:
-    """Read an error that may be absent."""
-    return None if form is None else plain_error(form)
-
-
 def attempt_form(attempt: Attempt) -> AttemptForm:
-    """Show an attempt."""
     return AttemptForm(
         fence=attempt.fence,
         worker_id=attempt.worker,
@@ -370,63 +359,33 @@ def attempt_form(attempt: Attempt) -> AttemptForm:
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
         event=attempt.event,
-        error=error_form(attempt.error),
+        error=None if attempt.error is None else error_form(attempt.error),
         progress=attempt.progress,
         log_tail=attempt.log_tail,
     )
 
 
-def attempt_of(job_id: JobId, form: AttemptForm) -> Attempt:
-    """Read an attempt."""
-    return Attempt(
-        job_id,
-        form.fence,
-        form.worker_id,
-        form.boot_id,
-        form.started_at,
-        form.ended_at,
-        form.event,
-        error_of(form.error),
-        form.progress,
-        form.log_tail,
-    )
-
-
 def result_form(job: Job) -> ResultForm:
-    """Show how a job ended."""
     return ResultForm(
         id=to_text(job.id),
         status=job.state,
         state=job.state,
         is_finished=job.state in FINISHED,
         result=raw(job.result),
-        error=error_form(job.error),
+        error=None if job.error is None else error_form(job.error),
         reason=job.reason,
     )
 
 
-_NOT_MADE: Final = frozenset({Receipt.KEY_REUSED, Receipt.QUEUE_FULL})
+_NOT_CREATED: Final = frozenset({Receipt.KEY_REUSED, Receipt.QUEUE_FULL})
 
 
 def inserted_of(item: BatchItem, own_id: JobId) -> Inserted:
-    """Read the answer to one submission of a batch; raise what the server refused it for."""
-    if item.receipt in _NOT_MADE:
+    """Convert the result of one submission; raise the error if the server refused it."""
+    if item.receipt in _NOT_CREATED:
         return Inserted(own_id, item.receipt, State.PENDING)
     if item.id is None or item.receipt is None or item.state is None:
         detail = "the server refused it" if item.error is None else item.error.detail
         field = item.error.errors[0].field if item.error is not None and item.error.errors else None
         raise InvalidRequest(detail, field=field)
     return Inserted(job_id_of(item.id), item.receipt, item.state)
-
-
-def answers_of(items: Iterable[DeedForm]) -> list[Answer]:
-    """Read what came of wishes."""
-    return [
-        Answer(job_id_of(one.id), one.deed, None if one.error is None else InvalidRequest(one.error.detail))
-        for one in items
-    ]
-
-
-def schedule_ids_of(forms: Iterable[JobForm]) -> set[ScheduleId]:
-    """Name the schedules that jobs came from."""
-    return {schedule_id_of(form.schedule_id) for form in forms if form.schedule_id is not None}

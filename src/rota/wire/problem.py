@@ -1,4 +1,4 @@
-"""How the API says no: one form for every refusal (RFC 9457)."""
+"""The body of every error response: problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class FieldError(Struct, kw_only=True):
 
 
 class Problem(Struct, kw_only=True, omit_defaults=True):
-    """A refusal: a code for programs, a sentence for people, each wrong field by name, and what to do."""
+    """An error: a code for programs, a text for people, each wrong field by name, and the remedy."""
 
     type: str
     title: str

@@ -1,4 +1,4 @@
-"""Schedules as they are asked for and shown."""
+"""Schedules, occurrences, previews and forecasts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from rota.core.duration import parse_duration
-from rota.core.identity import JobId, ScheduleId, to_text
+from rota.core.ids import ScheduleId, to_text
 from rota.core.schedule import Blackout, CatchUp, Draft, Fate, Occurrence, Overlap, Schedule, rule_of
 from rota.wire.scalars import (
     Count,
@@ -27,23 +27,23 @@ from rota.wire.scalars import (
     moment_of,
     schedule_id_of,
 )
-from rota.wire.submission import PLAIN, Defaults, FollowUp, follow_up_of, template_of
+from rota.wire.submission import SERVER_DEFAULTS, Defaults, FollowUp, follow_up_of, template_of
 
 CatchUpLimit = Annotated[int, Meta(ge=1, le=1_000)]
 
 
-class Standing(StrEnum):
+class ScheduleStatus(StrEnum):
     """Whether a schedule fires."""
 
     ACTIVE = "active"
     PAUSED = "paused"
     ENDED = "ended"
-    #: Only in the answer to its deletion.
+    #: Only in the response to its deletion.
     CANCELLED = "cancelled"
 
 
 class BlackoutForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A stretch of time in which nothing fires: once from `start`, or after every fire of `cron`."""
+    """A period without fire times: once from `start`, or after every fire time of `cron`."""
 
     lasting: Duration
     start: Moment | None = None
@@ -51,7 +51,7 @@ class BlackoutForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
 
 
 class ScheduleRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A schedule as it is asked for."""
+    """A new schedule."""
 
     name: Name
     cron: Name
@@ -68,7 +68,7 @@ class ScheduleRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_def
 
 
 class ScheduleChange(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be changed in a schedule; what is left out stays."""
+    """What is to be apply_change in a schedule; what is left out stays."""
 
     name: Name | UnsetType = UNSET
     cron: Name | UnsetType = UNSET
@@ -89,7 +89,7 @@ class ScheduleForm(Struct, kw_only=True):
 
     id: Identifier
     name: str
-    status: Standing
+    status: ScheduleStatus
     cron: str
     schedule: str
     zone: str
@@ -107,7 +107,7 @@ class ScheduleForm(Struct, kw_only=True):
     blackouts: list[BlackoutForm]
     paused_at: Moment | None
     pause_reason: str | None
-    #: The app whose code defines it; null for one that was made by hand.
+    #: The app whose code defines it; null for one created over the API.
     app: str | None
     version: Count
     created_at: Moment
@@ -115,7 +115,7 @@ class ScheduleForm(Struct, kw_only=True):
 
 
 class RecurringForm(ScheduleForm, kw_only=True):
-    """One schedule as the paths of jobs show it: with the fields of the jobs it makes."""
+    """One schedule on the paths of jobs: with the fields of the jobs it creates."""
 
     type: str
     payload: Raw
@@ -126,14 +126,14 @@ class RecurringForm(ScheduleForm, kw_only=True):
 
 
 class SchedulePage(Struct, kw_only=True):
-    """A page of schedules by name."""
+    """A page of schedules, ordered by name."""
 
     items: list[ScheduleForm]
     next_cursor: str | None
 
 
 class OccurrenceForm(Struct, kw_only=True):
-    """What became of one fire time."""
+    """One past fire time and its outcome."""
 
     fire_time: Moment
     fate: Fate
@@ -148,20 +148,20 @@ class OccurrencePage(Struct, kw_only=True):
 
 
 class BackfillRequest(Struct, kw_only=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
-    """The stretch of time whose fire times are to be made up for."""
+    """The period whose missed fire times get their jobs."""
 
     start: Moment
     end: Moment
 
 
 class BackfillReply(Struct, kw_only=True):
-    """The jobs that were made."""
+    """The created jobs."""
 
     jobs: list[Identifier]
 
 
 class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A rule whose next fire times are to be shown."""
+    """A rule to preview."""
 
     cron: Name
     zone: Name = "UTC"
@@ -170,7 +170,7 @@ class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
 
 
 class PreviewReply(Struct, kw_only=True):
-    """The next fire times: the moments in UTC, and the same as the clock in the zone shows them."""
+    """The next fire times, in UTC and in local time."""
 
     cron: str
     zone: str
@@ -179,7 +179,7 @@ class PreviewReply(Struct, kw_only=True):
 
 
 class ForecastItem(Struct, kw_only=True):
-    """One coming fire time."""
+    """One future fire time."""
 
     at: Moment
     schedule_id: Identifier
@@ -187,7 +187,7 @@ class ForecastItem(Struct, kw_only=True):
 
 
 class Forecast(Struct, kw_only=True):
-    """What fires when, earliest first. `is_complete` is false when there was more than is shown."""
+    """Future fire times, earliest first. `is_complete` is false when some were left out."""
 
     until: Moment
     items: list[ForecastItem]
@@ -195,14 +195,13 @@ class Forecast(Struct, kw_only=True):
 
 
 class PauseRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Why something is paused, and when it goes on by itself, if it does."""
+    """The reason for a pause, and when it ends by itself, if it does."""
 
     reason: Annotated[str, Meta(max_length=1_000)] = ""
     resume_at: Moment | None = None
 
 
-def draft_of(form: ScheduleRequest, defaults: Defaults = PLAIN) -> Draft:
-    """Read a schedule as it is asked for."""
+def draft_of(form: ScheduleRequest, defaults: Defaults = SERVER_DEFAULTS) -> Draft:
     return Draft(
         name=form.name,
         rule=str(rule_of(form.cron)),
@@ -220,7 +219,6 @@ def draft_of(form: ScheduleRequest, defaults: Defaults = PLAIN) -> Draft:
 
 
 def draft_form(draft: Draft) -> ScheduleRequest:
-    """Write a schedule as it is asked for."""
     return ScheduleRequest(
         name=draft.name,
         cron=draft.rule,
@@ -237,7 +235,7 @@ def draft_form(draft: Draft) -> ScheduleRequest:
     )
 
 
-def changed(schedule: Schedule, change: ScheduleChange, defaults: Defaults = PLAIN) -> Schedule:
+def apply_change(schedule: Schedule, change: ScheduleChange, defaults: Defaults = SERVER_DEFAULTS) -> Schedule:
     """Apply a change to a schedule."""
     merged = draft_form(schedule)
     for name in change.__struct_fields__:
@@ -250,15 +248,13 @@ def changed(schedule: Schedule, change: ScheduleChange, defaults: Defaults = PLA
 
 
 def schedule_form(schedule: Schedule) -> ScheduleForm:
-    """Show a schedule."""
-    return ScheduleForm(**_shown(schedule))
+    return ScheduleForm(**_fields(schedule))
 
 
 def recurring_form(schedule: Schedule) -> RecurringForm:
-    """Show a schedule with the fields of the jobs it makes."""
     template = schedule.template
     return RecurringForm(
-        **_shown(schedule),
+        **_fields(schedule),
         type=template.type,
         payload=Raw(template.payload),
         priority=template.priority,
@@ -268,11 +264,11 @@ def recurring_form(schedule: Schedule) -> RecurringForm:
     )
 
 
-def _shown(schedule: Schedule) -> dict[str, Any]:
+def _fields(schedule: Schedule) -> dict[str, Any]:
     return {
         "id": to_text(schedule.id),
         "name": schedule.name,
-        "status": standing(schedule),
+        "status": schedule_status(schedule),
         "cron": schedule.rule,
         "schedule": schedule.rule,
         "zone": schedule.zone,
@@ -297,11 +293,10 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def standing(schedule: Schedule) -> Standing:
-    """Say whether a schedule fires."""
+def schedule_status(schedule: Schedule) -> ScheduleStatus:
     if schedule.paused_at is not None:
-        return Standing.PAUSED
-    return Standing.ENDED if schedule.next_fire_at is None else Standing.ACTIVE
+        return ScheduleStatus.PAUSED
+    return ScheduleStatus.ENDED if schedule.next_fire_at is None else ScheduleStatus.ACTIVE
 
 
 def schedule_of(form: ScheduleForm) -> Schedule:
@@ -333,14 +328,7 @@ def schedule_of(form: ScheduleForm) -> Schedule:
 
 
 def occurrence_form(occurrence: Occurrence) -> OccurrenceForm:
-    """Show what became of a fire time."""
     return OccurrenceForm(fire_time=occurrence.fire_time, fate=occurrence.fate, job_id=id_text(occurrence.job_id))
-
-
-def occurrence_of(schedule_id: ScheduleId, form: OccurrenceForm) -> Occurrence:
-    """Read what became of a fire time."""
-    job_id: JobId | None = None if form.job_id is None else job_id_of(form.job_id)
-    return Occurrence(schedule_id, form.fire_time, form.fate, job_id)
 
 
 def _blackout_of(form: BlackoutForm) -> Blackout:

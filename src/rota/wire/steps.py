@@ -1,4 +1,4 @@
-"""Guarded steps: how they are asked about by workers, shown, and resolved by operators."""
+"""Guarded steps: the worker protocol, listing, and resolving by operators."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from rota.core.identity import JobId, to_text
+from rota.core.ids import JobId, to_text
 from rota.core.step import Resolution, Step
-from rota.wire.scalars import Fence, Identifier, Moment, job_id_of, no_value
+from rota.wire.scalars import Fence, Identifier, Moment, job_id_of, null_value
 from rota.wire.submission import text_of
 
 StepKey = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class StepRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A worker's word about a step of a job it runs: that it is about to perform it, that it did, that it did not."""
+    """A worker's record of a step of its job: it intends the step, concluded it, or withdraws it."""
 
     id: Identifier
     fence: Fence
@@ -26,7 +26,7 @@ class StepRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_default
 
 
 class StepForm(Struct, kw_only=True):
-    """A guarded step. Begun and not ended while its job does not run, its effect is in doubt."""
+    """A guarded step. If it began and did not end, and its job does not run, its effect is in doubt."""
 
     id: Identifier
     key: str
@@ -37,7 +37,7 @@ class StepForm(Struct, kw_only=True):
 
 
 class StepReply(Struct, kw_only=True):
-    """The step as it stands. `holds` is false, and nothing was written, when the job belongs to someone else."""
+    """The step as stored. `holds` is false, and nothing was written, when the lease is lost."""
 
     holds: bool
     is_new: bool = False
@@ -51,15 +51,14 @@ class StepList(Struct, kw_only=True):
 
 
 class ResolveRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """An operator's word about a step in doubt: whether its effect happened, and what it yielded."""
+    """An operator's decision about a step in doubt: whether its effect happened, and its result."""
 
     key: StepKey
     happened: bool
-    result: Raw = msgspec.field(default_factory=no_value)
+    result: Raw = msgspec.field(default_factory=null_value)
 
 
 def step_form(step: Step) -> StepForm:
-    """Show a step."""
     return StepForm(
         id=to_text(step.job_id),
         key=step.key,
@@ -71,11 +70,9 @@ def step_form(step: Step) -> StepForm:
 
 
 def step_of(form: StepForm) -> Step:
-    """Read a step as the server showed it."""
     outcome = None if form.ended_at is None else bytes(form.result).decode()
     return Step(job_id_of(form.id), form.key, form.began_under, form.began_at, form.ended_at, outcome)
 
 
 def resolution_of(job_id: JobId, form: ResolveRequest) -> Resolution:
-    """Read an operator's word."""
     return Resolution(job_id, form.key, text_of(form.result) if form.happened else None)

@@ -1,7 +1,7 @@
-"""Handing in a job: the form of the request, and what the core makes of it.
+"""Submissions: the form of a new job, its defaults, and its conversion to a core value.
 
-Synonyms of older systems are fields of their own here and are folded into one value on reading; two of them with
-different values contradict each other and are refused.
+Legacy synonyms (`due_at`, `dedupe_key` ...) are fields of the form; `normalized` moves them to the canonical field.
+Two of them with different values are refused.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId, to_text
-from rota.core.request import hash_of_request
+from rota.core.ids import JobId, to_text
+from rota.core.request_hash import canonical_request_hash
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import (
     DEFAULT_PRIORITY,
@@ -34,29 +34,29 @@ from rota.core.submission import (
 from rota.wire.scalars import (
     Duration,
     Identifier,
-    LaneName,
     Moment,
     Name,
     Priority,
-    TypeName,
+    UncheckedQueueName,
+    UncheckedTypeName,
+    check_queue_name,
+    check_type_name,
     duration_of,
-    id_within,
+    id_in_field,
     moment_of,
-    no_value,
-    printable,
-    usable_queue,
+    null_value,
 )
 
 DEFAULT_TYPE: Final = "default"
 
 Attempts = Annotated[int, Meta(ge=1, le=10_000)]
 Tags = Annotated[list[Name], Meta(max_length=32)]
-Facts = Annotated[dict[Name, Annotated[str, Meta(max_length=1_000)]], Meta(max_length=64)]
+Metadata = Annotated[dict[Name, Annotated[str, Meta(max_length=1_000)]], Meta(max_length=64)]
 T = TypeVar("T")
 
 
 class RetryRule(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long to wait between attempts. What is left out is as the server has it."""
+    """The delays between attempts. Fields that are left out have the server's defaults."""
 
     growth: Growth | None = None
     base: Duration | None = None
@@ -68,11 +68,11 @@ class RetryRule(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A job to be made later: at the end of another one, or at a schedule's fire times."""
+    """A job to be created later: at the end of another one, or at the fire times of a schedule."""
 
-    type: TypeName = DEFAULT_TYPE
-    payload: Raw = msgspec.field(default_factory=no_value)
-    queue: LaneName | None = None
+    type: UncheckedTypeName = DEFAULT_TYPE
+    payload: Raw = msgspec.field(default_factory=null_value)
+    queue: UncheckedQueueName | None = None
     priority: Priority | None = None
     max_attempts: Attempts | None = None
     retry: RetryRule | None = None
@@ -81,21 +81,21 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     expires: Duration | None = None
     delay: Duration | None = None
     tags: Tags | None = None
-    meta: Facts | None = None
+    meta: Metadata | None = None
     on_success: FollowUp | None = None
     on_failure: FollowUp | None = None
 
 
 class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job as it is handed in. With `cron` it is a schedule that makes such jobs."""
+    """A new job. With `cron` it is a schedule that creates such jobs."""
 
     run_at: Moment | None = None
     due_at: Moment | None = None
     schedule_at: Moment | None = None
     idempotency_key: Name | None = None
     dedupe_key: Name | None = None
-    #: What stands for the request when its key comes again. Without it everything that was asked does: two requests
-    #: that reckon their times anew, as a client does that repeats a call, are two different ones then.
+    #: Compared when the key is used again. Without it the whole request is compared: then a client that repeats a call
+    #: with newly computed times sends a different request.
     idempotency_fingerprint: Name | None = None
     after: Annotated[list[Identifier], Meta(max_length=1_000)] | None = None
     cron: Name | None = None
@@ -106,7 +106,7 @@ class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaul
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a job gets where its submission says nothing: what its task says, else what the server does."""
+    """Values for the fields that a submission leaves out: those of its task, else those of the server."""
 
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     backoff: Backoff = DEFAULT_BACKOFF
@@ -123,42 +123,41 @@ class Defaults:
     tasks: Mapping[str, Defaults] = field(default_factory=dict)
 
     def of(self, job_type: str) -> Defaults:
-        """Give the defaults of a type."""
         return self.tasks.get(job_type, self)
 
 
-PLAIN: Final = Defaults()
+SERVER_DEFAULTS: Final = Defaults()
 
 
-def folded(submission: Submission, header_key: str | None = None) -> Submission:
-    """Fold synonyms into one field each; refuse those that contradict each other."""
+def normalized(submission: Submission, header_key: str | None = None) -> Submission:
+    """Move legacy synonyms to the canonical fields; refuse contradictions."""
     s = submission
     if s.due_at is not None or s.schedule_at is not None:
-        s.run_at = one_of({"run_at": s.run_at, "due_at": s.due_at, "schedule_at": s.schedule_at})
+        s.run_at = agreed_value({"run_at": s.run_at, "due_at": s.due_at, "schedule_at": s.schedule_at})
         s.due_at = s.schedule_at = None
-    # One moment, one form: the zone it was written in does not make it another request.
+    # In UTC, so that the same time in another zone is the same request.
     if s.run_at is not None:
         s.run_at = moment_of(s.run_at, "run_at")
     if s.dedupe_key is not None or header_key is not None:
         keys = {"idempotency_key": s.idempotency_key, "dedupe_key": s.dedupe_key, "Idempotency-Key": header_key}
-        s.idempotency_key = one_of(keys)
+        s.idempotency_key = agreed_value(keys)
         s.dedupe_key = None
     if s.idempotency_fingerprint is not None and s.idempotency_key is None:
-        told = "belongs to a key; give 'idempotency_key' as well"
-        raise InvalidRequest(f"idempotency_fingerprint: {told}", field="idempotency_fingerprint")
+        problem = "needs a key; give 'idempotency_key' as well"
+        raise InvalidRequest(f"idempotency_fingerprint: {problem}", field="idempotency_fingerprint")
     if s.schedule is not None:
-        s.cron = one_of({"cron": s.cron, "schedule": s.schedule})
+        s.cron = agreed_value({"cron": s.cron, "schedule": s.schedule})
         s.schedule = None
     if s.run_at is not None and s.delay is not None:
         raise InvalidRequest("delay: give either 'run_at' or 'delay', not both", field="delay")
     if s.cron is None and (s.zone is not None or s.name is not None):
         field = "zone" if s.zone is not None else "name"
-        raise InvalidRequest(f"{field}: belongs to a recurring job; give 'cron' as well", field=field)
+        raise InvalidRequest(f"{field}: is for recurring jobs; give 'cron' as well", field=field)
     return s
 
 
-def one_of(synonyms: Mapping[str, T | None]) -> T | None:
-    """Choose the value that several names were given for."""
+def agreed_value(synonyms: Mapping[str, T | None]) -> T | None:
+    """Give the value of several synonyms; refuse different values."""
     given = {name: value for name, value in synonyms.items() if value is not None}
     values = list(given.values())
     if any(value != values[0] for value in values[1:]):
@@ -170,13 +169,15 @@ def one_of(synonyms: Mapping[str, T | None]) -> T | None:
 
 
 def request_of(submission: Submission, defaults: Defaults) -> bytes:
-    """Give the hash that is kept beside a submission's idempotency key: what the submitter gives, or the canonical one.
+    """Give the hash stored with an idempotency key: of the fingerprint in the submission, or of the whole request.
 
-    32 hexadecimal digits are taken for such a hash, as Rota's own client sends it; other text is hashed.
+    A fingerprint of 32 hexadecimal digits is a hash already, as Rota's own client sends it.
     """
     if (given := submission.idempotency_fingerprint) is not None:
         return bytes.fromhex(given) if _HASH.fullmatch(given) else request_hash(given.encode())
-    return hash_of_request(template_of(submission, defaults), run_at=submission.run_at, after=_parents(submission))
+    return canonical_request_hash(
+        template_of(submission, defaults), run_at=submission.run_at, after=_parents(submission)
+    )
 
 
 _HASH: Final = re.compile(r"[0-9a-f]{32}")
@@ -184,13 +185,13 @@ _HASH: Final = re.compile(r"[0-9a-f]{32}")
 
 def _parents(submission: Submission) -> tuple[Dependency, ...]:
     given = submission.after
-    return tuple(Dependency(id_within(one, "after")) for one in dict.fromkeys(given)) if given else ()
+    return tuple(Dependency(id_in_field(one, "after")) for one in dict.fromkeys(given)) if given else ()
 
 
 def new_job_of(
-    submission: Submission, job_id: JobId, now: datetime, *, defaults: Defaults = PLAIN, key_scope: str = ""
+    submission: Submission, job_id: JobId, now: datetime, *, defaults: Defaults = SERVER_DEFAULTS, key_scope: str = ""
 ) -> NewJob:
-    """Make the core's value of a folded submission. `now` is what relative times are counted from."""
+    """Convert a normalized submission. Relative times count from `now`."""
     s, own = submission, defaults.of(submission.type)
     delay = duration_of(s.delay, "delay") if s.delay is not None or s.run_at is not None else own.delay
     run_at = now + delay if delay else s.run_at
@@ -200,37 +201,36 @@ def new_job_of(
         key = IdempotencyKey(s.idempotency_key, request_of(s, defaults), key_scope)
     return NewJob(
         id=job_id,
-        type=printable(s.type, "type"),
+        type=check_type_name(s.type, "type"),
         payload=text_of(s.payload),
-        queue=own.queue if s.queue is None else usable_queue(s.queue, "queue"),
+        queue=own.queue if s.queue is None else check_queue_name(s.queue, "queue"),
         priority=s.priority or own.priority,
         run_at=run_at,
         max_attempts=s.max_attempts or own.max_attempts,
         backoff=own.backoff if s.retry is None else backoff_of(s.retry, own.backoff),
         delivery=s.delivery or own.delivery,
-        timeout=own.timeout if s.timeout is None else positive(s.timeout, "timeout"),
+        timeout=own.timeout if s.timeout is None else positive_duration(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
         tags=own.tags if s.tags is None else tuple(dict.fromkeys(s.tags)),
         meta=own.meta if s.meta is None else s.meta or NO_META,
-        after=_parents(s),
+        after=_parents(s) if s.after else (),
         on_success=own.on_success if s.on_success is None else template_of(s.on_success, defaults),
         on_failure=own.on_failure if s.on_failure is None else template_of(s.on_failure, defaults),
     )
 
 
-def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
-    """Make the core's template of a job to be made later."""
+def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Template:
     own = defaults.of(form.type)
     return Template(
-        type=printable(form.type, "type"),
+        type=check_type_name(form.type, "type"),
         payload=text_of(form.payload),
-        queue=own.queue if form.queue is None else usable_queue(form.queue, "queue"),
+        queue=own.queue if form.queue is None else check_queue_name(form.queue, "queue"),
         priority=form.priority or own.priority,
         max_attempts=form.max_attempts or own.max_attempts,
         backoff=own.backoff if form.retry is None else backoff_of(form.retry, own.backoff),
         delivery=form.delivery or own.delivery,
-        timeout=own.timeout if form.timeout is None else positive(form.timeout, "timeout"),
+        timeout=own.timeout if form.timeout is None else positive_duration(form.timeout, "timeout"),
         expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
         delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),
         tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
@@ -241,14 +241,13 @@ def template_of(form: FollowUp, defaults: Defaults = PLAIN) -> Template:
 
 
 def follow_up_of(template: Template) -> FollowUp:
-    """Show a template."""
     return FollowUp(**_fields_of(template), expires=_seconds(template.expires), delay=_seconds(template.delay))
 
 
 def submission_of(job: NewJob, now: datetime) -> Submission:
-    """Write a new job as a request; what is absolute stays so. `now` is what an expiry is counted from.
+    """Convert a new job to a request. Its expiry counts from `now`.
 
-    A job without a time says that it starts at once: otherwise the delay of its task in the server's app would hold.
+    A job without a time gets a delay of 0: otherwise the delay of its task in the server's app would apply.
     """
     expires = None if job.expires_at is None else max((job.expires_at - (job.run_at or now)).total_seconds(), 0.0)
     return Submission(
@@ -280,7 +279,7 @@ def _fields_of(one: Template | NewJob) -> dict[str, Any]:
 
 
 def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
-    """Make the core's backoff of a rule; what it leaves out is taken from `default`."""
+    """Convert a rule; fields that it leaves out are taken from `default`."""
     spans = {name: duration_of(getattr(rule, name), f"retry.{name}") for name in ("base", "cap", "max_elapsed")}
     changes: dict[str, Any] = {name: span for name, span in spans.items() if span is not None}
     if rule.delays is not None:
@@ -297,7 +296,7 @@ def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
 
 
 def retry_rule_of(backoff: Backoff) -> RetryRule:
-    """Show a backoff in full: the other side may have other defaults."""
+    """Convert a backoff in full: the other side may have other defaults."""
     return RetryRule(
         growth=backoff.growth,
         base=_seconds(backoff.base),
@@ -309,7 +308,7 @@ def retry_rule_of(backoff: Backoff) -> RetryRule:
     )
 
 
-def positive(value: float | str | None, field: str) -> timedelta | None:
+def positive_duration(value: float | str | None, field: str) -> timedelta | None:
     """Read a duration that must not be nothing."""
     span = duration_of(value, field)
     if span is not None and not span:
@@ -318,7 +317,7 @@ def positive(value: float | str | None, field: str) -> timedelta | None:
 
 
 def text_of(value: Raw) -> str:
-    """Take embedded JSON as the text it is."""
+    """Give embedded JSON as text."""
     return str(memoryview(value), "utf-8")
 
 

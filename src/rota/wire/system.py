@@ -1,4 +1,4 @@
-"""The state of the whole as it is shown: counts, health, who leads, and why a job is where it is."""
+"""Statistics, metrics, health, cluster and explanations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from rota.core.lane import Lane, LaneCount
 from rota.core.lifecycle import State
+from rota.core.queue import Lane, LaneCount
 from rota.ports.store import Census
-from rota.wire.fleet import QueueForm, WorkerForm
+from rota.wire.cluster import QueueForm, WorkerForm
 from rota.wire.jobs import ErrorForm
-from rota.wire.scalars import Count, Identifier, Line, Moment, Seconds
+from rota.wire.scalars import Count, Identifier, Moment, Seconds, ShortText
 
 
 class LaneForm(Struct, kw_only=True):
-    """How many jobs of a queue and type are in a state; `due_since` says when the next of them became due."""
+    """The number of jobs of a queue and type in a state; `due_since` is when the next of them became due."""
 
     queue: str
     type: str
@@ -25,11 +25,11 @@ class LaneForm(Struct, kw_only=True):
 
 
 class Stats(Struct, kw_only=True):
-    """Everything counted.
+    """Counts of all jobs and workers.
 
-    `queue_depth` is what waits, `due` what of that waits for nothing but a worker, `dlq_size` the dead letters,
-    `pruned` what retention deleted. `lanes` is a page of the unfinished jobs by queue, type and state; `next_cursor`
-    asks for the next one.
+    `queue_depth` counts waiting jobs, `due` those of them that wait only for a worker, `dlq_size` the dead letters,
+    `pruned` jobs that retention deleted. `lanes` is a page of the unfinished jobs by queue, type and state;
+    `next_cursor` requests the next page.
     """
 
     timestamp: Moment
@@ -48,7 +48,7 @@ class Stats(Struct, kw_only=True):
 
 
 class MetricsForm(Struct, kw_only=True):
-    """The counts of seed 4. Times are seconds since 1970; `last_dispatch` is 0 while there was none."""
+    """Counts of `GET /metrics` as JSON. Times are seconds since 1970; `last_dispatch` is 0 before the first one."""
 
     timestamp: Count
     pending_jobs: Count
@@ -61,13 +61,13 @@ class MetricsForm(Struct, kw_only=True):
 
 
 class Liveness(Struct, kw_only=True):
-    """That the process answers."""
+    """Whether the process answers."""
 
     status: str
 
 
 class ProblemForm(Struct, kw_only=True):
-    """A problem of the deployment as a whole: its code, what it means, and what to do."""
+    """A problem of the deployment: its code, its meaning, and the remedy."""
 
     code: str
     text: str
@@ -75,9 +75,9 @@ class ProblemForm(Struct, kw_only=True):
 
 
 class Health(Struct, kw_only=True):
-    """How this process, what it depends on and the deployment are.
+    """Health of this process, its dependencies and the deployment.
 
-    `unhealthy`: the store does not answer or takes no writes. `degraded`: jobs run, and `problems` says what is wrong.
+    `unhealthy`: the store does not answer or refuses writes. `degraded`: jobs run, and `problems` says what is wrong.
     """
 
     status: str
@@ -85,16 +85,16 @@ class Health(Struct, kw_only=True):
     is_leader: bool
     coordinator_health: bool
     store_health: bool
-    #: Whether the store took the last write of this process.
+    #: Whether the last write of this process succeeded.
     store_writable: bool
-    #: Whether the broker answers. If not, workers take jobs from the store itself.
+    #: Whether the broker answers. If not, workers claim from the store directly.
     broker_health: bool
     problems: list[ProblemForm]
     timestamp: Count
 
 
 class WorkerHealth(Struct, kw_only=True):
-    """How a worker is. `link_health` says whether its API or store took its last sign of life."""
+    """Health of a worker. `link_health` says whether its API or store accepted its last heartbeat."""
 
     status: str
     instance_id: str
@@ -108,7 +108,7 @@ class WorkerHealth(Struct, kw_only=True):
 
 
 class LeaderForm(Struct, kw_only=True):
-    """Who leads."""
+    """The current leader."""
 
     current_leader: str | None
     is_leader: bool
@@ -116,7 +116,7 @@ class LeaderForm(Struct, kw_only=True):
 
 
 class ClusterForm(Struct, kw_only=True):
-    """The cluster as the coordinator knows it: who leads, who is alive, and what all are configured to do."""
+    """The cluster as the coordinator knows it: leader, live members, and shared configuration."""
 
     coordinator: str
     coordinator_health: bool
@@ -127,13 +127,13 @@ class ClusterForm(Struct, kw_only=True):
 
 
 class Configured(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a key of the shared configuration shall say."""
+    """The value of a key of the shared configuration."""
 
-    value: Line
+    value: ShortText
 
 
 class SystemForm(Struct, kw_only=True):
-    """What this server is."""
+    """Version and configuration of this server."""
 
     version: str
     instance_id: str
@@ -147,7 +147,7 @@ class SystemForm(Struct, kw_only=True):
 
 
 class ReasonForm(Struct, kw_only=True):
-    """One reason why a job is where it is."""
+    """One reason for the state of a job."""
 
     code: str
     text: str
@@ -156,15 +156,15 @@ class ReasonForm(Struct, kw_only=True):
 
 
 class ExplanationForm(Struct, kw_only=True):
-    """Why a job is where it is, the weightiest reason first."""
+    """Why a job is in its state, the most important reason first."""
 
     id: Identifier
     state: State
     reasons: list[ReasonForm]
 
 
-class LetterGroup(Struct, kw_only=True):
-    """Dead letters of one cause: one type, one error but for its numbers."""
+class DeadLetterGroup(Struct, kw_only=True):
+    """Dead letters of one cause: the same type, and the same error except for numbers."""
 
     fingerprint: str
     type: str
@@ -175,24 +175,24 @@ class LetterGroup(Struct, kw_only=True):
     example_id: Identifier
 
 
-class LetterGroups(Struct, kw_only=True):
-    """The groups, largest first. `is_complete` is false when there were more dead letters than were looked at."""
+class DeadLetterGroups(Struct, kw_only=True):
+    """The groups, largest first. `is_complete` is false when some were left out."""
 
-    items: list[LetterGroup]
+    items: list[DeadLetterGroup]
     is_complete: bool
 
 
 class Overview(Struct, kw_only=True):
-    """What a live stream begins with."""
+    """The snapshot at the start of a live stream."""
 
     stats: Stats
     queues: list[QueueForm]
-    #: How many queues are not shown; `GET /v1/queues` has them all.
+    #: How many queues are left out; `GET /v1/queues` has them all.
     queues_left_out: Count = 0
 
 
 def census_of(stats: Stats) -> Census:
-    """Read the census that the counts were made of."""
+    """Convert counts back to a census."""
     living = tuple(LaneCount(Lane(one.queue, one.type), one.state, one.count, one.due_since) for one in stats.lanes)
     unfinished = {one.state for one in living}
     finished = {state: count for state, count in stats.states.items() if state not in unfinished and count}
@@ -200,7 +200,6 @@ def census_of(stats: Stats) -> Census:
 
 
 def lane_forms(census: Census) -> list[LaneForm]:
-    """Show the unfinished jobs by lane and state."""
     return [
         LaneForm(queue=one.lane.queue, type=one.lane.type, state=one.state, count=one.count, due_since=one.due_since)
         for one in sorted(census.lanes, key=lambda one: (one.lane.queue, one.lane.type, one.state))

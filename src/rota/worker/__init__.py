@@ -1,21 +1,22 @@
-"""The process that runs handlers.
+"""The worker: a process that runs handlers.
 
-It claims what it has slots for, keeps the leases, stops what must stop, and reports every outcome. It decides nothing
-about a job's fate (the core does) and knows no store: it is given a `WorkSource`, in process or over HTTP.
+It claims as many jobs as it has free slots, renews their leases, stops handlers that must stop, and reports every
+outcome. It does not decide what becomes of a job (the core does) and knows no store: it is given a `WorkSource`, in
+process or over HTTP.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.lazy import names_of
+from rota._lazy import lazy_names
 
 if TYPE_CHECKING:
     from rota.worker.context import JobContext, current
-    from rota.worker.escort import SourceReference
+    from rota.worker.exceptions import Cancelled, GiveUp, OutcomeUnknown, RetryLater
     from rota.worker.handlers import Handler, Handlers, handler_of
+    from rota.worker.lease_keeper.client import SourceReference
     from rota.worker.options import WorkerOptions
-    from rota.worker.signals import Cancelled, GiveUp, OutcomeUnknown, RetryLater
     from rota.worker.steps import Happened
     from rota.worker.worker import Worker
 
@@ -35,16 +36,16 @@ __all__ = [
     "handler_of",
 ]
 
-# Hidden from type checkers, which would take any name for one of ours.
+# Hidden from type checkers, which would accept any name.
 if not TYPE_CHECKING:
-    __getattr__ = names_of(
+    __getattr__ = lazy_names(
         __name__,
         {
             "context": ["JobContext", "current"],
-            "escort": ["SourceReference"],
+            "exceptions": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
             "handlers": ["Handler", "Handlers", "handler_of"],
+            "lease_keeper.client": ["SourceReference"],
             "options": ["WorkerOptions"],
-            "signals": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
             "steps": ["Happened"],
             "worker": ["Worker"],
         },

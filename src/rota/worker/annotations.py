@@ -1,8 +1,8 @@
-"""What the annotations of a function ask of its arguments.
+"""Annotations of handlers: the types that JSON values are checked against and converted to.
 
-Each annotation is read by itself: one that names what only a type checker knows asks for nothing, and the others are
-kept. An annotation is checked only if msgspec can make its values of JSON, or the type has `model_validate`; a value
-for any other annotation is passed on as it came.
+Each annotation is evaluated by itself: one that names something only a type checker knows is ignored, and the others
+are kept. An annotation is checked only if msgspec can make its values from JSON, or if the type has `model_validate`
+(Pydantic); a value for any other annotation is passed unchanged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as forms
 
-#: Containers of which an item may be a bool where an int is asked for.
+#: Containers of which an item may be a bool where an int is annotated.
 _OF_ITEMS: Final = (list, tuple, set, frozenset, collections.abc.Sequence)
 _OF_VALUES: Final = (dict, collections.abc.Mapping)
 _UNIONS: Final = (typing.Union, types.UnionType)
 
 
 def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Give the annotations of a function that can be read, also of one in a `partial` and of a callable object."""
+    """Return the annotations of a function that can be evaluated, also of a `partial` and of a callable object."""
     annotated = _annotated(function)
     try:
         return typing.get_type_hints(annotated, include_extras=True)
@@ -44,8 +44,8 @@ def _annotated(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - whatever 
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    found: Callable[..., Any] = inspect.unwrap(function, stop=lambda one: hasattr(one, "__signature__"))
-    return found
+    inner: Callable[..., Any] = inspect.unwrap(function, stop=lambda one: hasattr(one, "__signature__"))
+    return inner
 
 
 def _one_by_one(annotated: Any) -> Mapping[str, Any]:  # noqa: ANN401 - as above
@@ -59,13 +59,13 @@ def _one_by_one(annotated: Any) -> Mapping[str, Any]:  # noqa: ANN401 - as above
 
 
 def forms_of(hint: Any, *, is_optional: bool = False) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
-    """Give the types that values for an annotation are read as: mostly one, several for a union that msgspec refuses.
+    """Return the types that values for an annotation are converted to: several for a union that msgspec refuses.
 
-    `Any` stands for no check. A bool is an int, as in Python. A default of None makes an annotation optional.
+    `Any` means no check. A bool is an int, as in Python. A default of None makes an annotation optional.
     """
     if hint is Any:
         return (Any,)
-    whole = typing.Optional[hint] if is_optional else hint  # noqa: UP045 - also of what knows no |
+    whole = typing.Optional[hint] if is_optional else hint  # noqa: UP045 - not every annotation supports |
     for form in (_with_bools(whole), whole):
         if _is_readable(form):
             return (form,)
@@ -74,7 +74,7 @@ def forms_of(hint: Any, *, is_optional: bool = False) -> tuple[Any, ...]:  # noq
 
 
 def _with_bools(hint: Any) -> Any:  # noqa: ANN401 - any annotation
-    """Give an annotation that takes a bool wherever it takes an int or a float."""
+    """Return an annotation that accepts a bool wherever it accepts an int or a float."""
     if hint is int or hint is float:
         return hint | bool
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -90,12 +90,12 @@ def _with_bools(hint: Any) -> Any:  # noqa: ANN401 - any annotation
 def _is_readable(hint: Any) -> bool:  # noqa: ANN401 - any annotation
     try:
         return not _has_foreign(forms.type_info(hint))
-    except Exception:  # noqa: BLE001 - whatever it cannot read, we pass on as it came
+    except Exception:  # noqa: BLE001 - values of types that it does not know are passed unchanged
         return False
 
 
 def _has_foreign(form: forms.Type) -> bool:
-    """Whether a value may have to be of a type that cannot be made of JSON. Fields of classes are not looked at."""
+    """Whether the annotation contains a type that cannot be made from JSON. Fields of classes are not checked."""
     if isinstance(form, forms.CustomType):
         return not hasattr(form.cls, "model_validate")
     inner = [getattr(form, name, None) for name in ("item_type", "key_type", "value_type", "type")]
@@ -104,22 +104,22 @@ def _has_foreign(form: forms.Type) -> bool:
 
 
 def read(value: Any, form: Any) -> Any:  # noqa: ANN401 - as annotated
-    """Make a value of a form from JSON; raise ValueError or TypeError if it does not fit."""
-    return msgspec.convert(value, form, str_keys=True, dec_hook=revive)
+    """Convert a JSON value to a type; raise ValueError or TypeError if it does not fit."""
+    return msgspec.convert(value, form, str_keys=True, dec_hook=decode_object)
 
 
-def revive(wanted: Any, value: Any) -> Any:  # noqa: ANN401 - any type
-    """Convert to a type of the user's that msgspec does not know: Pydantic's models, and what already is one."""
-    validate = getattr(wanted, "model_validate", None)
+def decode_object(kind: Any, value: Any) -> Any:  # noqa: ANN401 - any type
+    """Convert to a type that msgspec does not know: a Pydantic model, or a value that already has the type."""
+    validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)
-    if isinstance(wanted, type) and isinstance(value, wanted):
+    if isinstance(kind, type) and isinstance(value, kind):
         return value
-    raise ValueError(f"{getattr(wanted, '__name__', wanted)} cannot be made of JSON")
+    raise ValueError(f"{getattr(kind, '__name__', kind)} cannot be made from JSON")
 
 
-def lay_down(value: Any) -> Any:  # noqa: ANN401 - any object
-    """Write down an object that msgspec does not know: a model of Pydantic's; refuse any other."""
+def encode_object(value: Any) -> Any:  # noqa: ANN401 - any object
+    """Encode an object that msgspec does not know: a Pydantic model; refuse any other."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"{type(value).__qualname__} is not JSON")
@@ -127,13 +127,13 @@ def lay_down(value: Any) -> Any:  # noqa: ANN401 - any object
 
 
 def distance(value: Any, written: Any) -> tuple[int, int]:  # noqa: ANN401 - any value
-    """Say how far what was read is from what was written: how many fields of it are unknown, and how many missing."""
+    """Count the fields of a JSON object that the converted value does not have, and those that the object lacks."""
     if not isinstance(written, dict):
         return (0, 0)
     fields = getattr(forms.type_info(type(value)), "fields", None)
     if fields is not None:
         names = {field.encode_name for field in fields}
     else:
-        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=lay_down)
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=encode_object)
         names = set(plain) if isinstance(plain, dict) else set()
     return len(written.keys() - names), len(names - written.keys())

@@ -1,11 +1,12 @@
-"""Draining: how a worker ends without losing or burning anything.
+"""Draining: how a worker ends without losing a job or wasting an attempt.
 
-From the first signal on nothing is claimed and nothing is begun. What runs may finish until shortly before the
-deadline; then it is told to stop, and handed back without using an attempt. What does not stop even then is handed
-back without being waited for. All reports are written before the worker is gone. A second signal skips the waiting.
+From the first signal on nothing is claimed and no handler is started. Running handlers may finish until shortly before
+the deadline; then they are asked to stop, and their jobs are handed back without using an attempt. The jobs of handlers
+that do not stop even then are handed back without waiting. All reports are written before the worker ends. A second
+signal skips the waiting.
 
-The deadline is for everything, the writing and the closing included: a supervisor that kills after its grace finds
-nobody to kill. If the store is away all that time, the leases run out by themselves.
+The deadline covers everything, writing and closing included, so that a supervisor that kills after its grace period
+finds no process to kill. If the store is unavailable all that time, the leases lapse by themselves.
 """
 
 from __future__ import annotations
@@ -16,38 +17,38 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
-from rota.worker.holding import Holding
+from rota.worker.deadlines import Stopper
 from rota.worker.options import WorkerOptions
-from rota.worker.settler import Settler
-from rota.worker.stopper import Stopper
-from rota.worker.verdict import Stop
+from rota.worker.outcomes import StopReason
+from rota.worker.reporter import OutcomeReporter
+from rota.worker.tracker import AttemptTracker
 
-#: The part of the time, and the most seconds, that are kept for handing back; of a short time, half, up to a second.
+#: The part of the time, and the most seconds, reserved for handing back; of a short time, half, up to a second.
 RESERVE_PART: Final = 0.25
 LONGEST_RESERVE: Final = 4.0
 SHORTEST_RESERVE: Final = 1.0
-#: Kept for closing, when all is written.
+#: Reserved for closing, when all is written.
 TO_CLOSE_SECONDS: Final = 0.25
-#: Even with no time at all: what is handed back must be written, or it waits for its lease.
+#: Even with no time left: a hand-back that is not written must wait for its lease to lapse.
 LEAST_TO_WRITE: Final = 0.25
-#: How long the question that is still open, and the word that we leave, may take at most.
-LONGEST_LAST_WORD: Final = 2.0
+#: How long the open claim and the last announcement may take at most.
+LONGEST_LAST_REQUEST: Final = 2.0
 
 
 class Drain:
-    """Ends a worker's runs."""
+    """Ends a worker's attempts within the drain timeout."""
 
     def __init__(
         self,
-        holding: Holding,
-        settler: Settler,
+        tracker: AttemptTracker,
+        reporter: OutcomeReporter,
         stopper: Stopper,
         options: WorkerOptions,
         *,
         clock: Callable[[], float],
     ) -> None:
-        self._holding = holding
-        self._settler = settler
+        self._tracker = tracker
+        self._reporter = reporter
         self._clock = clock
         self._stopper = stopper
         self._seconds = options.drain_timeout.total_seconds()
@@ -57,14 +58,14 @@ class Drain:
         self._ends_at = inf
 
     def begin(self) -> None:
-        """Start the time, and hand back what has not begun."""
+        """Start the timeout, and hand back the jobs whose handlers have not started."""
         self._ends_at = min(self._ends_at, self._clock() + self._seconds)
         self.hand_back()
 
     def hand_back(self) -> None:
-        """Hand back what has not begun."""
-        for run in list(self._holding.waiting.values()):
-            self._stopper.stop(run, Stop.DRAIN)
+        """Hand back the jobs whose handlers have not started."""
+        for attempt in list(self._tracker.waiting.values()):
+            self._stopper.stop(attempt, StopReason.DRAIN)
 
     def hurry(self) -> None:
         """Do not wait for handlers any longer."""
@@ -72,34 +73,33 @@ class Drain:
         self._changed.set()
 
     def wake(self) -> None:
-        """Something ended: look."""
+        """Look again: an attempt has finished."""
         self._changed.set()
 
     async def finish(self) -> None:
-        """Wait for the runs while there is time, then hand them back."""
-        await self._wait_for_runs(self._reserve)
-        for run in list(self._holding.runs.values()):
-            self._stopper.stop(run, Stop.DRAIN)
-        await self._wait_for_runs(self._reserve / 2)
-        for run in list(self._holding.runs.values()):
-            self._stopper.leave_behind(run)
-        self._settler.close()
+        """Wait for the handlers while there is time, then hand their jobs back."""
+        await self._wait_for_attempts(self._reserve)
+        for attempt in list(self._tracker.held.values()):
+            self._stopper.stop(attempt, StopReason.DRAIN)
+        await self._wait_for_attempts(self._reserve / 2)
+        for attempt in list(self._tracker.held.values()):
+            self._stopper.abandon(attempt)
+        self._reporter.close()
 
     def seconds_to_write(self) -> float:
-        """How long to wait for what was yielded to be written."""
+        """How long to wait for outcomes to be written."""
         return max(self.seconds_left() - TO_CLOSE_SECONDS, LEAST_TO_WRITE)
 
-    def seconds_for_a_word(self) -> float:
+    def seconds_for_request(self) -> float:
         """How long to wait for an answer that is not needed to end."""
-        return min(self.seconds_left() / 4, LONGEST_LAST_WORD)
+        return min(self.seconds_left() / 4, LONGEST_LAST_REQUEST)
 
     def seconds_left(self) -> float:
-        """How much time is left for all that is still to be done."""
         return max(self._ends_at - self._clock(), 0.0)
 
-    async def _wait_for_runs(self, ahead: float) -> None:
+    async def _wait_for_attempts(self, reserve: float) -> None:
         """Wait until nothing runs, or until so many seconds before the end."""
-        while self._holding.runs and (left := self.seconds_left() - ahead) > 0:
+        while self._tracker.held and (left := self.seconds_left() - reserve) > 0:
             self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):

@@ -1,14 +1,16 @@
-"""Heartbeats: what keeps the leases of running jobs, and how a wish to cancel arrives.
+"""Heartbeats: renewal of the leases of running jobs; the responses also carry requests to cancel.
 
-Two hearts, one interface. `LoopHeart`, here, beats on the source's loop, which handlers cannot block since they run
-on another; but code that holds the GIL stops it. It is enough where worker and store share one process: what stops
-the heart there stops the store as well. `CompanionHeart` (escort.py) beats in another process.
+Two implementations of one interface. `LoopHeartbeat` renews on the source loop, which handlers cannot block, since they
+run elsewhere; but code that holds the GIL stops it. It is enough where worker and store share one process: what stops
+the heartbeat there stops the store as well. `LeaseKeeperClient` (lease_keeper/client.py) has another
+process do it.
 
-Clocks: a lease is counted from the moment its renewal was *sent*, by the monotonic clock. A renewal that is absent
-from the answer is lost for certain; one without an answer is tried again, sooner. The answer also says who is to be
-stopped: a cancel arrives within one beat. Progress and log ride along.
+Clocks: a lease is counted from the moment its renewal was *sent*, by the monotonic clock. A lease that is missing in
+the response is lost for certain; a renewal without a response is tried again, sooner. The response also names the jobs
+to be stopped: a cancel arrives within one beat. Progress and log lines are sent along.
 
-If the heart fails, leases run out by our own count, and the watchdog stops the runs before someone else begins them.
+If renewing fails, leases lapse by the worker's own clock, and the watchdog stops the attempts before another worker
+starts them.
 """
 
 from __future__ import annotations
@@ -21,158 +23,157 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from rota.core.lease import Renewal
-from rota.ports.clock import Dice
-from rota.ports.faces import Report, WorkSource
+from rota.ports.client import AttemptReport, WorkSource
+from rota.ports.clock import Rng
 from rota.telemetry.outage import Outage
-from rota.worker.holding import Holding
+from rota.worker.attempt import RunningAttempt
 from rota.worker.options import WorkerOptions
-from rota.worker.run import Run
-from rota.worker.verdict import Stop
+from rota.worker.outcomes import StopReason
+from rota.worker.tracker import AttemptTracker
 
 _log = logging.getLogger("rota.worker")
 LARGEST_BATCH: Final = 500
-#: After a failed beat the next one comes this much sooner.
-HASTE: Final = 5
+#: After a failed renewal the next one comes this much sooner.
+FASTER_AFTER_FAILURE: Final = 5
 
 
-class Heart(Protocol):
-    """Keeps leases."""
+class LeaseHeartbeat(Protocol):
+    """Keeps leases renewed."""
 
     async def ready(self) -> None:
-        """Wait until leases will be kept, or until it is clear that waiting does not help."""
+        """Wait until leases can be renewed, or until it is clear that waiting does not help."""
         ...
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Renew until cancelled."""
         ...
 
-    def expect(self, question: str) -> None:
-        """Know that leases may come by this name. Told before it is asked."""
+    def expect_claim(self, claim_id: str) -> None:
+        """Learn of a claim before it is sent: from then on jobs may be leased to the worker under this id."""
         ...
 
-    def hold(self, runs: Iterable[Run]) -> None:
-        """Keep these leases too. Told before any of them begins."""
+    def hold(self, attempts: Iterable[RunningAttempt]) -> None:
+        """Renew these leases too. Called before any of their handlers starts."""
         ...
 
-    def let_go(self, reports: Iterable[Report]) -> None:
-        """Keep these no longer."""
+    def release(self, reports: Iterable[AttemptReport]) -> None:
+        """Renew these leases no longer: their outcomes are written."""
         ...
 
-    def hurry(self) -> None:
-        """Beat now: a lease may be running out."""
+    def renew_now(self) -> None:
+        """Renew at once: a lease may be about to lapse."""
         ...
 
     async def close(self) -> None:
-        """Stop, for good."""
+        """Stop for good."""
         ...
 
 
-class Renewing:
-    """Renews leases at the source and passes on what it answers."""
+class LeaseRenewer:
+    """Sends renewals to the source and acts on the responses."""
 
     def __init__(
         self,
         source: WorkSource,
-        holding: Holding,
+        tracker: AttemptTracker,
         lease: timedelta,
         *,
         clock: Callable[[], float],
-        stop: Callable[[Run, Stop], None],
+        stop: Callable[[RunningAttempt, StopReason], None],
     ) -> None:
         self._source = source
-        self._holding = holding
+        self._tracker = tracker
         self._lease = lease
         self._clock = clock
         self._stop = stop
 
-    async def renew(self, runs: Sequence[Run], others: Sequence[Report] = ()) -> None:
-        """Renew the leases of runs, and of reports that are not yet written."""
-        for start in range(0, len(runs), LARGEST_BATCH):
-            await self._renew_some(runs[start : start + LARGEST_BATCH])
-        if others:
-            await self._source.renew([Renewal(one.job_id, one.fence, self._lease) for one in others[:LARGEST_BATCH]])
+    async def renew(self, attempts: Sequence[RunningAttempt], reports: Sequence[AttemptReport] = ()) -> None:
+        """Renew the leases of attempts, and of finished attempts whose reports are not yet written."""
+        for start in range(0, len(attempts), LARGEST_BATCH):
+            await self._renew_batch(attempts[start : start + LARGEST_BATCH])
+        if reports:
+            await self._source.renew([Renewal(one.job_id, one.fence, self._lease) for one in reports[:LARGEST_BATCH]])
 
-    async def _renew_some(self, runs: Sequence[Run]) -> None:
+    async def _renew_batch(self, attempts: Sequence[RunningAttempt]) -> None:
         sent = self._clock()
-        renewals = [Renewal(run.job.id, run.job.fence, self._lease, *_news(run)) for run in runs]
-        answers = {(one.job_id, one.fence): one for one in await self._source.renew(renewals)}
+        renewals = [Renewal(one.job.id, one.job.fence, self._lease, *_updates(one)) for one in attempts]
+        renewed = {(one.job_id, one.fence): one for one in await self._source.renew(renewals)}
         seconds = self._lease.total_seconds()
-        for run in runs:
-            answer = answers.get(run.key)
+        for attempt in attempts:
+            answer = renewed.get(attempt.key)
             if answer is not None:
-                run.extend(sent, seconds)
+                attempt.extend(sent, seconds)
                 if answer.cancel:
-                    self._stop(run, Stop.CANCEL)
-            elif run.key in self._holding.runs:
-                # Absent, and we have not reported it meanwhile: it was taken from us.
-                self._stop(run, Stop.LOST)
+                    self._stop(attempt, StopReason.CANCEL)
+            elif attempt.key in self._tracker.held:
+                # Missing in the response and not reported meanwhile: another worker has the job.
+                self._stop(attempt, StopReason.LOST)
 
 
-def _news(run: Run) -> tuple[str | None, str | None]:
-    context = run.context
-    return (None, None) if context is None else context.take_news()
+def _updates(attempt: RunningAttempt) -> tuple[str | None, str | None]:
+    context = attempt.context
+    return (None, None) if context is None else context.take_updates()
 
 
-class LoopHeart:
-    """Beats on the source's loop."""
+class LoopHeartbeat:
+    """Renews leases on the source loop."""
 
     def __init__(
         self,
-        renewing: Renewing,
-        holding: Holding,
+        renewer: LeaseRenewer,
+        tracker: AttemptTracker,
         options: WorkerOptions,
         *,
-        open_reports: Callable[[], Sequence[Report]],
-        dice: Dice,
+        unwritten_reports: Callable[[], Sequence[AttemptReport]],
+        rng: Rng,
     ) -> None:
-        self._renewing = renewing
-        self._holding = holding
-        #: What has ended and is not written yet.
-        self.open_reports = open_reports
+        self.renewer = renewer
+        #: Reports of attempts that have finished and are not yet written.
+        self.unwritten_reports = unwritten_reports
+        self._tracker = tracker
         self._beat = options.beat.total_seconds()
-        self._dice = dice
-        self._haste = asyncio.Event()
+        self._rng = rng
+        self._is_urgent = asyncio.Event()
         self._outage = Outage(_log, "renewing leases")
 
     async def ready(self) -> None:
-        """Be ready at once."""
+        """Return at once."""
 
     async def run(self) -> None:
-        """Beat, a little at random, sooner after a failure."""
+        """Renew with some jitter, sooner after a failure."""
         pause = self._beat
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause * (0.9 + 0.1 * self._dice())):
-                    await self._haste.wait()
-            self._haste.clear()
-            pause = self._beat if await self.beat() else self._beat / HASTE
+                async with asyncio.timeout(pause * (0.9 + 0.1 * self._rng())):
+                    await self._is_urgent.wait()
+            self._is_urgent.clear()
+            pause = self._beat if await self.beat() else self._beat / FASTER_AFTER_FAILURE
 
     async def beat(self) -> bool:
         """Renew all leases once; False if that failed."""
-        runs = [run for run in list(self._holding.runs.values()) if run.stop is not Stop.LOST]
-        reports = self.open_reports()
-        if not runs and not reports:
+        attempts = [one for one in list(self._tracker.held.values()) if one.stop is not StopReason.LOST]
+        reports = self.unwritten_reports()
+        if not attempts and not reports:
             return True
         try:
-            await self._renewing.renew(runs, reports)
-        except Exception as error:  # noqa: BLE001 - a transport may raise anything; the heart goes on
+            await self.renewer.renew(attempts, reports)
+        except Exception as error:  # noqa: BLE001 - a transport may raise anything; the heartbeat goes on
             self._outage.failed(error)
             return False
         self._outage.worked()
         return True
 
-    def expect(self, question: str) -> None:
-        """Expect nothing: what comes for a process that is gone is left to its lease."""
+    def expect_claim(self, claim_id: str) -> None:
+        """Do nothing: jobs leased to a process that died wait until their leases lapse."""
 
-    def hold(self, runs: Iterable[Run]) -> None:
-        """Let the next beat find them."""
+    def hold(self, attempts: Iterable[RunningAttempt]) -> None:
+        """Do nothing: the next beat reads the tracker."""
 
-    def let_go(self, reports: Iterable[Report]) -> None:
-        """Let the next beat miss them."""
+    def release(self, reports: Iterable[AttemptReport]) -> None:
+        """Do nothing: the next beat reads the tracker."""
 
-    def hurry(self) -> None:
-        """Beat now."""
-        self._haste.set()
+    def renew_now(self) -> None:
+        self._is_urgent.set()
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""

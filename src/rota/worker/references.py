@@ -1,7 +1,7 @@
-"""Names of code, as in ``package.module:name``: given by whoever starts a process, never by a payload.
+"""References to code, as in ``package.module:name``: given by the process that starts another, never by a payload.
 
-The only place that imports by name. A child process is told here which handler to run, a companion how to reach the
-store, and both by the worker that started them.
+The only place in the worker that imports by name. A worker tells its child processes which handler to run, and its
+lease keeper how to reach the store.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from rota.core.errors import InvalidRequest
 
 
 def resolve(reference: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    """Find what a reference names."""
+    """Import the object that a reference names."""
     module, separator, path = reference.partition(":")
     if not (module and separator and path):
         raise InvalidRequest(f"{reference!r} is not a reference; write 'package.module:name'", field="reference")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        target = getattr(target, name)
+    return target
 
 
 def reference_to(function: object) -> str:
-    """Name a function so that another process finds it; refuse one that no other process can."""
+    """Return the reference of a function; refuse one that another process cannot import."""
     module = getattr(function, "__module__", None)
     path = getattr(function, "__qualname__", "")
     if module is None or module == "__main__" or "<" in path or not path:
         raise InvalidRequest(
-            f"{module}:{path} cannot be found by another process; move it to the top level of a module of its own",
+            f"{module}:{path} cannot be imported by another process; move it to the top level of a module",
             field="executor",
         )
     return f"{module}:{path}"

@@ -1,17 +1,16 @@
-"""The worker: claims jobs, runs their handlers, keeps their leases, and writes back what they yield.
+"""The worker: claims jobs, runs their handlers, renews their leases, and writes back their outcomes.
 
-Who runs where. On the loop on which `run` is awaited, the source's loop: the fetcher, the settler, the heart, the
-watchdog, the child processes' pipes. On the handlers' loop, in a thread of its own: async handlers. On threads of
-their own: sync handlers. No user code runs on the source's loop, so no user code can keep leases from being renewed,
-deadlines from being noticed or outcomes from being written, unless it holds the GIL; against that helps the companion
-process.
+Threads and loops. On the loop on which `run` is awaited (the source loop): fetcher, reporter, heartbeat, watchdog, the
+pipes of child processes. On the handler loop, in a thread of its own: async handlers. On threads of their own: sync
+handlers. No user code runs on the source loop, so no user code can delay renewals, deadlines or the writing of
+outcomes, unless it holds the GIL; for that case there is the lease-keeper process.
 
 States: open -> draining (`stop`) -> hurrying (`stop` again) -> over. Cancelling `run` is a stop in a hurry.
 
-What happens when a part dies. A handler: its outcome. A thread or the handlers' loop: cannot be killed, can be
-blocked; see watchdog.py. A child process: its job is lost, with last words. The companion: the worker beats by itself
-and starts another. One of the tasks here (that would be our mistake): it is run again, see supervision.py. The
-process: the companion says so at once, and without one the leases run out.
+What happens when a part dies. A handler: that is its outcome. A thread or the handler loop: it cannot be killed, but it
+can block; see deadlines.py. A child process: its job is lost, with the tail of its standard error. The lease keeper:
+the worker renews in-process and starts another one. One of the tasks here (a bug in Rota): it is started again, see
+supervision.py. The worker's process: the lease keeper hands its jobs back at once; without one, the leases lapse.
 """
 
 from __future__ import annotations
@@ -22,28 +21,39 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
-from rota.core.fleet import Member, Role
-from rota.ports.clock import Dice
-from rota.ports.faces import StepKeeper, WorkSource
+from rota.backoff import JitteredBackoff
+from rota.core.cluster import Member, Role
+from rota.ports.client import AttemptReport, StepKeeper, WorkSource
+from rota.ports.clock import Rng
+from rota.supervision import supervised
 from rota.telemetry.outage import Outage
 from rota.telemetry.tracing import Spans
-from rota.worker.escort import SourceReference
-from rota.worker.fetcher import StoreTime
+from rota.worker.deadlines import Stopper, Watchdog, WatchdogAlarm
+from rota.worker.drain import Drain
+from rota.worker.executors.group import ExecutorGroup
+from rota.worker.fetcher import Fetcher, StoreTime
 from rota.worker.handlers import Handlers
-from rota.worker.leases import Key
+from rota.worker.heartbeat import LeaseHeartbeat, LeaseRenewer, LoopHeartbeat
+from rota.worker.intake import Intake
+from rota.worker.lease_keeper.client import LeaseKeeperClient, SourceReference
+from rota.worker.lease_keeper.protocol import LeaseKey
 from rota.worker.options import WorkerOptions
-from rota.worker.shift import Shift
+from rota.worker.outcomes import FailureLog, StopReason
+from rota.worker.reporter import OutcomeReporter
+from rota.worker.step_calls import StepCalls
+from rota.worker.tracker import AttemptTracker
 
 _log = logging.getLogger("rota.worker")
 Announce = Callable[[Member], Awaitable[None]]
 
 
 class Worker:
-    """Runs handlers for one source of work. One that can ask for the store's time claims ahead of time."""
+    """Runs handlers for the jobs of one source. With `store_time` it claims jobs ahead of their time."""
 
     def __init__(
         self,
@@ -52,82 +62,71 @@ class Worker:
         options: WorkerOptions,
         *,
         announce_member: Announce | None = None,
-        companion: SourceReference | None = None,
+        lease_keeper: SourceReference | None = None,
         steps: StepKeeper | None = None,
         spans: Spans | None = None,
         store_time: StoreTime | None = None,
-        dice: Dice = random.random,
+        rng: Rng = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
-        self._source = source
-        self._handlers = handlers
+        self.source = source
+        self.handlers = handlers
+        self.lease_keeper = lease_keeper
+        self.steps = steps
+        self.spans = spans
+        self.store_time = store_time
+        self.rng = rng
+        self.clock = clock
         self._announce_member = announce_member
-        self._companion = companion
-        self._steps = steps
-        self._spans = spans
-        self._store_time = store_time
-        self._dice = dice
-        self._clock = clock
         self._started_at = datetime.now(UTC)
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._outage = Outage(_log, "announcing the worker")
-        self._shift: Shift | None = None
+        self._parts: WorkerParts | None = None
 
     async def run(self) -> None:
-        """Work until told to stop; everything claimed is finished or handed back when this returns."""
-        shift = self._shift = Shift(
-            self._source,
-            self._handlers,
-            self.options,
-            self._companion,
-            self._steps,
-            self._spans,
-            self._store_time,
-            dice=self._dice,
-            clock=self._clock,
-        )
-        whole = asyncio.create_task(self._work(shift), name="rota-worker")
+        """Work until stopped; when this returns, every claimed job is finished or handed back."""
+        parts = self._parts = WorkerParts(self)
+        work = asyncio.create_task(self._work(parts), name="rota-worker")
         is_cancelled = False
-        while not whole.done():
+        while not work.done():
             try:
-                await asyncio.shield(whole)
+                await asyncio.shield(work)
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.stop()
-                shift.drain.hurry()
+                parts.drain.hurry()
             except Exception:  # noqa: BLE001 - raised below, by `result`
                 break
-        whole.result()
+        work.result()
         if is_cancelled:
             raise asyncio.CancelledError
 
     def stop(self) -> None:
-        """Drain and end; a second call hurries. To be called on the worker's loop, by a signal handler for one."""
-        if self._stop_asked.is_set() and self._shift is not None:
-            self._shift.drain.hurry()
-        self._stop_asked.set()
+        """Drain and end; a second call skips the waiting. To be called on the worker's loop, as signal handlers are."""
+        if self._stop_requested.is_set() and self._parts is not None:
+            self._parts.drain.hurry()
+        self._stop_requested.set()
 
-    def cancel(self, leases: Iterable[Key]) -> None:
-        """Stop these jobs at once, if it holds them. To be called on the worker's loop.
+    def cancel(self, leases: Iterable[LeaseKey]) -> None:
+        """Stop these jobs at once, if the worker holds them, rather than with the next heartbeat.
 
-        It would learn of it with its next heartbeat otherwise.
+        To be called on the worker's loop.
         """
-        if self._shift is not None:
-            self._shift.cancel(leases)
+        if self._parts is not None:
+            self._parts.cancel(leases)
 
     @property
     def busy(self) -> int:
-        """How many jobs it holds."""
-        return 0 if self._shift is None else len(self._shift.holding.runs)
+        """How many jobs the worker holds."""
+        return 0 if self._parts is None else len(self._parts.tracker.held)
 
     @property
     def is_draining(self) -> bool:
-        """Whether it was told to stop."""
-        return self._stop_asked.is_set()
+        return self._stop_requested.is_set()
 
     def member(self) -> Member:
-        """Describe this worker as others should know it."""
+        """Describe this worker as a member of the cluster."""
         options = self.options
         return Member(
             role=Role.WORKER,
@@ -138,38 +137,186 @@ class Worker:
             version=options.version,
             address=options.address,
             queues=options.queues,
-            types=self._handlers.types,
+            types=self.handlers.types,
             slots=options.concurrency,
             busy=self.busy,
             is_draining=self.is_draining,
             started_at=self._started_at,
         )
 
-    async def _work(self, shift: Shift) -> None:
-        await shift.open()
-        announcing = asyncio.create_task(self._keep_announcing(), name="rota-worker-announce")
+    async def _work(self, parts: WorkerParts) -> None:
+        parts.start()
+        announcing = asyncio.create_task(self._announce_regularly(), name="rota-worker-announce")
         try:
-            await shift.work_until(self._stop_asked)
+            await parts.work_until(self._stop_requested)
         finally:
-            # Also when a part failed: what is held must be handed back.
-            self._stop_asked.set()
-            await shift.close(self._announce())
+            # Also when a part failed: held jobs must be handed back.
+            self._stop_requested.set()
+            await parts.close(self._announce())
             announcing.cancel()
             with suppress(asyncio.CancelledError):
                 await announcing
-        shift.raise_failure()
+        parts.raise_failure()
 
-    async def _keep_announcing(self) -> None:
+    async def _announce_regularly(self) -> None:
         while True:
             await self._announce()
-            await asyncio.sleep(self.options.beat.total_seconds() * (0.9 + 0.1 * self._dice()))
+            await asyncio.sleep(self.options.beat.total_seconds() * (0.9 + 0.1 * self.rng()))
 
     async def _announce(self) -> None:
         if self._announce_member is None:
             return
         try:
             await self._announce_member(self.member())
-        except Exception as error:  # noqa: BLE001 - whether others know of it does not keep it from working
+        except Exception as error:  # noqa: BLE001 - a worker that is not announced works nevertheless
             self._outage.failed(error)
         else:
             self._outage.worked()
+
+
+class WorkerParts:
+    """The parts of a running worker, in three groups: executors, leases, claims. Made on the source loop."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._is_single_threaded = not worker.options.own_loop
+        self._rng = worker.rng
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.tracker = AttemptTracker(self._wake_loop, FailureLog(worker.clock).write)
+        self._alarm = WatchdogAlarm(self._call_soon)
+        self._make_executors(worker)
+        self._make_lease_side(worker)
+        self._make_claim_side(worker)
+
+    def _make_executors(self, worker: Worker) -> None:
+        options, rng, clock = worker.options, worker.rng, worker.clock
+        self._step_calls = None if worker.steps is None else StepCalls(worker.steps, rng, clock, options.house)
+        self._executors = ExecutorGroup(
+            self.tracker, options, self._step_calls, worker.spans, watch=self._alarm.set, rng=rng, clock=clock
+        )
+
+    def _make_lease_side(self, worker: Worker) -> None:
+        options, clock = worker.options, worker.clock
+        self._reporter = OutcomeReporter(
+            worker.source, self.tracker.outbox, JitteredBackoff(worker.rng), self._on_written
+        )
+        self._stopper = Stopper(self.tracker, self._alarm, options.stop_grace.total_seconds(), clock)
+        self._heartbeat = self._make_heartbeat(worker)
+        self._watchdog = Watchdog(
+            self.tracker, self._executors.coroutines, self._stopper, self._alarm, options,
+            heartbeat=self._heartbeat, clock=clock,
+        )  # fmt: skip
+
+    def _make_heartbeat(self, worker: Worker) -> LeaseHeartbeat:
+        options, stop = worker.options, self._stopper.stop
+        renewer = LeaseRenewer(worker.source, self.tracker, options.lease, clock=worker.clock, stop=stop)
+        reports = self._reporter.unwritten_reports
+        in_process = LoopHeartbeat(renewer, self.tracker, options, unwritten_reports=reports, rng=worker.rng)
+        if worker.lease_keeper is None:
+            return in_process
+        return LeaseKeeperClient(
+            worker.lease_keeper, in_process, self.tracker, self._executors.processes, options,
+            stop=stop, rng=worker.rng,
+        )  # fmt: skip
+
+    def _make_claim_side(self, worker: Worker) -> None:
+        options, clock = worker.options, worker.clock
+        self._intake = Intake(
+            worker.handlers, self._executors, self.tracker, options,
+            reporter=self._reporter, heartbeat=self._heartbeat, watchdog=self._watchdog, clock=clock,
+        )  # fmt: skip
+        self._fetcher = Fetcher(
+            worker.source, self._intake, options, worker.store_time,
+            clock=clock, backoff=JitteredBackoff(worker.rng), expect_claim=self._heartbeat.expect_claim,
+        )  # fmt: skip
+        self.drain = Drain(self.tracker, self._reporter, self._stopper, options, clock=clock)
+
+    def start(self) -> None:
+        """Start the handler loop and the tasks."""
+        self._executors.loop.start()
+        for name, run in (
+            ("reporter", self._reporter.run),
+            ("watchdog", self._watchdog.run),
+            ("heartbeat", self._heartbeat.run),
+            ("fetcher", self._fetch),
+        ):
+            task = supervised(f"the worker's {name}", run, rng=self._rng)
+            self._tasks[name] = asyncio.create_task(task, name=f"rota-worker-{name}")
+
+    async def work_until(self, stopped: asyncio.Event) -> None:
+        """Wait until the worker is stopped, or until one of the tasks fails."""
+        stop = asyncio.create_task(stopped.wait())
+        try:
+            await asyncio.wait([stop, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+
+    def cancel(self, leases: Iterable[LeaseKey]) -> None:
+        """Stop the attempts of these leases, as far as they are held here."""
+        for key in leases:
+            attempt = self.tracker.held.get(key)
+            if attempt is not None:
+                self._stopper.stop(attempt, StopReason.CANCEL)
+
+    async def close(self, announcing: Coroutine[Any, Any, None]) -> None:
+        """Drain, hand back, and end all parts within the drain timeout."""
+        self.drain.begin()
+        self._intake.close()
+        self._fetcher.stop()
+        announcement = asyncio.create_task(announcing)
+        await self._end("fetcher")
+        await self._fetcher.close(self.drain.seconds_for_request())
+        self.drain.hand_back()
+        await self.drain.finish()
+        await asyncio.wait([self._tasks["reporter"]], timeout=self.drain.seconds_to_write())
+        await asyncio.wait([announcement], timeout=self.drain.seconds_for_request())
+        if self._reporter.unwritten:
+            _log.error("%d outcomes could not be written; their leases will lapse", self._reporter.unwritten)
+        announcement.cancel()
+        for name in ("heartbeat", "watchdog", "reporter"):
+            await self._end(name)
+        await self._heartbeat.close()
+        self._executors.stop_serving()
+        if self._step_calls is not None:
+            await self._step_calls.close(min(self.drain.seconds_left(), 1.0))
+        await self._executors.close(min(max(self.drain.seconds_left(), 0.2), 1.0))
+
+    def raise_failure(self) -> None:
+        """Raise the exception of a task that failed, if one did."""
+        for task in self._tasks.values():
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                task.result()
+
+    async def _fetch(self) -> None:
+        await self._heartbeat.ready()
+        await self._fetcher.run()
+
+    async def _end(self, name: str) -> None:
+        task = self._tasks[name]
+        while not task.done():
+            # More than once, if need be: a wait that ends at this very moment may swallow its cancellation.
+            task.cancel()
+            await asyncio.wait([task], timeout=0.25)
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        """Call a function on the source loop, from any thread."""
+        if self._is_single_threaded:
+            self._loop.call_soon(callback)
+            return
+        with suppress(RuntimeError):  # the loop is closed: an abandoned handler has returned too late
+            self._loop.call_soon_threadsafe(callback)
+
+    def _wake_loop(self) -> None:
+        self._call_soon(self._on_finished)
+
+    def _on_finished(self) -> None:
+        """Write the outcomes of attempts that have finished, and claim for their slots."""
+        self.tracker.woken()
+        self._watchdog.attempts_finished()
+        self._reporter.wake()
+        self._fetcher.wake()
+        self.drain.wake()
+
+    def _on_written(self, reports: Sequence[AttemptReport]) -> None:
+        self._heartbeat.release(reports)
+        self._fetcher.wake()

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 
 from api.staging import Stage
-from rota.api.table import Route
+from rota.api.router import Route
 from rota.coordination.local import LocalCoordinator
-from rota.core.identity import JobId, to_number
+from rota.core.ids import JobId, to_number
 from rota.core.job import Job
 
 

@@ -1,4 +1,4 @@
-"""The routes of dead letters, queues, workers and the deployment as a whole."""
+"""Cases of dead letters, queues, workers and the deployment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 from api.route_cases.asking import Ask, acts, lines, of, state
 from api.staging import Stage, body_of
 from building import HOUR
-from rota.core.identity import JobId, to_number
+from rota.core.ids import JobId, to_number
 
 
 @of("GET /v1/dead-letters")

@@ -1,4 +1,4 @@
-"""The routes of workers: the worker protocol, and its older form."""
+"""Cases of the worker protocol, and of the legacy worker protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from api.route_cases.asking import Ask, acts, of, stored
 from api.staging import Stage, body_of, until
-from rota.core.identity import JobId, to_number
+from rota.core.ids import JobId, to_number
 
 
 @of("POST /v1/leases:claim")
@@ -36,7 +36,7 @@ async def watch(stage: Stage, ask: Ask) -> None:
     (lease,) = await stage.claim()
     assert (await ask(json={"worker_id": "ada"}))["cancel"] == []
     watching = asyncio.create_task(ask(json={"worker_id": "ada", "wait": 20}))
-    await until(lambda: stage.api.context.cancels._waiting or watching.done())
+    await until(lambda: stage.api.context.cancel_watch._waiting or watching.done())
     await stage.client.post(f"/v1/jobs/{job['id']}/cancel")
     assert (await watching)["cancel"] == [{"id": job["id"], "fence": lease["fence"]}]
 

@@ -90,7 +90,7 @@ class _DatabasePlace:
     async def open(self) -> Coordinator:
         if not self.opened or self._adapter.is_shared:
             self.opened.append(await self._adapter.open(self._place, self._clock))
-        return DatabaseCoordinator(self.opened[-1], alive_for=LASTING, look_every=timedelta(seconds=0.05))
+        return DatabaseCoordinator(self.opened[-1], alive_for=LASTING, poll_interval=timedelta(seconds=0.05))
 
     async def pass_time(self, seconds: float) -> None:
         self._clock.move(timedelta(seconds=seconds))
@@ -118,7 +118,7 @@ class _EtcdPlace:
 
     async def open(self) -> Coordinator:
         # Patient: what is tested is not how quickly a busy machine answers.
-        self.opened.append(EtcdCoordinator(location_of(self._url), alive_for=LASTING, patience=30))
+        self.opened.append(EtcdCoordinator(location_of(self._url), alive_for=LASTING, timeout=30))
         return self.opened[-1]
 
     async def pass_time(self, seconds: float) -> None:

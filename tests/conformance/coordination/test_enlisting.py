@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from conformance.coordination.adapters import LASTING, Place
 from conformance.coordination.conftest import Eventually
-from rota.core.fleet import Member, Role
+from rota.core.cluster import Member, Role
 from rota.ports.coordinator import Coordinator
 
 WORKER = Member(
@@ -31,33 +31,33 @@ def unseen(members: Sequence[Member]) -> list[Member]:
 
 
 async def test_who_is_enlisted_is_known_to_all_as_it_described_itself(ours: Coordinator, theirs: Coordinator) -> None:
-    await ours.enlist([SCHEDULER, WORKER])
-    assert unseen(await theirs.roll()) == [WORKER, SCHEDULER]
-    assert all(member.seen_at is not None for member in await theirs.roll())
+    await ours.register([SCHEDULER, WORKER])
+    assert unseen(await theirs.members()) == [WORKER, SCHEDULER]
+    assert all(member.seen_at is not None for member in await theirs.members())
 
 
 async def test_the_roll_is_called_by_role(ours: Coordinator) -> None:
-    await ours.enlist([WORKER, SCHEDULER])
-    assert unseen(await ours.roll(Role.SCHEDULER)) == [SCHEDULER]
-    assert await ours.roll(Role.API) == []
+    await ours.register([WORKER, SCHEDULER])
+    assert unseen(await ours.members(Role.SCHEDULER)) == [SCHEDULER]
+    assert await ours.members(Role.API) == []
 
 
 async def test_what_a_member_says_anew_is_known_at_once(ours: Coordinator, theirs: Coordinator) -> None:
-    await ours.enlist([WORKER])
+    await ours.register([WORKER])
     draining = replace(WORKER, is_draining=True)
-    await ours.enlist([draining])
-    assert unseen(await theirs.roll()) == [draining]
+    await ours.register([draining])
+    assert unseen(await theirs.members()) == [draining]
 
 
 async def test_who_says_the_same_again_has_been_seen_later(
     ours: Coordinator, theirs: Coordinator, eventually: Eventually[datetime]
 ) -> None:
     """With etcd the time was that of the last change, and stood still in a cluster where nothing changed."""
-    await ours.enlist([WORKER])
+    await ours.register([WORKER])
 
     async def seen() -> datetime:
-        await ours.enlist([WORKER])
-        (member,) = await theirs.roll()
+        await ours.register([WORKER])
+        (member,) = await theirs.members()
         assert member.seen_at is not None
         return member.seen_at
 
@@ -68,12 +68,12 @@ async def test_who_says_the_same_again_has_been_seen_later(
 async def test_who_falls_silent_vanishes_and_who_does_not_stays(
     ours: Coordinator, theirs: Coordinator, eventually: Eventually[list[str]]
 ) -> None:
-    await ours.enlist([WORKER, SCHEDULER])
+    await ours.register([WORKER, SCHEDULER])
 
     async def names() -> list[str]:
-        await theirs.enlist([replace(SCHEDULER, boot="boot-3", name="eve")])
-        await ours.enlist([SCHEDULER])
-        return [member.name for member in await theirs.roll()]
+        await theirs.register([replace(SCHEDULER, boot="boot-3", name="eve")])
+        await ours.register([SCHEDULER])
+        return [member.name for member in await theirs.members()]
 
     assert await eventually(names, lambda seen: "ada" not in seen) == ["bob", "eve"]
 
@@ -82,24 +82,24 @@ async def test_who_vanished_and_comes_back_is_known_again(
     ours: Coordinator, eventually: Eventually[Sequence[Member]]
 ) -> None:
     """Stopped past its time, a process goes on with what it remembers."""
-    await ours.enlist([WORKER])
-    await eventually(ours.roll, lambda seen: not seen)
-    await ours.enlist([WORKER])
-    assert unseen(await ours.roll()) == [WORKER]
+    await ours.register([WORKER])
+    await eventually(ours.members, lambda seen: not seen)
+    await ours.register([WORKER])
+    assert unseen(await ours.members()) == [WORKER]
 
 
 async def test_who_says_goodbye_is_forgotten_at_once_by_whomever_it_is_told(
     ours: Coordinator, theirs: Coordinator
 ) -> None:
-    await ours.enlist([WORKER, SCHEDULER])
-    await ours.dismiss([WORKER.boot, "unknown"])
-    assert unseen(await theirs.roll()) == [SCHEDULER]
-    await theirs.dismiss([SCHEDULER.boot])
-    assert await ours.roll() == []
+    await ours.register([WORKER, SCHEDULER])
+    await ours.deregister([WORKER.boot, "unknown"])
+    assert unseen(await theirs.members()) == [SCHEDULER]
+    await theirs.deregister([SCHEDULER.boot])
+    assert await ours.members() == []
 
 
 async def test_the_same_name_twice_is_two_members(ours: Coordinator, place: Place) -> None:
     """A reused name of a pod must not hide that the former one died."""
-    await ours.enlist([WORKER, replace(WORKER, boot="boot-9")])
+    await ours.register([WORKER, replace(WORKER, boot="boot-9")])
     await place.pass_time(LASTING.total_seconds() / 10)
-    assert [member.boot for member in await ours.roll()] == ["boot-1", "boot-9"]
+    assert [member.boot for member in await ours.members()] == ["boot-1", "boot-9"]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from conformance.coordination.adapters import LASTING, Place
 from conformance.coordination.conftest import Eventually
-from rota.core.fleet import Leadership
+from rota.core.cluster import Leadership
 from rota.ports.coordinator import Coordinator
 
 LONG = LASTING * 100

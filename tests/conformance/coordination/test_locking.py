@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from conformance.coordination.adapters import LASTING
 from conformance.coordination.conftest import Eventually
-from rota.core.fleet import Lock
+from rota.core.cluster import Lock
 from rota.ports.coordinator import Coordinator
 
 LONG = LASTING * 100

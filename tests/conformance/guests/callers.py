@@ -22,9 +22,9 @@ from sqlalchemy.orm import Session
 
 from conformance.stores.adapters import Adapter, Mariadb, Postgres, SqliteFile
 from rota import Call, Handle, Rota, Task
-from rota.ports.guest import at_once
-from rota.stores.guests import answered
-from rota.worker.within import Within
+from rota.ports.caller_tx import run_sync
+from rota.stores.caller_tx import resolved
+from rota.worker.transactions import TransactionSteps
 
 OWN_TABLE: Final = "CREATE TABLE IF NOT EXISTS purchase (number bigint NOT NULL)"
 
@@ -42,15 +42,15 @@ class Caller:
 
     async def execute(self, sql: str) -> None:
         """Run a statement in the transaction."""
-        await answered(self.run(sql))
+        await resolved(self.run(sql))
 
     async def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement in the transaction and give its rows."""
-        return [tuple(row) for row in await answered(self.rows(sql))]
+        return [tuple(row) for row in await resolved(self.rows(sql))]
 
     async def start(self) -> None:
         """Begin a transaction, where the driver does not do so by itself."""
-        await answered(self.begin())
+        await resolved(self.begin())
 
     async def buy(self, number: int) -> None:
         """Do the program's own business."""
@@ -58,18 +58,18 @@ class Caller:
 
     async def commit(self) -> None:
         """End the transaction well."""
-        await answered(self.end("commit"))
+        await resolved(self.end("commit"))
 
     async def rollback(self) -> None:
         """End the transaction without a trace."""
-        await answered(self.end("rollback"))
+        await resolved(self.end("rollback"))
 
     async def submit(self, task: Task[[int], int], number: int, **options: Any) -> Handle[int]:  # noqa: ANN401
         """Submit a job within the transaction, in the way that suits the driver."""
         chosen = task.using(tx=self.tx, **options)
         return await chosen.asubmit(number) if self.is_async else chosen.submit(number)
 
-    async def step(self, within: Within, key: str, number: int) -> Any:  # noqa: ANN401 - what it yielded
+    async def step(self, within: TransactionSteps, key: str, number: int) -> Any:  # noqa: ANN401 - what it yielded
         """Buy as a step of a job, in the way that suits the driver; nobody can buy nothing."""
 
         async def buy() -> dict[str, int]:
@@ -78,7 +78,7 @@ class Caller:
 
         if self.is_async:
             return await within.perform_async(key, buy, self.tx)
-        return within.perform(key, lambda: at_once(buy()), self.tx)
+        return within.perform(key, lambda: run_sync(buy()), self.tx)
 
     async def submit_many(self, app: Rota, calls: list[Call[int]]) -> list[Handle[int]]:
         """Submit jobs within the transaction, in the way that suits the driver."""

@@ -28,7 +28,7 @@ from conformance.guests.callers import (
     Way,
 )
 from rota import Rota, Task
-from rota.core.identity import to_number
+from rota.core.ids import to_number
 from rota.ports.store import JobQuery, Store
 
 Ship = Task[[int], int]
@@ -36,15 +36,15 @@ TESTS = Path(__file__).parents[2]
 
 #: Makes storing a tag fail, when the job itself has been stored.
 SPOIL = {
-    "sqlite-file": ["ALTER TABLE tag RENAME TO tag_away"],
-    "postgres": ["ALTER TABLE tag ADD CONSTRAINT spoilt CHECK (tag <> 't')"],
+    "sqlite-file": ["ALTER TABLE rota_tag RENAME TO tag_away"],
+    "postgres": ["ALTER TABLE rota_tag ADD CONSTRAINT spoilt CHECK (tag <> 't')"],
     "mariadb": [
-        "CREATE TRIGGER spoilt BEFORE INSERT ON tag FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'spoilt'"
+        "CREATE TRIGGER spoilt BEFORE INSERT ON rota_tag FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'tag'"
     ],
 }
 MEND = {
     "sqlite-file": ["ALTER TABLE tag_away RENAME TO tag"],
-    "postgres": ["ALTER TABLE tag DROP CONSTRAINT spoilt"],
+    "postgres": ["ALTER TABLE rota_tag DROP CONSTRAINT spoilt"],
     "mariadb": ["DROP TRIGGER spoilt"],
 }
 
@@ -80,7 +80,7 @@ async def test_an_error_in_the_middle_leaves_the_transaction_as_it_was(
     assert [job.id for job in await store.find(JobQuery())] == [to_number(first.id)]
     await caller.start()
     assert await caller.fetch("SELECT number FROM purchase ORDER BY number") == [(1,), (2,)]
-    assert await caller.fetch("SELECT * FROM idempotency") == []
+    assert await caller.fetch("SELECT * FROM rota_idempotency") == []
 
 
 @pytest.mark.parametrize("way", DRIVERS, ids=lambda way: way.name)
@@ -108,7 +108,7 @@ async def test_a_program_that_is_killed_before_its_commit_leaves_nothing(
     assert handle.id != told
     assert [job.id for job in await store.find(JobQuery())] == [to_number(handle.id)]
     await caller.start()
-    assert await caller.fetch("SELECT * FROM tag") == []
+    assert await caller.fetch("SELECT * FROM rota_tag") == []
     assert await caller.fetch("SELECT * FROM purchase") == []
 
 

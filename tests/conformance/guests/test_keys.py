@@ -13,12 +13,12 @@ from building import after, key, new_job
 from conformance.guests.callers import DRIVERS, Caller, Way
 from rota import Rota, Task
 from rota.core.errors import InvalidRequest, KeyReused, QueueFull
-from rota.core.identity import to_number, to_text
-from rota.core.lane import Queue
+from rota.core.ids import to_number, to_text
 from rota.core.lifecycle import State
+from rota.core.queue import Queue
 from rota.core.submission import NewJob
 from rota.ports.store import Inserted, JobQuery, Receipt, Store
-from rota.runtime.guests import guest_of
+from rota.runtime.caller_tx import caller_connection_of
 
 Ship = Task[[int], int]
 
@@ -41,7 +41,7 @@ async def other(way: Way, place: str, caller: Caller) -> AsyncIterator[Caller]:
 
 
 async def insert(place: str, caller: Caller, jobs: Sequence[NewJob], bound: int | None = None) -> Sequence[Inserted]:
-    guest = await guest_of(place, caller.tx)
+    guest = await caller_connection_of(place, caller.tx)
     return await guest.insert(lambda _: jobs, bound=bound)
 
 

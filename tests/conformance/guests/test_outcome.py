@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from conformance.guests.callers import ASYNCPG, WRAPPED, Caller
 from rota import Handle, Rota, Task
 from rota.core.errors import KeyReused
-from rota.core.identity import JobId, to_number, to_text
+from rota.core.ids import JobId, to_number, to_text
 from rota.core.lifecycle import State
 from rota.ports.store import JobQuery, Store
-from rota.stores.guests import answered
+from rota.stores.caller_tx import resolved
 
 Ship = Task[[int], int]
 
@@ -50,8 +50,8 @@ async def test_a_rollback_leaves_nothing(caller: Caller, task: Ship, store: Stor
     assert await ids(store) == []
     await caller.start()
     assert await caller.fetch("SELECT number FROM purchase") == []
-    assert await caller.fetch("SELECT * FROM idempotency") == []
-    assert await caller.fetch("SELECT * FROM tag") == []
+    assert await caller.fetch("SELECT * FROM rota_idempotency") == []
+    assert await caller.fetch("SELECT * FROM rota_tag") == []
 
 
 async def test_a_submission_may_be_the_first_statement_of_a_transaction(
@@ -212,11 +212,11 @@ async def test_a_scoped_session_of_asyncio_is_known(place: str, task: Ship, stor
 async def test_a_nested_transaction_of_sqlalchemy_takes_its_jobs_back(caller: Caller, task: Ship, store: Store) -> None:
     await caller.buy(1)
     first = await caller.submit(task, 1)
-    nested = await answered(caller.tx.begin_nested())
+    nested = await resolved(caller.tx.begin_nested())
     await caller.submit(task, 2)
-    await answered(nested.rollback())
-    nested = await answered(caller.tx.begin_nested())
+    await resolved(nested.rollback())
+    nested = await resolved(caller.tx.begin_nested())
     third = await caller.submit(task, 3)
-    await answered(nested.commit())
+    await resolved(nested.commit())
     await caller.commit()
     assert await ids(store) == [first.id, third.id]

@@ -56,7 +56,7 @@ async def submit(task: Ship, tx: object, *, is_async: bool) -> None:
 async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Caller, task: Ship, app: Rota) -> None:
     chosen = task.using(tx=caller.tx)
     if caller.is_async:
-        with pytest.raises(InvalidRequest, match="has to be awaited; use asubmit or asubmit_many"):
+        with pytest.raises(InvalidRequest, match="is async; use asubmit or asubmit_many"):
             chosen.submit(1)
         with pytest.raises(InvalidRequest, match="use asubmit or asubmit_many"):
             app.submit_many([task.call(1)], tx=caller.tx)
@@ -69,14 +69,14 @@ async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Call
 
 async def test_over_http_nobody_can_be_a_part_of_it(caller: Caller) -> None:
     task = shipping(Rota("http://127.0.0.1:9"))
-    with pytest.raises(InvalidRequest, match=r"over HTTP .* give Rota the store's own address"):
+    with pytest.raises(InvalidRequest, match=r"over HTTP .* give Rota the URL of the store itself"):
         await submit(task, caller.tx, is_async=caller.is_async)
 
 
 async def test_a_connection_to_another_kind_of_store_is_refused(way: Way, caller: Caller, tmp_path: Path) -> None:
     url = "postgresql://127.0.0.1:9/none" if way is SQLITE3 else str(tmp_path / "other.db")
     kind = "PostgreSQL" if way is SQLITE3 else "SQLite"
-    with pytest.raises(InvalidRequest, match=f"does not lead to the store, which is on {kind}; connect"):
+    with pytest.raises(InvalidRequest, match=f"cannot reach the store, which is on {kind}; connect"):
         await submit(shipping(Rota(url)), caller.tx, is_async=caller.is_async)
 
 
@@ -113,8 +113,8 @@ async def test_a_database_with_somebody_else_s_table_of_migrations_is_refused(wa
     async with way.connect(foreign) as caller:
         for columns in ("version bigint", "number bigint, name varchar(99)"):
             await caller.start()
-            await caller.execute("DROP TABLE IF EXISTS migration")
-            await caller.execute(f"CREATE TABLE migration ({columns})")
+            await caller.execute("DROP TABLE IF EXISTS rota_migration")
+            await caller.execute(f"CREATE TABLE rota_migration ({columns})")
             await caller.commit()
             await caller.start()
             with pytest.raises(InvalidRequest, match="Rota's tables"):
@@ -127,7 +127,7 @@ async def test_tables_of_the_same_names_in_another_schema_are_not_taken_for_ours
     caller: Caller, task: Ship, store: Store
 ) -> None:
     await caller.execute("CREATE SCHEMA shop")
-    await caller.execute("CREATE TABLE shop.queue (name text)")
+    await caller.execute("CREATE TABLE shop.rota_queue (name text)")
     await caller.execute("SET LOCAL search_path = shop, public")
     with pytest.raises(InvalidRequest, match="search_path"):
         await caller.submit(task, 1)
@@ -242,7 +242,7 @@ def file_app(tmp_path: Path) -> Iterator[Rota]:
 
 @pytest.mark.parametrize("thing", ["rota.db", 5, object(), [], {"a": 1}], ids=lambda thing: type(thing).__name__)
 def test_what_is_no_connection_is_refused_with_all_that_are(file_app: Rota, thing: object) -> None:
-    with pytest.raises(InvalidRequest, match=r"tx: builtins\.\w+ is no connection that we know; pass one of: sqlite3"):
+    with pytest.raises(InvalidRequest, match=r"tx: builtins\.\w+ is not a known connection; pass one of: sqlite3"):
         shipping(file_app).using(tx=thing).submit(1)
 
 
@@ -288,7 +288,7 @@ async def test_a_session_that_stands_on_an_async_driver_is_refused_by_the_blocki
             def inside(blocking: Session) -> None:
                 task.using(tx=blocking).submit(1)
 
-            with pytest.raises(InvalidRequest, match=r"uses \(asyncpg connection\) has to be awaited; .* use asubmit"):
+            with pytest.raises(InvalidRequest, match=r"uses \(asyncpg connection\) is async; .* use asubmit"):
                 await session.run_sync(inside)
         await engine.dispose()
 
@@ -297,7 +297,7 @@ def test_no_driver_is_imported_by_us(file_app: Rota) -> None:
     """Recognising a connection by its class leaves it to its owner to have imported the driver."""
     for lookalike in ("asyncpg", "psycopg", "pymysql", "asyncmy", "sqlalchemy"):
         stranger: Any = type("Connection", (), {"__module__": "nowhere." + lookalike})()
-        with pytest.raises(InvalidRequest, match="is no connection that we know"):
+        with pytest.raises(InvalidRequest, match="is not a known connection"):
             shipping(Rota(file_app.url)).using(tx=stranger).submit(1)
 
 
@@ -306,7 +306,7 @@ def test_a_submission_within_a_transaction_opens_nothing(file_app: Rota, tmp_pat
     app = Rota(file_app.url)
     connection = sqlite3.connect(tmp_path / "rota.db")
     handle = shipping(app).using(tx=connection).submit(1)
-    assert app.reach._portal is None
+    assert app.gateway._portal is None
     with pytest.raises(RotaError, match="its transaction has not committed"):
         _ = handle.state
     connection.commit()

@@ -13,11 +13,11 @@ from conformance.stores.adapters import SqliteFile
 from rota.core.errors import InvalidRequest
 from rota.core.job import Job
 from rota.core.lease import Renewal, WorkerId
-from rota.ports.guest import House
+from rota.ports.caller_tx import CallerTxConfig
 from rota.ports.store import Store
-from rota.runtime.guests import HOUSE
-from rota.worker.signals import Cancelled, OutcomeUnknown
-from rota.worker.within import Within
+from rota.runtime.caller_tx import CALLER_TX_FACTORY
+from rota.worker.exceptions import Cancelled, OutcomeUnknown
+from rota.worker.transactions import TransactionSteps
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ async def job(store: Store) -> Job:
 
 
 @pytest.fixture
-def within(job: Job, place: str) -> Within:
-    return Within(job.id, job.fence, House(HOUSE, place))
+def within(job: Job, place: str) -> TransactionSteps:
+    return TransactionSteps(job.id, job.fence, CallerTxConfig(CALLER_TX_FACTORY, place))
 
 
 async def touch(store: Store, job: Job) -> None:
@@ -48,7 +48,7 @@ async def bought(caller: Caller) -> list[int]:
 
 
 async def test_a_commit_leaves_the_effect_and_its_record(
-    caller: Caller, within: Within, job: Job, store: Store
+    caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     assert await caller.step(within, "buy", 7) == {"bought": 7}
     await caller.commit()
@@ -57,7 +57,7 @@ async def test_a_commit_leaves_the_effect_and_its_record(
     assert await bought(caller) == [7]
 
 
-async def test_what_was_performed_once_is_not_performed_again(caller: Caller, within: Within) -> None:
+async def test_what_was_performed_once_is_not_performed_again(caller: Caller, within: TransactionSteps) -> None:
     await caller.step(within, "buy", 7)
     await caller.commit()
     await caller.start()
@@ -68,7 +68,7 @@ async def test_what_was_performed_once_is_not_performed_again(caller: Caller, wi
 
 
 async def test_a_rollback_leaves_neither_and_the_next_attempt_performs_it(
-    caller: Caller, within: Within, job: Job, store: Store
+    caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     await caller.step(within, "buy", 7)
     await caller.rollback()
@@ -80,10 +80,10 @@ async def test_a_rollback_leaves_neither_and_the_next_attempt_performs_it(
 
 
 async def test_an_attempt_that_lost_its_job_is_refused_after_the_effect(
-    caller: Caller, within: Within, job: Job, store: Store
+    caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     stale = replace(within, fence=job.fence - 1)
-    with pytest.raises(Cancelled, match="someone else"):
+    with pytest.raises(Cancelled, match="another worker"):
         await caller.step(stale, "buy", 7)
     await caller.rollback()
     assert await store.steps(job.id) == []
@@ -91,7 +91,7 @@ async def test_an_attempt_that_lost_its_job_is_refused_after_the_effect(
 
 
 async def test_an_effect_that_fails_is_not_recorded_and_is_the_caller_s_to_roll_back(
-    caller: Caller, within: Within, job: Job, store: Store
+    caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     with pytest.raises(ZeroDivisionError):
         await caller.step(within, "buy", 0)
@@ -102,7 +102,7 @@ async def test_an_effect_that_fails_is_not_recorded_and_is_the_caller_s_to_roll_
 
 
 async def test_a_step_that_was_begun_without_a_transaction_stays_in_doubt(
-    caller: Caller, within: Within, job: Job, store: Store
+    caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     await store.intend(job.id, job.fence, "buy")
     with pytest.raises(OutcomeUnknown, match="'buy' was begun"):
@@ -112,7 +112,7 @@ async def test_a_step_that_was_begun_without_a_transaction_stays_in_doubt(
 
 
 async def test_nobody_takes_the_job_away_between_the_record_and_the_commit(
-    way: Way, caller: Caller, within: Within, job: Job, store: Store
+    way: Way, caller: Caller, within: TransactionSteps, job: Job, store: Store
 ) -> None:
     if isinstance(way.store, SqliteFile):
         # One writer at a time: nobody writes anything meanwhile.
@@ -126,11 +126,11 @@ async def test_nobody_takes_the_job_away_between_the_record_and_the_commit(
 
 
 @pytest.mark.parametrize("way", [ASYNCPG], ids=lambda way: way.name)
-async def test_a_worker_over_http_has_no_transaction_to_be_a_part_of(caller: Caller, within: Within) -> None:
+async def test_a_worker_over_http_has_no_transaction_to_be_a_part_of(caller: Caller, within: TransactionSteps) -> None:
     with pytest.raises(InvalidRequest, match=r"over HTTP.*--store"):
         await caller.step(replace(within, house=None), "buy", 7)
 
 
-async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Caller, within: Within) -> None:
+async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Caller, within: TransactionSteps) -> None:
     with pytest.raises(InvalidRequest, match="use step$" if not caller.is_async else "use astep$"):
         await replace(caller, is_async=not caller.is_async).step(within, "buy", 7)

@@ -8,16 +8,15 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from conformance.model.memory import KeptKey, Memory
-from rota.core.attempt import Attempt
-from rota.core.identity import JobId
-from rota.core.job import Job, first_state, turn
-from rota.core.lane import Lane, LaneCount, Queue
+from rota.core.ids import JobId
+from rota.core.job import Attempt, Job, first_state, turn
 from rota.core.lease import Claim, Renewal, Renewed, WorkerId
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
+from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.settlement import Reason, Settlement
 from rota.core.submission import Delivery, NewJob
-from rota.core.workflow import Verdict, judge
+from rota.core.workflow import DependencyStatus, dependency_status
 from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, JobSlice, Receipt, Retention, Timetable
 
 #: What a job takes over from its submission as it stands.
@@ -31,7 +30,7 @@ class Jobs(Memory):
         jobs: Sequence[NewJob],
         *,
         bound: int | None = None,
-        entry: Entry | None = None,
+        entry: LedgerEntry | None = None,
         now: datetime | None = None,
     ) -> Sequence[Inserted]:
         moment = self.at(now)
@@ -177,7 +176,7 @@ class Jobs(Memory):
         return Renewed(job.id, job.fence, until, cancel=job.cancel_requested_at is not None)
 
     async def settle(
-        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+        self, settlements: Sequence[Settlement], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         moment = self.at(now)
         applied = [each.job_id for each in settlements if self._settle(each, moment)]
@@ -236,11 +235,11 @@ class Jobs(Memory):
             parent = told.popleft()
             state = self.jobs[parent].state if parent in self.jobs else None
             for child in [child for child, waits in self.waits.items() if parent in waits]:
-                verdicts = {judge(need, state) for need in self.waits[child][parent]}
-                if Verdict.FAILED in verdicts:
+                verdicts = {dependency_status(need, state) for need in self.waits[child][parent]}
+                if DependencyStatus.FAILED in verdicts:
                     self._cancel(child, Reason.DEPENDENCY_FAILED, now)
                     told.append(child)
-                elif Verdict.WAIT not in verdicts:
+                elif DependencyStatus.WAIT not in verdicts:
                     del self.waits[child][parent]
                     self._let_go(child, now)
 
@@ -274,7 +273,7 @@ class Jobs(Memory):
             self._tell_children([job_id], now)
 
     async def ask_cancel(
-        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+        self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         moment = self.at(now)
         asked = [job_id for job_id, fence in leases if self.holds(job_id, fence)]
@@ -388,7 +387,7 @@ class Jobs(Memory):
         )
 
     async def discard(
-        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+        self, ids: Sequence[JobId], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         moment = self.at(now)
         may_go = {State.DEAD, State.CANCELLED}

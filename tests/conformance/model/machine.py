@@ -22,16 +22,16 @@ from conformance.model import drafts
 from conformance.model.reference import Reference
 from conformance.stores.adapters import Adapter, opened
 from conformance.stores.driving import EVERYTHING
-from rota.core.decision import Means, cancel, decide, expire, retry, run_now
+from rota.core.cluster import Member, Role
+from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now
 from rota.core.errors import IllegalTransition
-from rota.core.fleet import Member, Role
-from rota.core.identity import JobId, ScheduleId
+from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
-from rota.core.lane import Lane, Queue
 from rota.core.lease import Claim, Renewal, WorkerId
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, TIMED, Event, State
 from rota.core.outcome import Lost, Outcome, Released
+from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Schedule, backfill, plan
 from rota.core.settlement import Settlement
 from rota.core.step import Resolution
@@ -39,7 +39,7 @@ from rota.core.submission import Dependency, Need, NewJob, Template
 from rota.ports.store import Census, DeadGroup, JobQuery, Retention, Store
 
 ALL: Final = JobQuery(limit=EVERYTHING)
-ACT: Final = Entry("olga", "act", "something")
+ACT: Final = LedgerEntry("olga", "act", "something")
 #: Answers of which the port does not say in which order they come.
 UNORDERED: Final = {"discard", "dead_groups"}
 
@@ -130,8 +130,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert plain(told) == plain(expected), verb
         return expected
 
-    def means(self) -> Means:
-        return Means(now=self.clock(), heir=self.ids())
+    def means(self) -> DecisionInputs:
+        return DecisionInputs(now=self.clock(), follow_up_id=self.ids())
 
     def take(self, wanted: Claim) -> list[Job]:
         """Claim, and remember the leases for good: who held one may speak at any time."""

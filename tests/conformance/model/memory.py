@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rota.core.attempt import Attempt
-from rota.core.fleet import Leadership, Member
-from rota.core.identity import JobId, ScheduleId
-from rota.core.job import Job
-from rota.core.lane import Queue
-from rota.core.ledger import Entry, Token
+from rota.core.cluster import Leadership, Member
+from rota.core.ids import JobId, ScheduleId
+from rota.core.job import Attempt, Job
+from rota.core.ledger import LedgerEntry, Token
 from rota.core.lifecycle import State
+from rota.core.queue import Queue
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.step import Step
 from rota.core.submission import Need
@@ -53,13 +52,13 @@ class Memory:
     fleet: dict[str, Member] = field(default_factory=dict)
     leads: dict[str, Leadership] = field(default_factory=dict)
     settings: dict[str, Queue] = field(default_factory=dict)
-    book: list[Entry] = field(default_factory=list)
+    book: list[LedgerEntry] = field(default_factory=list)
     access: dict[str, Token] = field(default_factory=dict)
 
     def at(self, now: datetime | None) -> datetime:
         return self.clock() if now is None else now
 
-    def write(self, entry: Entry | None, now: datetime) -> None:
+    def write(self, entry: LedgerEntry | None, now: datetime) -> None:
         """Append to the ledger."""
         if entry is not None:
             previous = self.book[-1].digest if self.book else ""

@@ -13,13 +13,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from conformance.model.schedules import Schedules
-from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
-from rota.core.identity import JobId
+from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
+from rota.core.ids import JobId
 from rota.core.job import Job
-from rota.core.lane import CONFIGURATION, Queue
 from rota.core.lease import Claim
-from rota.core.ledger import Entry, Token
+from rota.core.ledger import LedgerEntry, Token
 from rota.core.lifecycle import State
+from rota.core.queue import CONFIGURATION, Queue
 from rota.core.step import Resolution, Step
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -52,7 +52,9 @@ class Steps(Schedules):
         del self.guarded[job_id, key]
         return True
 
-    async def resolve(self, resolution: Resolution, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+    async def resolve(
+        self, resolution: Resolution, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
         place = (resolution.job_id, resolution.key)
         step = self.guarded.get(place)
         job = self.jobs.get(resolution.job_id)
@@ -106,13 +108,13 @@ class Fleet(Steps):
         if name in self.leads and self.leads[name].holder == holder:
             self.leads[name] = replace(self.leads[name], until=_LONG_AGO)
 
-    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
+    async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         await self.beat(told.members, now=now)
         if told.holder is not None:
             await self.lead(told.lead, told.holder, told.lasting, now=now)
-        return Bearings(await self.leader(told.lead, now=now), self.settings.get(CONFIGURATION))
+        return ClusterView(await self.leader(told.lead, now=now), self.settings.get(CONFIGURATION))
 
-    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
+    async def put_queue(self, queue: Queue, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
         old = self.settings.get(queue.name)
         if queue.version != (old.version if old is not None else 0):
             return False
@@ -125,20 +127,20 @@ class Fleet(Steps):
 
 
 class Reference(Fleet):
-    by_hand: None = None
-    keeps_claims = False
+    blocking: None = None
+    has_handoff = False
 
-    def brought(self, _wanted: Claim) -> Sequence[Job]:
+    def handed_off(self, _wanted: Claim) -> Sequence[Job]:
         return ()
 
-    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
+    async def record(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
         for entry in entries:
             self.write(entry, self.at(now))
 
-    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[LedgerEntry]:
         return [entry for entry in reversed(self.book) if before is None or entry.number < before][:limit]
 
-    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
         self.access.update({token.id: token for token in tokens})
         self.write(entry, self.clock())
 
@@ -151,7 +153,7 @@ class Reference(Fleet):
     async def time(self) -> datetime:
         return self.clock()
 
-    def hear_work(self) -> None:
+    def watch_for_work(self) -> None:
         return None
 
     async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:

@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from conformance.model.jobs import Jobs
-from rota.core.identity import JobId, ScheduleId
-from rota.core.ledger import Entry
+from rota.core.ids import JobId, ScheduleId
+from rota.core.ledger import LedgerEntry
 from rota.core.schedule import Fate, Firing, Occurrence, Schedule
 from rota.core.submission import NewJob
 
 
 class Schedules(Jobs):
     async def put_schedules(
-        self, schedules: Sequence[Schedule], *, entry: Entry | None = None, now: datetime | None = None
+        self, schedules: Sequence[Schedule], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[ScheduleId]:
         moment = self.at(now)
         written = [each.id for each in schedules if self._put(each, moment)]
@@ -56,7 +56,7 @@ class Schedules(Jobs):
         return [self.plans[plan_id] for _, plan_id in sorted(due)[:limit]]
 
     async def fire(
-        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+        self, firings: Sequence[Firing], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         moment = self.at(now)
         made = [job_id for firing in firings for job_id in self._fire(firing, moment)]
@@ -96,7 +96,7 @@ class Schedules(Jobs):
         self.plans[plan.id] = plan
 
     async def drop_schedules(
-        self, ids: Sequence[ScheduleId], *, entry: Entry | None = None, now: datetime | None = None
+        self, ids: Sequence[ScheduleId], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[ScheduleId]:
         dropped = [schedule_id for schedule_id in ids if self.plans.pop(schedule_id, None) is not None]
         for name in [name for name in self.fired if name[0] in dropped]:

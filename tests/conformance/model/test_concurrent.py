@@ -26,7 +26,7 @@ from conformance.model.reference import Reference
 from conformance.stores.adapters import SHARED, Adapter
 from rota.core.decision import cancel, decide, retry
 from rota.core.errors import IllegalTransition
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Renewal
 from rota.core.lifecycle import FINISHED, State

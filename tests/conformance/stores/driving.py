@@ -8,16 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from building import ADA, BASE, claim, means
-from rota.core.attempt import Attempt
+from rota.core.cluster import Member
 from rota.core.decision import cancel, decide
-from rota.core.fleet import Member
-from rota.core.identity import JobId
-from rota.core.job import Job
-from rota.core.lane import LaneCount, Queue
+from rota.core.ids import JobId
+from rota.core.job import Attempt, Job
 from rota.core.lease import WorkerId
-from rota.core.ledger import Entry, Token
+from rota.core.ledger import LedgerEntry, Token
 from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Outcome, Succeeded
+from rota.core.queue import LaneCount, Queue
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.settlement import JobError, Settlement
 from rota.core.step import Step
@@ -106,7 +105,7 @@ class Snapshot:
     occurrences: Sequence[Sequence[Occurrence]]
     members: Sequence[Member]
     queues: Sequence[Queue]
-    ledger: Sequence[Entry]
+    ledger: Sequence[LedgerEntry]
     tokens: Sequence[Token]
 
 

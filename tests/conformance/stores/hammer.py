@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from building import claim, means
 from conformance.stores.adapters import BY_NAME
 from rota.core.decision import decide
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lease import Renewal, WorkerId
 from rota.core.outcome import Succeeded
 from rota.core.submission import NewJob

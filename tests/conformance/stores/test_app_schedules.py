@@ -13,7 +13,7 @@ from rota.core.schedule import CatchUp, Draft, Schedule
 from rota.core.submission import Template
 from rota.engine import Engine
 from rota.engine.app_schedules import BEAT_SECONDS, LIVING, AppSchedules
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.ports.store import Store
 
 OLGA = Actor("olga")
@@ -160,8 +160,8 @@ async def test_code_leaves_a_schedule_of_the_same_name_that_was_made_by_hand_alo
     await shop.pass_time(process)
     assert await shop.one("report") == made
     assert (await shop.one("other")).app == "shop"
-    assert "schedule 'report' of app 'shop' is not put up" in caplog.text
-    assert "was made by hand" in caplog.text
+    assert "schedule 'report' of app 'shop' is not created" in caplog.text
+    assert "was created by an operator" in caplog.text
 
 
 async def test_what_older_releases_put_up_without_an_app_is_adopted_if_the_code_says_the_same(shop: Shop) -> None:
@@ -182,7 +182,7 @@ async def test_of_two_apps_that_define_the_same_name_the_first_keeps_it(
     await shop.pass_time(billing, crm)
     kept = await shop.one("cleanup")
     assert (kept.app, kept.rule, kept.paused_at) == ("billing", "@hourly", None)
-    assert "schedule 'cleanup' of app 'crm' is not put up" in caplog.text
+    assert "schedule 'cleanup' of app 'crm' is not created" in caplog.text
     assert "belongs to app 'billing'" in caplog.text
 
 

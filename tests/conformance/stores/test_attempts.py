@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from building import ADA, BASE, BEN, at, error, failure, means, new_job
 from conformance.stores.driving import begin, call_off, end, kill, look
-from rota.core.attempt import Attempt
 from rota.core.decision import decide, retry
+from rota.core.job import Attempt
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import Event
 from rota.core.outcome import Lost, Outcome, Released, Snoozed, Stopped, Succeeded
@@ -44,7 +44,7 @@ async def test_every_attempt_is_remembered_with_its_own_worker_and_end_oldest_fi
     assert [attempt.worker for attempt in remembered] == ["ada", "ben", "ada", "ben", "ada"]
     assert [attempt.event for attempt in remembered] == [
         Event.FAIL,
-        Event.EXPIRE,
+        Event.LAPSE,
         Event.SNOOZE,
         Event.RELEASE,
         Event.SUCCEED,

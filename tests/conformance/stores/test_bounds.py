@@ -4,8 +4,8 @@ import asyncio
 
 from building import BASE, HOUR, at, claim, key, new_job, new_jobs
 from conformance.stores.driving import look
-from rota.core.lane import Queue
 from rota.core.lifecycle import State
+from rota.core.queue import Queue
 from rota.core.submission import Dependency
 from rota.ports.store import Receipt, Store
 

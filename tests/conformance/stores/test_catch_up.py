@@ -14,7 +14,7 @@ from rota.brokers.in_store import InStoreBroker
 from rota.core.schedule import CatchUp, Draft, Fate, Schedule
 from rota.core.submission import Template
 from rota.engine import Engine
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.ports.store import Store
 
 OLGA = Actor("olga")

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, key, means, new_job, new_jobs, schedule
 from conformance.stores.driving import begin, call_off, complete, end, kill, look
 from rota.core.decision import cancel, decide, retry
-from rota.core.lane import Lane, LaneCount
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.outcome import Lost, Outcome, Released, Succeeded
+from rota.core.queue import Lane, LaneCount
 from rota.core.schedule import CatchUp, plan
 from rota.core.submission import Template
 from rota.ports.store import Retention, Store
@@ -121,19 +121,19 @@ async def test_pruned_jobs_are_added_up(store: Store) -> None:
 
 async def test_nothing_disappears(store: Store) -> None:
     """Submitted = counted + pruned, at every moment of a busy and seeded life."""
-    dice = random.Random(20260301)
+    rng = random.Random(20260301)
     outcomes: list[Outcome] = [Succeeded(), Lost(), Released(), failure(), failure(permanent=True)]
     submitted = 0
     nightly = schedule(catch_up=CatchUp.ALL)
     await store.put_schedules([nightly], now=BASE)
     for minute in range(40):
         now = BASE + minute * HOUR / 60
-        parents = new_jobs(3, on_success=Template("next") if dice.random() < 0.5 else None)
-        batch = [*parents, new_job(after=after(dice.choice(parents))), new_job(idempotency=key(str(minute // 3)))]
+        parents = new_jobs(3, on_success=Template("next") if rng.random() < 0.5 else None)
+        batch = [*parents, new_job(after=after(rng.choice(parents))), new_job(idempotency=key(str(minute // 3)))]
         answers = await store.insert(batch, now=now)
         submitted += sum(answer.receipt == "created" for answer in answers)
         for job in await store.claim(claim(ADA, 4), now=now):
-            outcome = dice.choice(outcomes)
+            outcome = rng.choice(outcomes)
             settlement = decide(job, outcome, means(now))
             await store.settle([settlement], now=now)
             submitted += settlement.follow_up is not None
@@ -143,9 +143,9 @@ async def test_nothing_disappears(store: Store) -> None:
             submitted += len(await store.fire([firing], now=now))
         for job in await store.expired(1, now=now):
             await store.settle([retry(job, now)], now=now)
-        if dice.random() < 0.3:
-            await store.prune(AT_ONCE, dice.randrange(1, 10), now=now)
-        if dice.random() < 0.3:
+        if rng.random() < 0.3:
+            await store.prune(AT_ONCE, rng.randrange(1, 10), now=now)
+        if rng.random() < 0.3:
             for job in await store.claim(claim(limit=1), now=now):
                 await end(store, job, Released(), now)
                 settlement_ = cancel(await look(store, job))

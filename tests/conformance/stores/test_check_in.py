@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from building import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
-from rota.core.fleet import CheckIn, Leadership, Member, Role
-from rota.core.lane import CONFIGURATION, Queue
+from rota.core.cluster import Leadership, Member, MemberHeartbeat, Role
+from rota.core.queue import CONFIGURATION, Queue
 from rota.ports.store import Store
 
 TEN = 10 * SECOND
@@ -27,8 +27,8 @@ ADA = Member(
 SAM = Member(role=Role.SCHEDULER, name="sam", boot="b2", types=None)
 
 
-def candidate(holder: str, *members: Member) -> CheckIn:
-    return CheckIn(members, "upkeep", holder, TEN)
+def candidate(holder: str, *members: Member) -> MemberHeartbeat:
+    return MemberHeartbeat(members, "upkeep", holder, TEN)
 
 
 async def test_all_who_check_in_are_on_record_as_they_described_themselves(store: Store) -> None:
@@ -62,7 +62,7 @@ async def test_others_are_told_who_leads_until_its_time_is_over(store: Store) ->
 
 
 async def test_who_would_not_lead_takes_no_lead_and_knows_who_has_it(store: Store) -> None:
-    onlooker = CheckIn((ADA,), "upkeep")
+    onlooker = MemberHeartbeat((ADA,), "upkeep")
     assert (await store.check_in(onlooker, now=BASE)).leadership is None
     lead = await store.lead("upkeep", "a", TEN, now=BASE)
     assert (await store.check_in(onlooker, now=at(9))).leadership == lead

@@ -10,10 +10,10 @@ import pytest
 from building import ADA, BASE, BEN, HOUR, MICROSECOND, SECOND, at, claim, failure, ids_of, new_job, new_jobs
 from conformance.stores.conftest import OpenStore
 from conformance.stores.driving import begin, end, look, snapshot, state
-from rota.core.lane import Queue
 from rota.core.lease import Renewal
 from rota.core.lifecycle import Event, State
 from rota.core.outcome import Lost, Outcome, Released, Stopped, Succeeded
+from rota.core.queue import Queue
 from rota.core.retry import Backoff, Growth
 from rota.core.submission import Delivery
 from rota.ports.store import Store

@@ -6,8 +6,8 @@ import pytest
 
 from building import ADA, BASE, HOUR, MICROSECOND, after, at, claim, failure, fresh_id, ids_of, new_job, new_jobs
 from conformance.stores.driving import begin, complete, end, kill, look
-from rota.core.lane import Queue
 from rota.core.lifecycle import Event, State
+from rota.core.queue import Queue
 from rota.ports.store import Store
 
 

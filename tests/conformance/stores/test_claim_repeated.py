@@ -71,7 +71,7 @@ async def test_a_repeated_claim_does_not_give_a_job_that_its_worker_got_by_anoth
 
 
 async def test_a_claim_for_no_queue_gives_what_was_given_by_its_name(store: Store) -> None:
-    """So a companion asks for its worker, which has died."""
+    """So a lease keeper asks for its worker, which has died."""
     await store.insert(new_jobs(3), now=BASE)
     first = await store.claim(claim(limit=2, types=("mail",), claim_id="c"), now=BASE)
     assert await store.claim(claim(limit=1, queues=(), types=(), claim_id="c"), now=BASE) == first

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from building import BASE, DAY, HOUR, SECOND, ManualClock, claim, entry, fresh_id, means, new_job, schedule
 from conformance.stores.driving import begin, complete, look
+from rota.core.cluster import Member, Role
 from rota.core.decision import decide
-from rota.core.fleet import Member, Role
-from rota.core.lane import Queue
 from rota.core.lease import Renewal
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
+from rota.core.queue import Queue
 from rota.core.schedule import plan
 from rota.ports.store import Retention, Store
 

@@ -19,7 +19,7 @@ from rota.core.lifecycle import State
 from rota.core.schedule import Draft, Fate
 from rota.core.submission import Delivery, NewJob, Template
 from rota.engine import Engine, store_clock
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.scheduler import Scheduler
 from rota.worker import Handlers, Worker, WorkerOptions, handler_of
 
@@ -98,9 +98,9 @@ async def test_no_job_starts_twice_when_the_clock_is_set_ahead(adapter: Adapter,
         await engine.upkeep.timetable()
         clock.off_by = HOUR
         # The reaper looks before any worker has renewed.
-        assert await engine.work.reap(100) == 0
+        assert await engine.upkeep.reap(100) == 0
         await until(lambda: renewed(engine, jobs, clock()))
-        assert await engine.work.reap(100) == 0
+        assert await engine.upkeep.reap(100) == 0
         release.set()
         for job in jobs:
             await engine.wait(job.id, timedelta(seconds=PATIENCE_SECONDS))
@@ -127,7 +127,7 @@ async def test_a_long_lease_is_held_when_the_clock_is_set_ahead(adapter: Adapter
         await engine.upkeep.timetable()
         taken = []
         for second in range(305):
-            if await engine.work.reap(100):
+            if await engine.upkeep.reap(100):
                 taken.append(second)
             clock.off_by += SECOND
             steady.passed += 1

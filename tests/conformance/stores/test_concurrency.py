@@ -10,10 +10,10 @@ import pytest
 from building import ADA, BASE, BEN, after, at, claim, entry, failure, ids_of, means, new_job, new_jobs
 from conformance.stores.driving import begin, look, state
 from rota.core.decision import decide
-from rota.core.lane import Queue
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import FINISHED, State
 from rota.core.outcome import Lost, Outcome, Released, Succeeded
+from rota.core.queue import Queue
 from rota.core.submission import Need, Template
 from rota.ports.store import JobQuery, Receipt, Store
 

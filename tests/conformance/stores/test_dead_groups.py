@@ -3,7 +3,7 @@ from __future__ import annotations
 from building import BASE, HOUR, at, error, failure, new_job
 from conformance.stores.driving import begin, call_off, complete, end, look
 from rota.core.decision import retry
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.outcome import Lost
 from rota.core.submission import Delivery
 from rota.ports.store import Store

@@ -4,8 +4,8 @@ import asyncio
 
 from building import ADA, BASE, MICROSECOND, SECOND, at, claim, ids_of, new_job, new_jobs
 from conformance.stores.driving import begin, call_off, look, state
-from rota.core.lane import Lane, Queue
 from rota.core.lifecycle import State
+from rota.core.queue import Lane, Queue
 from rota.core.submission import NewJob
 from rota.ports.store import Dispatched, Store
 

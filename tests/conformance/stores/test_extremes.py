@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from building import ADA, BASE, HOUR, MICROSECOND, after, at, claim, entry, ids_of, means, new_job, new_jobs
 from conformance.stores.driving import begin, complete, end, look, state
 from rota.core.decision import decide
-from rota.core.identity import LARGEST, JobId
+from rota.core.ids import LARGEST, JobId
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import Event, State
 from rota.core.outcome import Failed, Succeeded
@@ -70,7 +70,7 @@ async def test_a_follow_up_of_the_largest_id_is_made_even_if_that_is_taken(store
     parent = new_job(on_success=Template("next"))
     await store.insert([parent, new_job(id=JobId(LARGEST))], now=BASE)
     held = await begin(store, parent)
-    settlement = decide(held, Succeeded(), means(heir=JobId(LARGEST)))
+    settlement = decide(held, Succeeded(), means(follow_up_id=JobId(LARGEST)))
     assert await store.settle([settlement], now=BASE) == [parent.id]
     assert [job.parent_id for job in await store.find(JobQuery(types=("next",)))] == [parent.id]
 

@@ -21,7 +21,7 @@ from building import (
     new_jobs,
 )
 from conformance.stores.driving import begin, call_off, complete, end, kill
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.ports.store import JobQuery, Retention, Store

@@ -8,7 +8,7 @@ import pytest
 
 from building import BASE, DAY, MINUTE, after, at, entry, fresh_id, ids_of, new_job, schedule
 from conformance.stores.driving import begin, complete, look, snapshot, state
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.schedule import (
     Blackout,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from building import BASE, MICROSECOND, at
-from rota.core.fleet import Member, Role
+from rota.core.cluster import Member, Role
 from rota.ports.store import Store
 
 ADA = Member(

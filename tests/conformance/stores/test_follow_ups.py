@@ -5,7 +5,7 @@ from datetime import datetime
 from building import BASE, HOUR, MINUTE, at, claim, failure, fresh_id, ids_of, means, new_job
 from conformance.stores.driving import begin, look, snapshot
 from rota.core.decision import decide
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost, Outcome, Succeeded
 from rota.core.submission import NewJob, Template
@@ -75,7 +75,7 @@ async def test_follow_ups_of_a_batch_belong_to_their_own_parents(store: Store) -
     await store.insert(jobs, now=BASE)
     heirs = [fresh_id() for _ in jobs]
     held = await store.claim(claim(), now=BASE)
-    settlements = [decide(job, Succeeded(), means(heir=heir)) for job, heir in zip(held, heirs, strict=True)]
+    settlements = [decide(job, Succeeded(), means(follow_up_id=heir)) for job, heir in zip(held, heirs, strict=True)]
     await store.settle(settlements, now=BASE)
     made = await store.get(heirs)
     assert [(job.parent_id, job.type) for job in made] == [

@@ -7,7 +7,7 @@ import pytest
 
 from building import BASE, HOUR, MICROSECOND, SECOND, after, at, entry, fresh_id, ids_of, key, new_job, new_jobs
 from conformance.stores.driving import look, snapshot
-from rota.core.alike import Alike
+from rota.core.bulk import UniformJobs
 from rota.core.lifecycle import State
 from rota.core.submission import Delivery, NewJob
 from rota.ports.store import Inserted, JobQuery, Receipt, Store
@@ -213,7 +213,7 @@ async def test_jobs_that_are_alike_are_stored_as_if_each_came_by_itself(
 ) -> None:
     jobs = [replace(job, payload=f'"{place}"') for place, job in enumerate(new_jobs(number, **fields))]
     jobs.reverse()
-    alike = Alike(replace(jobs[0], payload="null"), ids_of(jobs), [job.payload for job in jobs])
+    alike = UniformJobs(replace(jobs[0], payload="null"), ids_of(jobs), [job.payload for job in jobs])
     answers = await store.insert(alike, now=BASE)
     made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
     assert len(made) == (1 if "idempotency" in fields else number)
@@ -231,7 +231,7 @@ async def test_jobs_that_are_alike_are_stored_as_if_each_came_by_itself(
 async def test_of_jobs_that_are_alike_one_whose_id_is_taken_does_not_hinder_the_others(store: Store) -> None:
     jobs = new_jobs(30)
     await store.insert([replace(jobs[7], type="other", payload='"first"')], now=BASE)
-    answers = await store.insert(Alike(jobs[0], ids_of(jobs), ['"second"'] * len(jobs)), now=BASE)
+    answers = await store.insert(UniformJobs(jobs[0], ids_of(jobs), ['"second"'] * len(jobs)), now=BASE)
     assert [place for place, answer in enumerate(answers) if answer.receipt is not Receipt.CREATED] == [7]
     assert [answer.job_id for answer in answers] == ids_of(jobs)
     assert [(await look(store, job)).payload for job in jobs[6:8]] == ['"second"', '"first"']
@@ -239,7 +239,7 @@ async def test_of_jobs_that_are_alike_one_whose_id_is_taken_does_not_hinder_the_
 
 async def test_of_jobs_that_are_alike_only_so_many_come_in_as_may_wait(store: Store) -> None:
     jobs = new_jobs(30)
-    answers = await store.insert(Alike(jobs[0], ids_of(jobs), ["null"] * len(jobs)), bound=20, now=BASE)
+    answers = await store.insert(UniformJobs(jobs[0], ids_of(jobs), ["null"] * len(jobs)), bound=20, now=BASE)
     assert [answer.receipt for answer in answers] == [Receipt.CREATED] * 20 + [Receipt.QUEUE_FULL] * 10
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from building import BASE, MICROSECOND, SECOND, at
-from rota.core.fleet import Leadership
+from rota.core.cluster import Leadership
 from rota.ports.store import Store
 
 TEN = 10 * SECOND

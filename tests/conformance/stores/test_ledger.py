@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from building import BASE, at, entry
-from rota.core.lane import Queue
-from rota.core.ledger import GENESIS, Entry
+from rota.core.ledger import GENESIS, LedgerEntry
+from rota.core.queue import Queue
 from rota.ports.store import Store
 
 
-def breaks(entries: Sequence[Entry], previous: str = GENESIS) -> list[int]:
+def breaks(entries: Sequence[LedgerEntry], previous: str = GENESIS) -> list[int]:
     """Walk the chain, oldest first, and name the entries that do not fit the one before them."""
     found = []
     for each in entries:
@@ -24,7 +24,7 @@ def breaks(entries: Sequence[Entry], previous: str = GENESIS) -> list[int]:
     return found
 
 
-async def oldest_first(store: Store) -> list[Entry]:
+async def oldest_first(store: Store) -> list[LedgerEntry]:
     return list(await store.ledger(limit=1_000))[::-1]
 
 
@@ -86,7 +86,7 @@ async def test_entries_come_newest_first(store: Store) -> None:
 
 async def test_the_ledger_can_be_read_page_by_page(store: Store) -> None:
     await store.record([entry(f"act {number}") for number in range(5)], now=BASE)
-    read: list[Entry] = []
+    read: list[LedgerEntry] = []
     while page := await store.ledger(before=read[-1].number if read else None, limit=2):
         read.extend(page)
         await store.record([entry("meanwhile")], now=BASE)
@@ -94,7 +94,7 @@ async def test_the_ledger_can_be_read_page_by_page(store: Store) -> None:
 
 
 async def test_words_of_any_kind_are_kept_and_bound(store: Store) -> None:
-    odd = Entry("ol\u00f6ga", "'; DROP TABLE ledger --", "\u4e2d\u6587 \U0001f600", "nul\0nul", "\n" * 1_000)
+    odd = LedgerEntry("ol\u00f6ga", "'; DROP TABLE rota_ledger --", "\u4e2d\u6587 \U0001f600", "nul\0nul", "\n" * 1_000)
     await store.record([odd], now=BASE)
     (written,) = await store.ledger()
     assert (written.actor, written.action, written.target) == (odd.actor, odd.action, odd.target)

@@ -24,8 +24,8 @@ from building import (
     schedule,
 )
 from conformance.stores.driving import begin, complete, end, end_as, kill, look, state
+from rota.core.cluster import Member, Role
 from rota.core.decision import retry
-from rota.core.fleet import Member, Role
 from rota.core.lease import Renewal
 from rota.core.lifecycle import FINISHED, State
 from rota.core.schedule import plan

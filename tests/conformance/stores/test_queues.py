@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from building import BASE, HOUR, at, entry
-from rota.core.lane import Queue
+from rota.core.queue import Queue
 from rota.ports.store import Store
 
 FULL = Queue("q", BASE, "deploy", BASE + HOUR, max_depth=100, max_running=4, rate_limit="10/s")

@@ -197,7 +197,7 @@ async def test_a_follow_up_shows_what_its_template_said(store: Store) -> None:
     await store.insert([job], now=BASE)
     held = await begin(store, job)
     heir = fresh_id()
-    await store.settle([decide(held, Succeeded(), means(heir=heir))], now=BASE)
+    await store.settle([decide(held, Succeeded(), means(follow_up_id=heir))], now=BASE)
     said = names(Template, {"delay", "expires"})
     assert shown(await look(store, heir), said) == shown(TEMPLATE, said)
 

@@ -36,8 +36,8 @@ from rota.core.decision import decide
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost, Succeeded
 from rota.core.schedule import CatchUp, plan
-from rota.ports.places import ANYWHERE
 from rota.ports.store import JobQuery, Receipt, Store
+from rota.ports.wakeup import ANY_CHANGE
 
 pytestmark = pytest.mark.parametrize("adapter", SHARED, ids=lambda adapter: adapter.name, indirect=True)
 
@@ -195,12 +195,12 @@ async def test_who_only_wants_to_know_of_work_hears_of_it_at_once(store: Store, 
     other = await open_store()
     broker = InStoreBroker(store)
     async with asyncio.timeout(LONG.total_seconds()):
-        with broker.attend(ANYWHERE) as attendance:
+        with broker.subscribe(ANY_CHANGE) as subscription:
             # Whoever begins to listen is told that something may have come before.
-            while await attendance.wait(10 * SHORT):
+            while await subscription.wait(10 * SHORT):
                 pass
             await other.insert([new_job(queue="any")], now=BASE)
-            assert await attendance.wait(LONG)
+            assert await subscription.wait(LONG)
     await broker.close()
 
 

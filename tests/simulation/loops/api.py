@@ -20,7 +20,7 @@ async def serve(stage: Stage) -> None:
 def client_on(stage: Stage) -> Client:
     """Make the client of a host; each begins with another of the API's addresses."""
     urls = stage.web.urls
-    first = stage.dice.randrange(len(urls))
+    first = stage.rng.randrange(len(urls))
     wire = Wire(stage.web, stage.host)
-    transport = Transport([*urls[first:], *urls[:first]], wire=wire, dice=stage.dice.random)
+    transport = Transport([*urls[first:], *urls[:first]], http_transport=wire, rng=stage.rng.random)
     return Client(transport, clock=stage.host.clock)

@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 from typing import Final
 
 from rota.core.errors import InvalidRequest
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.schedule import Draft, Schedule
 from rota.core.submission import NewJob
 from rota.engine import Engine
-from rota.ports.faces import Actor
+from rota.ports.client import Actor
 from rota.ports.store import Inserted
 from simulation.loops.api import client_on
 from simulation.models.client import Act, ClientModel, Notebook, Submission, Wish
@@ -48,8 +48,8 @@ class EngineClient(ClientModel):
         found = await self._engine.schedules.all()
         if not found:
             return
-        schedule = self._stage.dice.choice(found)
-        template = replace(schedule.template, priority=self._stage.dice.randint(1, 10))
+        schedule = self._stage.rng.choice(found)
+        template = replace(schedule.template, priority=self._stage.rng.randint(1, 10))
         try:
             await self._engine.schedules.edit(replace(schedule, template=template), OPERATOR)
         except InvalidRequest:

@@ -12,7 +12,7 @@ from simulation.models.stage import Stage
 
 async def keep_time(stage: Stage, habits: SchedulerHabits) -> None:
     """Run the real scheduler until asked to stop."""
-    scheduler = Scheduler(engine_on(stage, SCHEDULER_POINTS), retention=habits.retention, dice=stage.dice.random)
+    scheduler = Scheduler(engine_on(stage, SCHEDULER_POINTS), retention=habits.retention, rng=stage.rng.random)
     running = asyncio.create_task(scheduler.run(), name="scheduler")
     stopping = asyncio.create_task(stage.host.stopping.wait(), name="stopping")
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from rota.brokers.in_store import InStoreBroker
 from rota.engine import Engine
-from rota.ports.places import ANYWHERE
 from rota.ports.store import Store
+from rota.ports.wakeup import ANY_CHANGE
 from simulation.models.stage import Stage
 
 Points = Mapping[str, str]
@@ -61,16 +61,16 @@ class View:
 
         return call
 
-    def hear_work(self) -> None:
+    def watch_for_work(self) -> None:
         """Nothing: in here nobody tells."""
 
     async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:
         """Let the time pass, and say now and then that something may have changed: in here nobody tells."""
-        await asyncio.sleep(at_most.total_seconds() * (2 + 6 * self._stage.dice.random()))
-        return ANYWHERE if self._stage.dice.random() < 1 / 2 else ()
+        await asyncio.sleep(at_most.total_seconds() * (2 + 6 * self._stage.rng.random()))
+        return ANY_CHANGE if self._stage.rng.random() < 1 / 2 else ()
 
 
 def engine_on(stage: Stage, points: Points | None = None) -> Engine:
-    """Make an engine that knows the stage's store, clock and dice."""
+    """Make an engine that knows the stage's store, clock and rng."""
     store = cast("Store", View(stage, points or {}))
-    return Engine(store, InStoreBroker(store), clock=stage.host.clock, dice=stage.dice.random)
+    return Engine(store, InStoreBroker(store), clock=stage.host.clock, rng=stage.rng.random)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.ports.faces import Report, WorkSource
+from rota.ports.client import AttemptReport, WorkSource
 from rota.worker import Worker, WorkerOptions
 from rota.worker.fetcher import StoreTime
 from simulation.loops.scripted import handlers_for
@@ -36,7 +36,7 @@ class PointedSource:
         """Keep leases."""
         return await self._source.renew(renewals)
 
-    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+    async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
         """Report outcomes."""
         settled = await self._source.settle(reports)
         await self._stage.reach("worker.settled")
@@ -45,7 +45,7 @@ class PointedSource:
 
 async def work(stage: Stage, habits: WorkerHabits, source: WorkSource, *, store_time: StoreTime | None = None) -> None:
     """Run the real worker until it is asked to stop, and see it end."""
-    host, dice = stage.host, stage.dice.random
+    host, rng = stage.host, stage.rng.random
     options = WorkerOptions(
         name=host.name,
         boot=host.boot,
@@ -54,19 +54,19 @@ async def work(stage: Stage, habits: WorkerHabits, source: WorkSource, *, store_
         lease=habits.lease,
         beat=habits.lease / 3,
         drain_timeout=habits.drain,
-        stop_grace=timedelta(seconds=0.5 + 2 * dice()),
+        stop_grace=timedelta(seconds=0.5 + 2 * rng()),
         own_loop=False,
         host="simulated",
     )
     handlers = handlers_for(stage, habits.types or TYPES)
     clock = asyncio.get_running_loop().time
-    worker = Worker(PointedSource(stage, source), handlers, options, store_time=store_time, dice=dice, clock=clock)
+    worker = Worker(PointedSource(stage, source), handlers, options, store_time=store_time, rng=rng, clock=clock)
     running = asyncio.create_task(worker.run(), name="worker")
     stopping = asyncio.create_task(host.stopping.wait(), name="stopping")
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
     worker.stop()
-    if dice() < 1 / 4:
+    if rng() < 1 / 4:
         # Whoever asked loses patience and asks again.
-        await asyncio.wait({running}, timeout=dice() * habits.drain.total_seconds())
+        await asyncio.wait({running}, timeout=rng() * habits.drain.total_seconds())
         worker.stop()
     await running

@@ -16,9 +16,9 @@ from typing import Final
 
 from rota.core import decision
 from rota.core.errors import IllegalTransition, StoreUnavailable
-from rota.core.identity import JobId, to_text
+from rota.core.ids import JobId, to_text
 from rota.core.job import Job
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, TIMED, State
 from rota.core.schedule import Schedule
 from rota.core.submission import Dependency, IdempotencyKey, Need, NewJob, Template, request_hash
@@ -123,7 +123,7 @@ class ClientModel:
                 try:
                     (answer,) = await self._insert(job)
                 except StoreUnavailable:
-                    await asyncio.sleep(self._stage.dice.random() * 2**attempt)
+                    await asyncio.sleep(self._stage.rng.random() * 2**attempt)
                     if submission.key is not None:
                         job = replace(job, id=self._stage.fresh_id())
                     continue
@@ -171,7 +171,7 @@ class ClientModel:
     async def _cancel(self, job_id: JobId) -> None:
         """Cancel a job, or ask it to stop if it runs; look again when it has moved meanwhile."""
         store = self._stage.store
-        entry = Entry("operator", "job.cancel", to_text(job_id))
+        entry = LedgerEntry("operator", "job.cancel", to_text(job_id))
         for _ in range(_ROUNDS):
             found = await store.get([job_id])
             if not found or found[0].state in FINISHED:
@@ -187,10 +187,10 @@ class ClientModel:
                 return
 
     async def _move(self, wish: Wish, states: tuple[State, ...]) -> None:
-        """Move one job that is in one of `states`, whichever the dice pick."""
+        """Move one job that is in one of `states`, whichever the rng pick."""
         found = await self._stage.store.find(JobQuery(states=states, limit=20))
         if found:
-            await self._decree(wish, self._stage.dice.choice(found))
+            await self._decree(wish, self._stage.rng.choice(found))
 
     async def _decree(self, wish: Wish, job: Job) -> None:
         decide = decision.retry if wish is Wish.RETRY else decision.run_now
@@ -199,12 +199,12 @@ class ClientModel:
             settlement = decide(job, now)
         except IllegalTransition:
             return
-        await self._stage.store.settle([settlement], entry=Entry("operator", f"job.{wish}", to_text(job.id)))
+        await self._stage.store.settle([settlement], entry=LedgerEntry("operator", f"job.{wish}", to_text(job.id)))
 
     async def _edit(self) -> None:
         """Change a schedule's template, by reading it and writing it back."""
         found = await self._stage.store.schedules()
         if found:
-            schedule = self._stage.dice.choice(found)
-            template = replace(schedule.template, priority=self._stage.dice.randint(1, 10))
+            schedule = self._stage.rng.choice(found)
+            template = replace(schedule.template, priority=self._stage.rng.randint(1, 10))
             await self._stage.store.put_schedules([replace(schedule, template=template)])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from rota.core.decision import Means, decide, expire
+from rota.core.decision import DecisionInputs, decide, expire
 from rota.core.errors import StoreUnavailable
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED
@@ -49,7 +49,7 @@ class SchedulerModel:
     async def run(self) -> None:
         """Tick until asked to stop."""
         while not self._stage.host.stopping.is_set():
-            await asyncio.sleep(self._habits.tick_seconds * (0.6 + 0.8 * self._stage.dice.random()))
+            await asyncio.sleep(self._habits.tick_seconds * (0.6 + 0.8 * self._stage.rng.random()))
             try:
                 await self.tick()
             except StoreUnavailable:
@@ -93,7 +93,7 @@ class SchedulerModel:
     def _taken(self, job: Job) -> Settlement:
         """Take a job from a worker that went silent, unless it is heard of before our word is."""
         # The lease's end is the latest moment that the store is known to have passed.
-        means = Means(job.lease_until or job.updated_at, self._stage.dice.random(), self._stage.fresh_id())
+        means = DecisionInputs(job.lease_until or job.updated_at, self._stage.rng.random(), self._stage.fresh_id())
         return replace(decide(job, Lost(), means), if_lapsed=True)
 
     async def _expire(self) -> None:

@@ -1,6 +1,6 @@
 """The worker's face in small: claims, renewals and reports, straight to the store, decided by the core.
 
-It shows `rota.ports.faces.WorkSource`, and so does the real engine: a worker cannot tell which one it was given.
+It shows `rota.ports.client.WorkSource`, and so does the real engine: a worker cannot tell which one it was given.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rota.core.decision import Means, decide
-from rota.core.identity import JobId
+from rota.core.decision import DecisionInputs, decide
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
 from rota.core.settlement import Settlement
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from simulation.models.stage import Stage
 
 _NO_WAIT: Final = timedelta(0)
@@ -48,7 +48,7 @@ class StoreSource:
         """Keep leases."""
         return await self._stage.store.renew(renewals)
 
-    async def settle(self, reports: Sequence[Report]) -> Sequence[JobId]:
+    async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
         """Write outcomes back; look again at what was refused.
 
         A job that was asked to stop meanwhile is not sent back, and left alone it would run into the end of its lease.
@@ -60,7 +60,7 @@ class StoreSource:
             applied += await self._stage.store.settle(again) if again else ()
         return applied
 
-    async def _reconsidered(self, reports: Iterable[Report]) -> list[Settlement]:
+    async def _reconsidered(self, reports: Iterable[AttemptReport]) -> list[Settlement]:
         settlements = []
         for report in reports:
             for job in await self._stage.store.get([report.job_id]):
@@ -69,9 +69,9 @@ class StoreSource:
                     settlements.append(self._settlement(report))
         return settlements
 
-    def _settlement(self, report: Report) -> Settlement:
+    def _settlement(self, report: AttemptReport) -> Settlement:
         job, sent_at = self._known[report.job_id, report.fence]
         # When the claim was made the store's clock showed the start of the attempt; our own may be an hour off.
         elapsed = timedelta(seconds=self._stage.now() - sent_at)
         now = (job.started_at or job.updated_at) + elapsed
-        return decide(job, report.outcome, Means(now, self._stage.dice.random(), self._stage.fresh_id()))
+        return decide(job, report.outcome, DecisionInputs(now, self._stage.rng.random(), self._stage.fresh_id()))

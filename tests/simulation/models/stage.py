@@ -1,4 +1,4 @@
-"""What every model is given: its host, its view of the store, dice, and the history."""
+"""What every model is given: its host, its view of the store, rng, and the history."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from random import Random
 from typing import TypeVar, cast
 
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId, compose
-from rota.core.instant import to_micros
+from rota.core.ids import JobId, compose
+from rota.core.time import to_micros
 from rota.ports.store import Store
 from simulation.faults import FaultClass, Nemesis
 from simulation.history import History
@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Stage:
-    """One process's surroundings. The dice are the host's: a restarted process throws on where the dead one stopped."""
+    """One process's surroundings. The rng are the host's: a restarted process throws on where the dead one stopped."""
 
     host: Host
     store: Store
     history: History
     nemesis: Nemesis
-    dice: Random
+    rng: Random
     #: How the API is reached where there is one.
     web: Web
     #: What was switched off is not to happen, not even by a handler's own doing.
@@ -38,7 +38,7 @@ class Stage:
 
     def fresh_id(self) -> JobId:
         """Make an id as a submitter does: from its own clock and chance."""
-        return JobId(compose(to_micros(self.host.clock()) // 1000, self.dice.getrandbits(22)))
+        return JobId(compose(to_micros(self.host.clock()) // 1000, self.rng.getrandbits(22)))
 
     def now(self) -> float:
         """Tell the time durations are measured with."""
@@ -54,8 +54,8 @@ class Stage:
 
     async def dawdle(self) -> None:
         """Let time pass between what was read and what will be written: now and then a process does."""
-        if self.dice.random() < 0.2:
-            await asyncio.sleep(self.dice.random() * 2)
+        if self.rng.random() < 0.2:
+            await asyncio.sleep(self.rng.random() * 2)
 
     def poison(self) -> None:
         """Take the whole process down, as a handler does that calls `os._exit`."""
@@ -71,5 +71,5 @@ class Stage:
             try:
                 return await act()
             except StoreUnavailable:
-                await asyncio.sleep(self.dice.random() * 2**attempt * 0.5)
+                await asyncio.sleep(self.rng.random() * 2**attempt * 0.5)
         return None

@@ -23,11 +23,11 @@ from datetime import timedelta
 from typing import Final
 
 from rota.core.errors import StoreUnavailable
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed, WorkerId
 from rota.core.outcome import Outcome, Released, Stopped
-from rota.ports.faces import Report, WorkSource
+from rota.ports.client import AttemptReport, WorkSource
 from simulation.models.behaviour import Ending, step_of
 from simulation.models.stage import Stage
 
@@ -108,14 +108,14 @@ class WorkerModel:
         """Wait for the next poll, or for something to change."""
         self._changed.clear()
         if not self._stage.host.stopping.is_set():
-            waiting = pause * (0.5 + self._stage.dice.random())
+            waiting = pause * (0.5 + self._stage.rng.random())
             alarm = asyncio.get_running_loop().call_later(waiting, self._changed.set)
             await self._changed.wait()
             alarm.cancel()
 
     async def _claim(self, limit: int) -> int:
         stage, habits = self._stage, self._habits
-        claim_id = f"{stage.host.boot}/{stage.dice.getrandbits(40):010x}"
+        claim_id = f"{stage.host.boot}/{stage.rng.getrandbits(40):010x}"
         worker = WorkerId(stage.host.name, stage.host.boot)
         wanted = Claim(worker, limit, habits.queues, habits.types, habits.lease, claim_id)
         sent_at = stage.now()
@@ -206,7 +206,7 @@ class WorkerModel:
             await self._mail.wait()
             self._mail.clear()
             batch, self._outbox = self._outbox, []
-            reports = [Report(held.job.id, held.job.fence, outcome) for held, outcome in batch]
+            reports = [AttemptReport(held.job.id, held.job.fence, outcome) for held, outcome in batch]
             await self._stage.insist(lambda: self._source.settle(reports), tries=6)  # noqa: B023 - awaited here
             await self._stage.reach("worker.settled")
             for held, _ in batch:

@@ -12,33 +12,32 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
+from rota.backoff import JitteredBackoff
 from rota.core import schedule as schedule_module
 from rota.core.errors import InvalidRequest, Unavailable
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.outcome import Failed, Outcome, Released
-from rota.core.patience import Patience
 from rota.core.schedule import Fate, Firing, Schedule
 from rota.core.settlement import JobError, Settlement
 from rota.core.submission import NewJob
 from rota.engine.jobs import Jobs
+from rota.engine.leases import Leases
 from rota.engine.schedules import Schedules
 from rota.engine.store_clock import StoreClock
-from rota.engine.work import Work
-from rota.ports.faces import Report
+from rota.ports.client import AttemptReport
 from rota.ports.store import Inserted
-from rota.scheduler import scheduler
-from rota.scheduler.duties import Expirer, Promoter, Reaper
-from rota.worker import run as run_module
-from rota.worker.anteroom import Anteroom
-from rota.worker.crew import Crew
+from rota.scheduler import loop
+from rota.scheduler.upkeep import Expirer, Promoter, Reaper
+from rota.worker import attempt as attempt_module
+from rota.worker.attempt import RunningAttempt
+from rota.worker.deadlines import Stopper
 from rota.worker.drain import Drain
 from rota.worker.fetcher import Fetcher
-from rota.worker.heartbeat import LoopHeart
-from rota.worker.run import Run
-from rota.worker.shift import Shift
-from rota.worker.stopper import Stopper
-from rota.worker.verdict import Stop
+from rota.worker.heartbeat import LoopHeartbeat
+from rota.worker.intake import EarlyJobs, Intake
+from rota.worker.outcomes import StopReason
+from rota.worker.worker import WorkerParts
 from simulation.casts import LOOPS
 from simulation.mutants.planting import Planting, instead, mutant
 
@@ -49,11 +48,11 @@ from simulation.mutants.planting import Planting, instead, mutant
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
-    def extend(right: Any, run: Run, sent: float, lease: float) -> None:
-        right(run, sent, lease)
-        run.start_before = inf
+    def extend(right: Any, attempt: RunningAttempt, sent: float, lease: float) -> None:
+        right(attempt, sent, lease)
+        attempt.start_before = inf
 
-    with instead(Run, "extend", extend):
+    with instead(RunningAttempt, "extend", extend):
         yield
 
 
@@ -61,11 +60,11 @@ def begun_after_the_lease_lapsed() -> Planting:
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
-    def take_on(right: Any, crew: Crew, jobs: Sequence[Job], sent: float) -> None:
+    def accept(right: Any, intake: Intake, jobs: Sequence[Job], sent: float) -> None:
         del sent
-        right(crew, jobs, asyncio.get_running_loop().time())
+        right(intake, jobs, asyncio.get_running_loop().time())
 
-    with instead(Crew, "take_on", take_on):
+    with instead(Intake, "accept", accept):
         yield
 
 
@@ -73,11 +72,11 @@ def lease_counted_from_the_answer() -> Planting:
 def nothing_renewed() -> Planting:
     """The heart stands still: whatever takes longer than a lease is begun again and again."""
 
-    async def beat(right: Any, heart: LoopHeart) -> bool:
-        del right, heart
+    async def beat(right: Any, heartbeat: LoopHeartbeat) -> bool:
+        del right, heartbeat
         return True
 
-    with instead(LoopHeart, "beat", beat):
+    with instead(LoopHeartbeat, "beat", beat):
         yield
 
 
@@ -85,12 +84,12 @@ def nothing_renewed() -> Planting:
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
-    async def close(right: Any, shift: Shift, announcing: Any) -> None:
-        shift._tasks["heart"].cancel()
-        shift._tasks["watchdog"].cancel()
-        await right(shift, announcing)
+    async def close(right: Any, parts: WorkerParts, announcing: Any) -> None:
+        parts._tasks["heartbeat"].cancel()
+        parts._tasks["watchdog"].cancel()
+        await right(parts, announcing)
 
-    with instead(Shift, "close", close):
+    with instead(WorkerParts, "close", close):
         yield
 
 
@@ -98,13 +97,13 @@ def heart_stops_with_the_first_signal() -> Planting:
 def drain_burns_an_attempt() -> Planting:
     """What is interrupted by a deploy has failed."""
 
-    def outcome(right: Any, why: Stop, *rest: Any) -> Outcome | None:
-        if why is Stop.DRAIN:
+    def outcome(right: Any, why: StopReason, *rest: Any) -> Outcome | None:
+        if why is StopReason.DRAIN:
             return Failed(JobError("Interrupted", "the worker was stopped"))
         given: Outcome | None = right(why, *rest)
         return given
 
-    with instead(run_module, "outcome_of_stop", outcome):
+    with instead(attempt_module, "outcome_of_stop", outcome):
         yield
 
 
@@ -112,11 +111,11 @@ def drain_burns_an_attempt() -> Planting:
 def interrupted_taken_for_unbegun() -> Planting:
     """A job whose handler was interrupted is handed back as if it had never begun."""
 
-    def outcome(right: Any, why: Stop, *rest: Any) -> Outcome | None:
+    def outcome(right: Any, why: StopReason, *rest: Any) -> Outcome | None:
         given: Outcome | None = right(why, *rest)
         return Released(started=False) if isinstance(given, Released) else given
 
-    with instead(run_module, "outcome_of_stop", outcome):
+    with instead(attempt_module, "outcome_of_stop", outcome):
         yield
 
 
@@ -126,8 +125,8 @@ def nothing_handed_back() -> Planting:
 
     async def finish(right: Any, drain: Drain) -> None:
         del right
-        await drain._wait_for_runs(drain._reserve)
-        drain._settler.close()
+        await drain._wait_for_attempts(drain._reserve)
+        drain._reporter.close()
 
     with instead(Drain, "finish", finish):
         yield
@@ -137,15 +136,15 @@ def nothing_handed_back() -> Planting:
 def claims_while_draining() -> Planting:
     """The fetcher does not hear that the worker is to end, and is given the time that is meant for handlers."""
 
-    async def close(right: Any, shift: Shift, announcing: Any) -> None:
+    async def close(right: Any, parts: WorkerParts, announcing: Any) -> None:
         try:
-            await asyncio.wait([shift._tasks["fetcher"]], timeout=2)
+            await asyncio.wait([parts._tasks["fetcher"]], timeout=2)
         except asyncio.CancelledError:
             announcing.close()
             raise
-        await right(shift, announcing)
+        await right(parts, announcing)
 
-    with instead(Shift, "close", close):
+    with instead(WorkerParts, "close", close):
         yield
 
 
@@ -165,9 +164,9 @@ def overstays_its_grace() -> Planting:
 def cancel_not_obeyed() -> Planting:
     """The word that a job is to stop arrives, and nobody passes it on to the handler."""
 
-    def stop(right: Any, stopper: Stopper, run: Run, why: Stop) -> None:
-        if why is not Stop.CANCEL:
-            right(stopper, run, why)
+    def stop(right: Any, stopper: Stopper, attempt: RunningAttempt, why: StopReason) -> None:
+        if why is not StopReason.CANCEL:
+            right(stopper, attempt, why)
 
     with instead(Stopper, "stop", stop):
         yield
@@ -188,11 +187,11 @@ def open_question_forgotten() -> Planting:
 def held_job_begun_early() -> Planting:
     """What was claimed ahead of its time is begun at once."""
 
-    def seat(right: Any, anteroom: Anteroom, runs: Sequence[Run]) -> None:
+    def hold(right: Any, early_jobs: EarlyJobs, attempts: Sequence[RunningAttempt]) -> None:
         del right
-        anteroom._admit(runs)
+        early_jobs._start(attempts)
 
-    with instead(Anteroom, "seat", seat):
+    with instead(EarlyJobs, "hold", hold):
         yield
 
 
@@ -203,13 +202,13 @@ def held_job_begun_early() -> Planting:
 def refused_report_decided_anew_without_its_fence() -> Planting:
     """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
 
-    async def apply(right: Any, work: Work, jobs: dict[JobId, Job], reports: Sequence[Report]) -> Any:
+    async def apply(right: Any, work: Leases, jobs: dict[JobId, Job], reports: Sequence[AttemptReport]) -> Any:
         current = [
             replace(report, fence=jobs[report.job_id].fence) if report.job_id in jobs else report for report in reports
         ]
         return await right(work, jobs, current)
 
-    with instead(Work, "_apply", apply):
+    with instead(Leases, "_apply", apply):
         yield
 
 
@@ -217,10 +216,10 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
-    async def write_back(right: Any, work: Work, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Any:
+    async def write_back(right: Any, work: Leases, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Any:
         return await right(work, jobs, [replace(one, if_lapsed=False) for one in settlements])
 
-    with instead(Work, "write_back", write_back):
+    with instead(Leases, "write_back", write_back):
         yield
 
 
@@ -228,11 +227,11 @@ def reaper_takes_live_leases() -> Planting:
 def retries_reckoned_by_the_hosts_clock() -> Planting:
     """When a failed job is due again is reckoned by a clock that may be an hour off. (This one was ours.)"""
 
-    async def time_for(right: Any, work: Work, held: Any) -> datetime:
+    async def time_for(right: Any, work: Leases, held: Any) -> datetime:
         del right, held
-        return work._parts.clock()
+        return work._deps.clock()
 
-    with instead(Work, "_time_for", time_for):
+    with instead(Leases, "_time_for", time_for):
         yield
 
 
@@ -253,7 +252,7 @@ def operators_deeds_not_entered() -> Planting:
 
     async def write(right: Any, jobs: Jobs, found: Sequence[Job], settlements: Sequence[Settlement], *by: Any) -> Any:
         del right, by
-        return tuple(await jobs._work.write_back(found, settlements))
+        return tuple(await Leases(jobs._deps).write_back(found, settlements))
 
     with instead(Jobs, "_write", write):
         yield
@@ -268,7 +267,7 @@ def fire_times_planned_by_the_hosts_clock() -> Planting:
 
     async def planned(right: Any, schedules: Schedules, schedule: Schedule, now: datetime) -> Firing:
         del now
-        firing: Firing = await right(schedules, schedule, schedules._parts.clock())
+        firing: Firing = await right(schedules, schedule, schedules._deps.clock())
         return firing
 
     with instead(Schedules, "_planned", planned):
@@ -297,10 +296,10 @@ def fired_apart_from_its_plan() -> Planting:
     async def told(right: Any, schedules: Schedules, firings: Any, made: set[JobId], now: datetime) -> None:
         unmade = [job for _, firing in firings for job in firing.jobs if job.id not in made]
         if unmade:
-            await schedules._parts.store.insert(unmade)
+            await schedules._deps.store.insert(unmade)
         await right(schedules, firings, made, now)
 
-    with instead(Schedules, "_told", told):
+    with instead(Schedules, "_announce_fired", told):
         yield
 
 
@@ -372,9 +371,9 @@ async def _nothing_done(duty: object) -> int:
 def scheduler_loses_heart() -> Planting:
     """A scheduler that has failed once tries again much later: in ten minutes, in an hour."""
 
-    class Disheartened(Patience):
+    class Disheartened(JitteredBackoff):
         def next(self) -> float:
             return super().next() * 10_000
 
-    with patch.object(scheduler, "Patience", Disheartened):
+    with patch.object(loop, "JitteredBackoff", Disheartened):
         yield

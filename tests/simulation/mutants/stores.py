@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from rota.core import decision
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED, Event, State
@@ -205,7 +205,7 @@ def lease_counted_from_the_reply() -> Planting:
 def at_most_once_sent_back() -> Planting:
     """A lost job is sent back although it must not start twice."""
 
-    def lost(right: Any, job: Job, error: JobError | None, means: decision.Means) -> Settlement:
+    def lost(right: Any, job: Job, error: JobError | None, means: decision.DecisionInputs) -> Settlement:
         settlement: Settlement = right(replace(job, delivery=Delivery.AT_LEAST_ONCE), error, means)
         return settlement
 
@@ -229,11 +229,11 @@ def at_most_once_retried() -> Planting:
 def lost_attempts_uncounted() -> Planting:
     """A lost lease gives the attempt back: poison runs for ever."""
 
-    def lost(right: Any, job: Job, error: JobError | None, means: decision.Means) -> Settlement:
+    def lost(right: Any, job: Job, error: JobError | None, means: decision.DecisionInputs) -> Settlement:
         settlement: Settlement = right(job, error, means)
         if job.delivery is Delivery.AT_MOST_ONCE:
             return settlement
-        return replace(job.settled(Event.EXPIRE, error=error), refund=True, crash=True)
+        return replace(job.settled(Event.LAPSE, error=error), refund=True, crash=True)
 
     with instead(decision, "_lost", lost):
         yield
@@ -250,7 +250,7 @@ def poison_not_recognised() -> Planting:
 def given_up_early() -> Planting:
     """The last attempt is never made."""
 
-    def failed(right: Any, job: Job, error: JobError, means: decision.Means, *, permanent: bool) -> Settlement:
+    def failed(right: Any, job: Job, error: JobError, means: decision.DecisionInputs, *, permanent: bool) -> Settlement:
         settlement: Settlement = right(replace(job, attempts=job.attempts + 1), error, means, permanent=permanent)
         return settlement
 
@@ -277,7 +277,7 @@ def released_and_gone() -> Planting:
         applied = await right(store, settlements, **options)
         for one in settlements:
             if one.event is Event.RELEASE and one.job_id in applied:
-                raw_connection().run("DELETE FROM job WHERE id = ? AND idempotency_key IS NULL", (one.job_id,))
+                raw_connection().run("DELETE FROM rota_job WHERE id = ? AND idempotency_key IS NULL", (one.job_id,))
         return applied
 
     with instead(SqliteStore, "settle", settle):
@@ -343,7 +343,7 @@ def acknowledged_and_not_stored() -> Planting:
         answers: list[Inserted] = list(await right(store, jobs, **options))
         for answer in answers:
             if answer.receipt is Receipt.CREATED and answer.job_id % 5 == 0:
-                raw_connection().run("DELETE FROM job WHERE id = ? AND idempotency_key IS NULL", (answer.job_id,))
+                raw_connection().run("DELETE FROM rota_job WHERE id = ? AND idempotency_key IS NULL", (answer.job_id,))
         return answers
 
     with instead(SqliteStore, "insert", insert):
@@ -355,7 +355,7 @@ def retrying_never_due() -> Planting:
     """Jobs that wait for another attempt are forgotten by whoever promotes."""
 
     async def promote(right: Any, store: SqliteStore, limit: int, **options: Any) -> Any:
-        raw_connection().run("UPDATE job SET run_at = run_at + 1e15 WHERE state = 'retrying' AND run_at < 1.9e15")
+        raw_connection().run("UPDATE rota_job SET run_at = run_at + 1e15 WHERE state = 'retrying' AND run_at < 1.9e15")
         return await right(store, limit, **options)
 
     with instead(SqliteStore, "promote", promote):
@@ -369,14 +369,14 @@ def retrying_never_due() -> Planting:
 def cancel_forgotten_on_retry() -> Planting:
     """A job that was asked to stop fails, is tried again, and the wish is forgotten."""
 
-    def decide(right: Any, job: Job, outcome: Outcome, means: decision.Means) -> Settlement:
+    def decide(right: Any, job: Job, outcome: Outcome, means: decision.DecisionInputs) -> Settlement:
         settlement: Settlement = right(replace(job, cancel_requested_at=None), outcome, means)
         return settlement
 
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
         for one in settlements:
             if not one.is_final:
-                raw_connection().run("UPDATE job SET cancel_requested_at = NULL WHERE id = ?", (one.job_id,))
+                raw_connection().run("UPDATE rota_job SET cancel_requested_at = NULL WHERE id = ?", (one.job_id,))
         return await right(store, settlements, **options)
 
     with ExitStack() as stack:
@@ -402,7 +402,7 @@ def cancelled_job_comes_back() -> Planting:
     """A cancel is acknowledged and undone by the next promotion."""
 
     async def promote(right: Any, store: SqliteStore, limit: int, **options: Any) -> Any:
-        revived = "UPDATE job SET state = 'pending', finished_at = NULL"
+        revived = "UPDATE rota_job SET state = 'pending', finished_at = NULL"
         raw_connection().run(f"{revived} WHERE state = 'cancelled' AND reason = 'cancel_requested'")
         return await right(store, limit, **options)
 
@@ -465,7 +465,7 @@ def expired_jobs_given() -> Planting:
     """A job is given out however late it is."""
 
     async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
-        raw_connection().run("UPDATE job SET expires_at = NULL WHERE state = 'pending'")
+        raw_connection().run("UPDATE rota_job SET expires_at = NULL WHERE state = 'pending'")
         return await right(store, wanted, **options)
 
     with instead(SqliteStore, "claim", claim):
@@ -478,10 +478,10 @@ def latest_first() -> Planting:
 
     async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
         connection = raw_connection()
-        connection.run("UPDATE job SET turn = -turn WHERE state = 'pending'")
+        connection.run("UPDATE rota_job SET turn = -turn WHERE state = 'pending'")
         jobs = await right(store, wanted, **options)
-        connection.run("UPDATE job SET turn = -turn WHERE state = 'pending'")
-        connection.run("UPDATE job SET turn = -turn WHERE turn > 0 AND state = 'running'")
+        connection.run("UPDATE rota_job SET turn = -turn WHERE state = 'pending'")
+        connection.run("UPDATE rota_job SET turn = -turn WHERE turn > 0 AND state = 'running'")
         return jobs
 
     with instead(SqliteStore, "claim", claim):
@@ -522,7 +522,7 @@ def waiting_jobs_not_released() -> Planting:
     """A parent's end is not told to those who wait for it."""
 
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
-        raw_connection().run("UPDATE dependency SET met = 1")
+        raw_connection().run("UPDATE rota_dependency SET met = 1")
         return await right(store, settlements, **options)
 
     with instead(SqliteStore, "settle", settle):
@@ -547,10 +547,10 @@ def living_job_pruned() -> Planting:
     async def prune(right: Any, store: SqliteStore, retention: Retention, limit: int, **options: Any) -> int:
         pruned: int = await right(store, retention, limit, **options)
         connection = raw_connection()
-        victims = connection.rows("SELECT id FROM job WHERE state IN ('pending', 'scheduled') ORDER BY id LIMIT 1")
+        victims = connection.rows("SELECT id FROM rota_job WHERE state IN ('pending', 'scheduled') ORDER BY id LIMIT 1")
         for (job_id,) in victims:
-            connection.run("DELETE FROM job WHERE id = ?", (job_id,))
-            counted = "INSERT INTO pruned (state, count) VALUES ('completed', 1)"
+            connection.run("DELETE FROM rota_job WHERE id = ?", (job_id,))
+            counted = "INSERT INTO rota_pruned (state, count) VALUES ('completed', 1)"
             connection.run(f"{counted} ON CONFLICT (state) DO UPDATE SET count = count + 1")
         return pruned + len(victims)
 
@@ -564,7 +564,7 @@ def pruned_jobs_uncounted() -> Planting:
 
     async def prune(right: Any, store: SqliteStore, retention: Retention, limit: int, **options: Any) -> int:
         pruned: int = await right(store, retention, limit, **options)
-        raw_connection().run("DELETE FROM pruned")
+        raw_connection().run("DELETE FROM rota_pruned")
         return pruned
 
     with instead(SqliteStore, "prune", prune):

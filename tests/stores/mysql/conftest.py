@@ -1,4 +1,4 @@
-"""Connections of our own driver to databases on the shared server."""
+"""Connections of the store's driver to databases on the shared server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota.stores.mysql import MysqlStore
-from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
 from rota.stores.mysql.location import location_of
 from servers.databases import empty_database, fresh_database
 
@@ -34,7 +34,7 @@ async def store(url: str) -> AsyncIterator[MysqlStore]:
 
 
 @pytest.fixture
-async def fresh(fresh_url: str) -> AsyncIterator[Connection]:
+async def fresh(fresh_url: str) -> AsyncIterator[MysqlConnection]:
     connection = await connect(location_of(fresh_url), "test", autocommit=True)
     yield connection
     await connection.close()

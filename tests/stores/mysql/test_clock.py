@@ -9,7 +9,7 @@ import pytest
 
 from rota.stores.mysql import clock
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
 from rota.stores.mysql.location import location_of
 
 SECOND = 1_000_000
@@ -33,39 +33,39 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
 
 
 @pytest.fixture
-async def connection(url: str) -> AsyncIterator[Connection]:
+async def connection(url: str) -> AsyncIterator[MysqlConnection]:
     connection = await connect(location_of(url), "test", autocommit=True)
     yield connection
     await connection.close()
 
 
-async def set_server(connection: Connection, seconds: float) -> None:
+async def set_server(connection: MysqlConnection, seconds: float) -> None:
     """A session's clock can be set; `utc_timestamp` follows it."""
     await connection.run(f"SET SESSION timestamp = {seconds}")
 
 
-async def test_between_two_questions_our_own_clock_counts_on(connection: Connection, ours: Monotonic) -> None:
+async def test_between_two_questions_our_own_clock_counts_on(connection: MysqlConnection, ours: Monotonic) -> None:
     server = ServerClock()
     await set_server(connection, 1_000.25)
-    assert await server.tell(connection) == 1_000_250_000
+    assert await server.now(connection) == 1_000_250_000
     await set_server(connection, 5_000)
     ours.seconds += 0.5
-    assert await server.tell(connection) == 1_000_750_000
+    assert await server.now(connection) == 1_000_750_000
 
 
 async def test_a_step_of_the_servers_clock_is_followed_within_the_second(
-    connection: Connection, ours: Monotonic
+    connection: MysqlConnection, ours: Monotonic
 ) -> None:
     server = ServerClock()
     await set_server(connection, 1_000)
-    await server.tell(connection)
+    await server.now(connection)
     for moment in (5_000, 900):
         await set_server(connection, moment)
         ours.seconds += clock.TRUSTED_SECONDS
-        assert await server.tell(connection) == moment * SECOND
+        assert await server.now(connection) == moment * SECOND
 
 
-async def test_an_answer_that_took_long_is_not_counted_on(connection: Connection, ours: Monotonic) -> None:
+async def test_an_answer_that_took_long_is_not_counted_on(connection: MysqlConnection, ours: Monotonic) -> None:
     server = ServerClock()
     await set_server(connection, 1_000)
     rows = connection.rows
@@ -76,6 +76,6 @@ async def test_an_answer_that_took_long_is_not_counted_on(connection: Connection
         return found
 
     connection.rows = slowly  # type: ignore[method-assign, assignment]
-    assert await server.tell(connection) == 1_000 * SECOND
+    assert await server.now(connection) == 1_000 * SECOND
     await set_server(connection, 2_000)
-    assert await server.tell(connection) == 2_000 * SECOND
+    assert await server.now(connection) == 2_000 * SECOND

@@ -1,4 +1,4 @@
-"""Claims from many lanes: few round trips, and beside others who claim from the same."""
+"""Claims from many lanes: few round trips, also beside other claims of the same lanes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from building import claim, ids_of, new_job
-from rota.core.identity import JobId
-from rota.core.lane import Queue
+from rota.core.ids import JobId
+from rota.core.queue import Queue
 from rota.core.submission import NewJob
-from rota.stores.mysql import MysqlStore, floors
-from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql import MysqlStore, low_water
+from rota.stores.mysql.driver import MysqlConnection, connect
 from rota.stores.mysql.location import location_of
 
 #: Some differ in case only, or have letters beyond ASCII.
@@ -23,21 +23,21 @@ TYPES = (*(f"type-{number}" for number in range(96)), "Type-1", "naïve", "über
 
 @pytest.fixture(autouse=True)
 def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let floors stand for as long as a test takes."""
-    monkeypatch.setattr(floors, "LONGEST_SECONDS", 3600.0)
+    """Keep low-water marks valid for as long as a test takes."""
+    monkeypatch.setattr(low_water, "MAX_AGE_SECONDS", 3600.0)
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every question to the server."""
     seen: list[str] = []
-    rows_of = Connection.rows
+    rows_of = MysqlConnection.rows
 
-    async def rows(self: Connection, sql: str, parameters: Any = None) -> Any:  # noqa: ANN401 - as the original
+    async def rows(self: MysqlConnection, sql: str, parameters: Any = None) -> Any:  # noqa: ANN401 - as the original
         seen.append(sql)
         return await rows_of(self, sql, parameters)
 
-    monkeypatch.setattr(Connection, "rows", rows)
+    monkeypatch.setattr(MysqlConnection, "rows", rows)
     return seen
 
 
@@ -51,10 +51,12 @@ async def given(store: MysqlStore, limit: int) -> list[JobId]:
 
 @asynccontextmanager
 async def holding(url: str, jobs: list[NewJob]) -> AsyncIterator[None]:
-    """Let somebody else be about to claim these."""
+    """Lock these jobs as another claim would."""
     connection = await connect(location_of(url), "test", autocommit=False)
     held = tuple(ids_of(jobs))
-    assert len(await connection.rows("SELECT id FROM ready WHERE id IN %(ids)s FOR UPDATE", {"ids": held})) == len(held)
+    assert len(await connection.rows("SELECT id FROM rota_ready WHERE id IN %(ids)s FOR UPDATE", {"ids": held})) == len(
+        held
+    )
     try:
         yield
     finally:
@@ -75,9 +77,7 @@ async def test_a_claim_from_a_hundred_lanes_asks_as_little_as_one_from_a_single_
     assert len(asked) <= 3 * 8
 
 
-async def test_jobs_that_somebody_else_is_claiming_are_left_out_and_those_behind_them_taken(
-    store: MysqlStore, url: str
-) -> None:
+async def test_jobs_locked_by_another_claim_are_skipped(store: MysqlStore, url: str) -> None:
     jobs = by_turns(300)
     await store.insert(jobs)
     async with holding(url, jobs[:150]), asyncio.timeout(10):

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from rota.stores.listing import slice_of
-from rota.stores.mysql.driver import Connection, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
 from rota.stores.mysql.listing import MysqlDialect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import migrate
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 STATES = """elt(1 + seq MOD 9, 'pending', 'scheduled', 'pending', 'completed', 'dead', 'cancelled', 'blocked', 'queued',
     'retrying')"""
 CROWD = (
-    f"""INSERT INTO job (
+    f"""INSERT INTO rota_job (
         id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
         attempts, finished_at, worker, fingerprint, schedule_id, blockers
     )
@@ -29,19 +29,20 @@ CROWD = (
         1, if({STATES} IN ('completed', 'dead', 'cancelled'), seq, NULL), 'w',
         if({STATES} = 'dead', concat('f', seq MOD 5), NULL), seq MOD 10, 1
     FROM seq_1_to_{ROWS}""",  # noqa: S608 - constants
-    """INSERT INTO ready
-    SELECT queue, type, turn, id, run_at, expires_at FROM job WHERE state = 'pending' AND id MOD 9 = 0""",
-    """INSERT INTO lease (id, fence, worker, boot, lease_until, started_at, updated_at)
-    SELECT id, 2, 'w', 'b', id, id, id FROM job WHERE state = 'pending' AND id MOD 9 = 2""",
-    "INSERT INTO scheduled SELECT run_at, id, state, queue, type FROM job WHERE state IN ('scheduled', 'retrying')",
-    "INSERT INTO held SELECT id, state, queue, type FROM job WHERE state IN ('blocked', 'queued')",
-    "INSERT INTO finished SELECT state, finished_at, id, fingerprint FROM job WHERE finished_at IS NOT NULL",
-    "INSERT INTO tag SELECT concat('t', id MOD 9), id FROM job",
-    "INSERT INTO fired SELECT schedule_id, id FROM job",
+    """INSERT INTO rota_ready
+    SELECT queue, type, turn, id, run_at, expires_at FROM rota_job WHERE state = 'pending' AND id MOD 9 = 0""",
+    """INSERT INTO rota_lease (id, fence, worker, boot, lease_until, started_at, updated_at)
+    SELECT id, 2, 'w', 'b', id, id, id FROM rota_job WHERE state = 'pending' AND id MOD 9 = 2""",
+    """INSERT INTO rota_scheduled
+    SELECT run_at, id, state, queue, type FROM rota_job WHERE state IN ('scheduled', 'retrying')""",
+    "INSERT INTO rota_held SELECT id, state, queue, type FROM rota_job WHERE state IN ('blocked', 'queued')",
+    "INSERT INTO rota_finished SELECT state, finished_at, id, fingerprint FROM rota_job WHERE finished_at IS NOT NULL",
+    "INSERT INTO rota_tag SELECT concat('t', id MOD 9), id FROM rota_job",
+    "INSERT INTO rota_fired SELECT schedule_id, id FROM rota_job",
 )
 #: The table and key by which the candidates of a list are found; where none are named, all jobs by primary key.
 KEYS = {
-    **dict.fromkeys(("scheduled", "retrying"), ("scheduled", "scheduled_state")),
+    **dict.fromkeys(("scheduled", "retrying"), ("scheduled", "rota_scheduled_state")),
     **dict.fromkeys(("blocked", "queued"), ("held", "PRIMARY")),
     **dict.fromkeys(("completed", "dead", "cancelled", "completed, further on", "ended"), ("finished", "PRIMARY")),
     **dict.fromkeys(("tag", "tag, further on", "dead of a tag"), ("tag", "PRIMARY")),
@@ -52,7 +53,7 @@ KEYS = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def crowded() -> AsyncIterator[Connection]:
+async def crowded() -> AsyncIterator[MysqlConnection]:
     async with fresh_database() as url:
         connection = await connect(location_of(url), "test", autocommit=True)
         await migrate(connection, 0)
@@ -65,7 +66,7 @@ async def crowded() -> AsyncIterator[Connection]:
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_goes_by_its_key(crowded: Connection, name: str) -> None:
+async def test_a_list_goes_by_its_key(crowded: MysqlConnection, name: str) -> None:
     async def rows(sql: str, values: list[Any]) -> Sequence[Any]:
         return await crowded.rows(sql, _named(values))
 
@@ -88,6 +89,6 @@ def _named(values: list[Any]) -> dict[str, Any]:
     return {f"value_{number}": value for number, value in enumerate(values)}
 
 
-async def _plan(connection: Connection, sql: str, values: list[Any]) -> list[dict[str, Any]]:
+async def _plan(connection: MysqlConnection, sql: str, values: list[Any]) -> list[dict[str, Any]]:
     names = ("id", "select", "table", "type", "possible", "key", "length", "ref", "rows", "extra")
     return [dict(zip(names, row, strict=True)) for row in await connection.rows(f"EXPLAIN {sql}", _named(values))]

@@ -1,4 +1,4 @@
-"""Races that are decided by a lock: another transaction holds the row, and whoever comes second must wait for it.
+"""Races that are decided by a lock: another transaction holds the row, and the second one must wait for it.
 
 Each test has the other transaction open at the critical moment, so the lock that decides is needed every time, not once
 in a thousand runs.
@@ -16,13 +16,14 @@ import pytest
 
 from building import ADA, claim, means, new_job
 from rota.core.decision import decide
-from rota.core.instant import to_micros
 from rota.core.job import Job
 from rota.core.lease import Renewal
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost
-from rota.stores.mysql import MysqlStore, leasing, settling
-from rota.stores.mysql.driver import Connection, connect
+from rota.core.time import to_micros
+from rota.stores.mysql import MysqlStore, settle
+from rota.stores.mysql import claim as claims
+from rota.stores.mysql.driver import MysqlConnection, connect
 from rota.stores.mysql.location import location_of
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ BLOCKED = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 
 
 
 @pytest.fixture
-async def first(url: str) -> AsyncIterator[Connection]:
+async def first(url: str) -> AsyncIterator[MysqlConnection]:
     """A connection whose transaction stays open until it is told to commit."""
     connection = await connect(location_of(url), "test", autocommit=False)
     yield connection
@@ -39,13 +40,13 @@ async def first(url: str) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
-async def watcher(url: str) -> AsyncIterator[Connection]:
+async def watcher(url: str) -> AsyncIterator[MysqlConnection]:
     connection = await connect(location_of(url), "test", autocommit=True)
     yield connection
     await connection.close()
 
 
-async def second_waits(watcher: Connection, second: asyncio.Future[T], first: Connection) -> T:
+async def second_waits(watcher: MysqlConnection, second: asyncio.Future[T], first: MysqlConnection) -> T:
     """Let the second verb run until it waits for the first, or has ended without; then let the first one commit."""
     # The server renews this table only if nobody has read it for a tenth of a second.
     while not (await asyncio.wait([second], timeout=0.15))[0] and (await watcher.rows(BLOCKED))[0][0] == 0:
@@ -63,14 +64,14 @@ async def begun(store: MysqlStore, now: datetime) -> Job:
 
 @pytest.mark.parametrize("verb", ["intend", "conclude", "withdraw"])
 async def test_a_step_is_not_written_under_a_lease_that_is_just_taken_away(
-    store: MysqlStore, first: Connection, watcher: Connection, verb: str
+    store: MysqlStore, first: MysqlConnection, watcher: MysqlConnection, verb: str
 ) -> None:
     now = datetime.now(UTC)
     held = await begun(store, now)
     if verb != "intend":
         await store.intend(held.id, held.fence, "charge")
     late = now + 2 * LEASE
-    assert await settling.settle(first, [decide(held, Lost(), means(late))], to_micros(late)) == [True]
+    assert await settle.settle(first, [decide(held, Lost(), means(late))], to_micros(late)) == [True]
     await first.rows("SELECT 1")
     calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
         "intend": lambda: store.intend(held.id, held.fence, "charge"),
@@ -82,14 +83,14 @@ async def test_a_step_is_not_written_under_a_lease_that_is_just_taken_away(
 
 
 async def test_a_job_whose_lease_is_just_renewed_is_not_reaped(
-    store: MysqlStore, first: Connection, watcher: Connection
+    store: MysqlStore, first: MysqlConnection, watcher: MysqlConnection
 ) -> None:
     """The reaper saw the lease lapse before the renewal, and writes after it."""
     now = datetime.now(UTC)
     held = await begun(store, now)
     late = now + LEASE + timedelta(seconds=1)
     renewal = Renewal(held.id, held.fence, lease=LEASE)
-    assert all(await leasing.renew(first, [renewal], to_micros(now + timedelta(seconds=20))))
+    assert all(await claims.renew(first, [renewal], to_micros(now + timedelta(seconds=20))))
     await first.rows("SELECT 1")
     reaping = asyncio.ensure_future(
         store.settle([replace(decide(held, Lost(), means(late)), if_lapsed=True)], now=late)

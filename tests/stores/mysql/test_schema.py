@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 
 from rota.runtime.store import migrations_of
-from rota.stores.mysql.driver import MARIADB_COLLATION, Clash, Connection, connect
+from rota.stores.mysql.driver import MARIADB_COLLATION, ConstraintViolated, MysqlConnection, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations, applied, migrate, statements_in
 from servers.databases import fresh_database
@@ -18,12 +18,12 @@ from servers.databases import fresh_database
 SCHEMA = files("rota.stores.mysql").joinpath("schema.sql").read_text(encoding="utf-8")
 
 
-async def shape(connection: Connection) -> dict[str, str]:
+async def shape(connection: MysqlConnection) -> dict[str, str]:
     tables = [name for (name,) in await connection.rows("SHOW TABLES")]
     return {name: (await connection.rows(f"SHOW CREATE TABLE `{name}`"))[0][1] for name in tables}
 
 
-async def test_the_migrations_make_what_the_schema_shows(fresh: Connection) -> None:
+async def test_the_migrations_make_what_the_schema_shows(fresh: MysqlConnection) -> None:
     await migrate(fresh, 0)
     async with fresh_database() as url:
         shown = await connect(location_of(url), "test", autocommit=True)
@@ -33,14 +33,14 @@ async def test_the_migrations_make_what_the_schema_shows(fresh: Connection) -> N
         await shown.close()
 
 
-async def test_every_table_is_told_about(fresh: Connection) -> None:
+async def test_every_table_is_described(fresh: MysqlConnection) -> None:
     """The paragraph at the top of the schema names each table and the flow through it."""
     await migrate(fresh, 0)
     opening = SCHEMA.partition("CREATE TABLE")[0]
-    assert set(await shape(fresh)) - {"migration"} <= set(re.findall(r"`(\w+)`", opening))
+    assert set(await shape(fresh)) - {"rota_migration"} <= set(re.findall(r"`(\w+)`", opening))
 
 
-async def test_a_database_is_migrated_once(fresh: Connection) -> None:
+async def test_a_database_is_migrated_once(fresh: MysqlConnection) -> None:
     assert await applied(fresh) == {}
     assert await migrate(fresh, 0) == [migration.name for migration in all_migrations()]
     assert await migrate(fresh, 0) == []
@@ -98,19 +98,19 @@ async def test_the_migrations_a_database_has_seen_can_be_asked_for(fresh_url: st
 
 
 BREACHES = {
-    "a finished job without an end": "UPDATE job SET state = 'completed'",
-    "an unfinished job with an end": "UPDATE job SET finished_at = 1",
-    "a running job without a lease": "UPDATE job SET state = 'running'",
-    "a blocked job that waits for nothing": "UPDATE job SET state = 'blocked'",
-    "more attempts than allowed": "UPDATE job SET attempts = 4, fence = 4",
-    "more attempts than claims": "UPDATE job SET attempts = 1",
-    "a state nobody knows": "UPDATE job SET state = 'done'",
+    "a finished job without an end": "UPDATE rota_job SET state = 'completed'",
+    "an unfinished job with an end": "UPDATE rota_job SET finished_at = 1",
+    "a running job without a lease": "UPDATE rota_job SET state = 'running'",
+    "a blocked job that waits for nothing": "UPDATE rota_job SET state = 'blocked'",
+    "more attempts than allowed": "UPDATE rota_job SET attempts = 4, fence = 4",
+    "more attempts than claims": "UPDATE rota_job SET attempts = 1",
+    "a state nobody knows": "UPDATE rota_job SET state = 'done'",
     "a lease without a fence": (
-        "INSERT INTO lease (id, fence, worker, boot, lease_until, started_at, updated_at)"
+        "INSERT INTO rota_lease (id, fence, worker, boot, lease_until, started_at, updated_at)"
         " VALUES (1, 0, 'w', 'b', 1, 1, 1)"
     ),
     "a step with an outcome and no end": (
-        "INSERT INTO step (job_id, key_digest, `key`, number, began_under, began_at, outcome)"
+        "INSERT INTO rota_step (job_id, key_digest, `key`, number, began_under, began_at, outcome)"
         " VALUES (1, 'd', 'k', 1, 1, 1, '')"
     ),
 }
@@ -121,17 +121,17 @@ async def test_the_database_itself_refuses(url: str, breach: str) -> None:
     connection = await connect(location_of(url), "test", autocommit=True)
     await migrate(connection, 0)
     await connection.run(
-        "INSERT INTO job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
+        "INSERT INTO rota_job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
         " delivery, payload) VALUES (1, 't', 'q', 5, 'pending', 0, 0, 0, 0, 3, 'at_least_once', 'null')"
     )
-    with pytest.raises(Clash):
+    with pytest.raises(ConstraintViolated):
         await connection.run(BREACHES[breach])
     await connection.close()
 
 
-async def test_words_that_differ_by_a_space_or_a_case_are_different_words(fresh: Connection) -> None:
+async def test_words_that_differ_by_a_space_or_a_case_are_different_words(fresh: MysqlConnection) -> None:
     await migrate(fresh, 0)
     words = ["a", "a ", "A", "\u00e4", "a\u0308", "a\t"]
-    await fresh.many("INSERT INTO gate (queue) VALUES (%s)", [(word,) for word in words])
-    found = await fresh.rows("SELECT queue FROM gate ORDER BY queue")
+    await fresh.many("INSERT INTO rota_queue_lock (queue) VALUES (%s)", [(word,) for word in words])
+    found = await fresh.rows("SELECT queue FROM rota_queue_lock ORDER BY queue")
     assert [word for (word,) in found] == sorted(words)

@@ -1,4 +1,4 @@
-"""What the tests of the PostgreSQL store need beyond what every store's tests do: databases and bare connections."""
+"""Fixtures of the PostgreSQL store's tests: databases, stores and plain connections."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from rota.stores.listing import slice_of
-from rota.stores.postgres.connecting import Connection, Connector
+from rota.stores.postgres.connection import AsyncpgConnection, Connector
 from rota.stores.postgres.listing import PostgresDialect
 from servers.postgres import migrated_database, shared_server
 from stores.lists import LISTS, ROWS, statements
@@ -19,7 +19,7 @@ from stores.lists import LISTS, ROWS, statements
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 UNFINISHED = """
-INSERT INTO job (
+INSERT INTO rota_job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, lease_until, worker, schedule_id
 )
@@ -30,7 +30,7 @@ FROM generate_series(1, $1::bigint, 2) AS value, LATERAL (
 ) AS stated
 """
 FINISHED = """
-INSERT INTO job_done (
+INSERT INTO rota_job_done (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, finished_at, worker, schedule_id, fingerprint
 )
@@ -41,24 +41,24 @@ FROM generate_series(2, $1::bigint, 2) AS value, LATERAL (
     SELECT (ARRAY['completed', 'dead', 'cancelled'])[1 + value / 2 % 3] AS state
 ) AS stated
 """
-TAGS = "INSERT INTO tag SELECT 't' || (id % 9), id FROM any_job"
+TAGS = "INSERT INTO rota_tag SELECT 't' || (id % 9), id FROM rota_any_job"
 #: The indexes by which the candidates of a list are found; where none are named, the primary keys.
-KEYS = ("job_pkey", "job_done_pkey")
-FINISH = ("job_done_state_finished_at_idx",)
+KEYS = ("rota_job_pkey", "rota_job_done_pkey")
+FINISH = ("rota_job_done_state_finished_at_idx",)
 INDEXES = {
-    **dict.fromkeys(("pending", "scheduled", "retrying", "blocked", "queued", "waiting"), ("job_waiting",)),
+    **dict.fromkeys(("pending", "scheduled", "retrying", "blocked", "queued", "waiting"), ("rota_job_waiting",)),
     **dict.fromkeys(("completed", "dead", "cancelled", "completed, further on", "ended"), FINISH),
-    **dict.fromkeys(("tag", "tag, further on", "dead of a tag"), ("tag_pkey",)),
-    **dict.fromkeys(("schedule", "schedule, further on"), ("job_schedule", "job_done_schedule_id_id_idx")),
-    **dict.fromkeys(("running", "running of a worker"), ("job_lease",)),
-    "pending of a type": ("job_waiting",),
-    "fingerprint": ("job_done_fingerprint_id_idx",),
+    **dict.fromkeys(("tag", "tag, further on", "dead of a tag"), ("rota_tag_pkey",)),
+    **dict.fromkeys(("schedule", "schedule, further on"), ("rota_job_schedule", "rota_job_done_schedule_id_id_idx")),
+    **dict.fromkeys(("running", "running of a worker"), ("rota_job_lease",)),
+    "pending of a type": ("rota_job_waiting",),
+    "fingerprint": ("rota_job_done_fingerprint_id_idx",),
     "completed of a type since": FINISH,
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["surveyed", "unsurveyed"])
-async def crowded(request: pytest.FixtureRequest) -> AsyncIterator[Connection]:
+async def crowded(request: pytest.FixtureRequest) -> AsyncIterator[AsyncpgConnection]:
     async with migrated_database(shared_server()) as dsn:
         connector = Connector(dsn)
         connection = await connector()
@@ -68,7 +68,7 @@ async def crowded(request: pytest.FixtureRequest) -> AsyncIterator[Connection]:
         if request.param == "surveyed":
             await connection.execute("ANALYZE")
         yield connection
-        await connection.execute("TRUNCATE job, job_done, tag")
+        await connection.execute("TRUNCATE rota_job, rota_job_done, rota_tag")
         await connection.close()
 
 
@@ -79,7 +79,7 @@ def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_is_served_by_its_index(crowded: Connection, name: str) -> None:
+async def test_a_list_is_served_by_its_index(crowded: AsyncpgConnection, name: str) -> None:
     async def rows(sql: str, values: list[Any]) -> Sequence[Any]:
         found: Sequence[Any] = await crowded.fetch(sql, *values)
         return found
@@ -88,7 +88,7 @@ async def test_a_list_is_served_by_its_index(crowded: Connection, name: str) -> 
     plans = [await _plan(crowded, sql, values) for sql, values in asked]
     *candidates, last = plans
     assert _indexes(candidates) <= set(INDEXES.get(name, KEYS)), plans
-    assert _indexes([last]) <= {*KEYS, "tag_pkey", "tag_job"}, last
+    assert _indexes([last]) <= {*KEYS, "rota_tag_pkey", "rota_tag_job"}, last
     steps = [step for plan in plans for step in nodes(plan)]
     assert not any("Seq Scan" in step["Node Type"] or "Bitmap" in step["Node Type"] for step in steps), plans
     sorts = {step["Node Type"] for plan in candidates for step in nodes(plan)} & {"Sort", "Incremental Sort"}
@@ -96,7 +96,7 @@ async def test_a_list_is_served_by_its_index(crowded: Connection, name: str) -> 
     assert sorts <= ({"Sort"} if "running" in name else {"Incremental Sort"}), plans
 
 
-async def _plan(connection: Connection, sql: str, values: list[Any]) -> dict[str, Any]:
+async def _plan(connection: AsyncpgConnection, sql: str, values: list[Any]) -> dict[str, Any]:
     text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *values)
     found: dict[str, Any] = json.loads(text)[0]["Plan"]
     return found
@@ -105,4 +105,4 @@ async def _plan(connection: Connection, sql: str, values: list[Any]) -> dict[str
 def _indexes(plans: Sequence[dict[str, Any]]) -> set[str]:
     """Name the indexes; those of a part of the archive as those of the whole."""
     names = {step["Index Name"] for plan in plans for step in nodes(plan) if "Index Name" in step}
-    return {re.sub(r"^job_done_(rest|\d{8})_", "job_done_", name) for name in names}
+    return {re.sub(r"^rota_job_done_(rest|\d{8})_", "rota_job_done_", name) for name in names}

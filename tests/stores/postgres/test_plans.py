@@ -16,15 +16,15 @@ import pytest
 import pytest_asyncio
 
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connecting import Connection, Connector
-from rota.stores.postgres.retiring import day_of
-from rota.stores.postgres.statements import among, statement
+from rota.stores.postgres.connection import AsyncpgConnection, Connector
+from rota.stores.postgres.partitions import partition_of
+from rota.stores.postgres.statements import id_range, statement
 from servers.postgres import migrated_database, new_database, shared_server
 
 ROWS = 100_000
 
 CROWD = """
-INSERT INTO job (
+INSERT INTO rota_job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, lease_until, expires_at
 )
@@ -34,7 +34,7 @@ FROM generate_series(1, $1::bigint) AS value,
     LATERAL (SELECT (ARRAY['pending', 'scheduled', 'running', 'retrying'])[1 + value % 4] AS state) AS stated
 """
 FINISHED = """
-INSERT INTO job_done (
+INSERT INTO rota_job_done (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, finished_at
 )
@@ -42,15 +42,16 @@ SELECT value, 'type', 'default', 5, (ARRAY['completed', 'dead', 'cancelled'])[1 
     value, 3, 'at_least_once', 'null', 1, 1, value
 FROM generate_series($1::bigint + 1, 2 * $1::bigint) AS value
 """
-TAGS = (
-    "INSERT INTO tag (tag, job_id) SELECT 'tag-' || (value % 500), value FROM generate_series(1, $1::bigint) AS value"
-)
+TAGS = """
+INSERT INTO rota_tag (tag, job_id)
+SELECT 'tag-' || (value % 500), value FROM generate_series(1, $1::bigint) AS value
+"""
 KEYS = """
-INSERT INTO idempotency (scope, key, request, job_id, expires_at)
+INSERT INTO rota_idempotency (scope, key, request, job_id, expires_at)
 SELECT '', value, '', value, value FROM generate_series(1, $1::bigint) AS value
 """
 SCHEDULES = """
-INSERT INTO schedule (
+INSERT INTO rota_schedule (
     id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap, jitter,
     next_fire_at, version
 )
@@ -59,56 +60,61 @@ SELECT value, value, '', '', 0, 0, '', '', 0, 0, '', 0, value, 1 FROM generate_s
 
 #: Statements, and the indexes that alone may lead to the rows of jobs.
 SERVED = {
-    "insert": {"job_pkey", "job_done_pkey"},
-    "insert_one": {"job_pkey", "job_done_pkey"},
-    "insert_answering": {"job_pkey", "job_done_pkey"},
-    "insert_now": {"job_pkey", "job_done_pkey"},
-    "insert_plain": {"job_pkey", "job_done_pkey"},
-    "insert_alike": {"job_pkey", "job_done_pkey"},
-    "claim": {"job_turn"},
-    "claim_lanes": {"job_turn"},
-    "claim_handed_over": {"job_pkey"},
-    "claim_ahead": {"job_time"},
-    "dispatch": {"job_turn"},
-    "recall": {"job_pkey"},
-    "queued": {"job_queued"},
-    "busy_lanes": {"job_turn"},
-    "next_types": {"job_turn"},
-    "renew": {"job_pkey"},
-    "complete": {"job_pkey"},
-    "settle_back": {"job_pkey"},
-    "settle_end": {"job_pkey"},
-    "settle_again": {"job_done_pkey"},
-    "withdraw": {"job_pkey"},
-    "unblock": {"job_pkey"},
-    "await_parents": {"job_pkey"},
-    "states": {"job_pkey", "job_done_pkey"},
-    "get": {"job_pkey", "job_done_pkey"},
-    "types": {"job_pkey"},
-    "holds": {"job_pkey"},
-    "ask_cancel": {"job_pkey"},
-    "ask_stop": {"job_pkey"},
-    "note_attempts": {"job_pkey"},
-    "promote": {"job_time"},
-    "lost": {"job_lease"},
-    "expired": {"job_expiry"},
-    "timetable": {"job_time", "job_lease", "job_expiry", "schedule_due"},
-    "finished_before": {"job_done_finished", "job_pkey"},
-    "past_time": {"job_done_finished", "claim_at", "idempotency_expiry", "occurrence_at"},
-    "discardable": {"job_done_pkey", "job_pkey"},
-    "drop_jobs": {"job_done_pkey"},
-    "queue_depth": {"job_turn", "job_queued"},
-    "forget_claims": {"claim_at", "claim_pkey"},
-    "forget_keys": {"idempotency_expiry", "job_pkey", "job_done_pkey"},
-    "forget_occurrences": {"occurrence_at"},
-    "drop_tags": {"tag_job"},
-    "drop_keys": {"idempotency_job"},
-    "due_schedules": {"schedule_due"},
-    "hold_schedules": {"schedule_pkey"},
-    "advance_schedules": {"schedule_pkey"},
+    "insert_jobs": {"rota_job_pkey", "rota_job_done_pkey"},
+    "insert_one": {"rota_job_pkey", "rota_job_done_pkey"},
+    "insert_for_open_claim": {"rota_job_pkey", "rota_job_done_pkey"},
+    "insert_due": {"rota_job_pkey", "rota_job_done_pkey"},
+    "insert_plain": {"rota_job_pkey", "rota_job_done_pkey"},
+    "insert_bulk": {"rota_job_pkey", "rota_job_done_pkey"},
+    "claim_lane": {"rota_job_turn"},
+    "claim_lanes": {"rota_job_turn"},
+    "claim_by_id": {"rota_job_pkey"},
+    "claim_ahead": {"rota_job_time"},
+    "dispatch_jobs": {"rota_job_turn"},
+    "recall_jobs": {"rota_job_pkey"},
+    "queued_jobs": {"rota_job_queued"},
+    "busy_lanes": {"rota_job_turn"},
+    "next_types": {"rota_job_turn"},
+    "renew_leases": {"rota_job_pkey"},
+    "complete_jobs": {"rota_job_pkey"},
+    "settle_to_waiting": {"rota_job_pkey"},
+    "settle_to_finished": {"rota_job_pkey"},
+    "settle_finished": {"rota_job_done_pkey"},
+    "cancel_waiting": {"rota_job_pkey"},
+    "unblock_jobs": {"rota_job_pkey"},
+    "lock_parents": {"rota_job_pkey"},
+    "job_states": {"rota_job_pkey", "rota_job_done_pkey"},
+    "jobs_by_id": {"rota_job_pkey", "rota_job_done_pkey"},
+    "job_types": {"rota_job_pkey"},
+    "lock_lease": {"rota_job_pkey"},
+    "request_cancel": {"rota_job_pkey"},
+    "request_cancel_any_fence": {"rota_job_pkey"},
+    "save_progress": {"rota_job_pkey"},
+    "promote_jobs": {"rota_job_time"},
+    "lapsed_leases": {"rota_job_lease"},
+    "expired_jobs": {"rota_job_expiry"},
+    "timetable": {"rota_job_time", "rota_job_lease", "rota_job_expiry", "rota_schedule_due"},
+    "prunable_jobs": {"rota_job_done_finished", "rota_job_pkey"},
+    "is_anything_prunable": {
+        "rota_job_done_finished",
+        "rota_claim_at",
+        "rota_idempotency_expiry",
+        "rota_occurrence_at",
+    },
+    "discardable_jobs": {"rota_job_done_pkey", "rota_job_pkey"},
+    "delete_jobs": {"rota_job_done_pkey"},
+    "queue_depth": {"rota_job_turn", "rota_job_queued"},
+    "delete_old_claims": {"rota_claim_at", "rota_claim_pkey"},
+    "delete_old_keys": {"rota_idempotency_expiry", "rota_job_pkey", "rota_job_done_pkey"},
+    "delete_old_occurrences": {"rota_occurrence_at"},
+    "delete_tags": {"rota_tag_job"},
+    "delete_keys": {"rota_idempotency_job"},
+    "due_schedules": {"rota_schedule_due"},
+    "lock_schedules": {"rota_schedule_pkey"},
+    "advance_schedules": {"rota_schedule_pkey"},
 }
 #: These take the first rows of an index; sorting would mean that they read all of it.
-ORDERED = ["next_types", "promote", "lost", "expired", "due_schedules"]
+ORDERED = ["next_types", "promote_jobs", "lapsed_leases", "expired_jobs", "due_schedules"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["crowded", "new"])
@@ -132,12 +138,12 @@ async def planned_dsn(request: pytest.FixtureRequest) -> AsyncIterator[str]:
         yield dsn
 
 
-@pytest.mark.parametrize("name", ["insert_now", "insert_one", "insert_answering", "insert_plain", "insert_alike"])
-async def test_who_stores_jobs_of_a_day_looks_at_no_other_day(planned_dsn: str, name: str) -> None:
+@pytest.mark.parametrize("name", ["insert_due", "insert_one", "insert_for_open_claim", "insert_plain", "insert_bulk"])
+async def test_inserting_jobs_of_a_day_reads_no_other_partition(planned_dsn: str, name: str) -> None:
     """Each part of the archive that is in a plan is locked at every job, whether it is then looked at or not."""
-    today = day_of(datetime.now(UTC))
-    found = list(nodes(await plan(planned_dsn, name + among(today.lowest, today.beyond - 1))))
-    looks = [step["Index Name"] for step in found if step.get("Relation Name", "").startswith("job_done")]
+    today = partition_of(datetime.now(UTC))
+    found = list(nodes(await plan(planned_dsn, name + id_range(today.lowest, today.beyond - 1))))
+    looks = [step["Index Name"] for step in found if step.get("Relation Name", "").startswith("rota_job_done")]
     assert looks == [f"{today.name}_pkey"]
     assert not [step for step in found if step["Node Type"] == "Append"]
 
@@ -146,7 +152,7 @@ async def plan(dsn: str, name: str) -> dict[str, Any]:
     """Give the plan of a statement as the store would have it."""
     sql = statement(name)
     connector = Connector(dsn)
-    connection: Connection = await connector()
+    connection: AsyncpgConnection = await connector()
     try:
         count = max((int(number) for number in re.findall(r"\$(\d+)", sql)), default=0)
         await connection.execute(f"PREPARE planned AS {sql}")
@@ -166,25 +172,25 @@ def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def family(name: str) -> str:
     """Name an index of a part of the archive as that of the whole."""
-    return re.sub(r"^job_done_(?:rest|\d{8})_(?:(pkey)|(state_finished_at)_idx|.*)$", _of_the_whole, name)
+    return re.sub(r"^rota_job_done_(?:rest|\d{8})_(?:(pkey)|(state_finished_at)_idx|.*)$", _of_the_whole, name)
 
 
 def _of_the_whole(found: re.Match[str]) -> str:
-    return "job_done_pkey" if found[1] else "job_done_finished" if found[2] else found[0]
+    return "rota_job_done_pkey" if found[1] else "rota_job_done_finished" if found[2] else found[0]
 
 
 @pytest.mark.parametrize("name", SERVED)
 async def test_the_statement_is_served_by_its_indexes(planned_dsn: str, name: str) -> None:
     steps = list(nodes(await plan(planned_dsn, name)))
     used = {family(step["Index Name"]) for step in steps if "Index Name" in step}
-    assert {index for index in used if index.startswith(("job", "schedule"))} <= SERVED[name], used
+    assert {index for index in used if index.startswith(("rota_job", "rota_schedule"))} <= SERVED[name], used
     # What is looked for is nothing here, so the archive's parts may have been left out altogether.
     assert used & SERVED[name] or any("Subplans Removed" in step for step in steps)
-    # Without a condition an index is read from one end to the other; only those who take its first rows may do that.
+    # Without a condition an index is read from one end to the other; only a statement of its first rows may.
     unconditional = [step for step in steps if "Index Name" in step and "Index Cond" not in step]
-    assert not unconditional or name in {"timetable", "past_time"}, unconditional
+    assert not unconditional or name in {"timetable", "is_anything_prunable"}, unconditional
     scanned = {step.get("Relation Name", "") for step in steps if step["Node Type"] == "Seq Scan"}
-    assert not {relation for relation in scanned if relation.startswith(("job", "schedule"))}, scanned
+    assert not {relation for relation in scanned if relation.startswith(("rota_job", "rota_schedule"))}, scanned
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -200,7 +206,7 @@ async def test_the_order_comes_from_the_index(planned_dsn: str, name: str) -> No
     assert not kinds & {"Sort", "Incremental Sort"}
 
 
-@pytest.mark.parametrize("name", ["claim", "claim_lanes", "dispatch"])
+@pytest.mark.parametrize("name", ["claim_lane", "claim_lanes", "dispatch_jobs"])
 async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: str) -> None:
     """The one sort writes down the leases; the jobs come from the index in their order."""
     tree = await plan(planned_dsn, name)
@@ -208,15 +214,15 @@ async def test_a_claim_sorts_nothing_but_what_it_takes(planned_dsn: str, name: s
     assert not {step["Node Type"] for step in nodes(locking)} & {"Sort", "Incremental Sort"}
 
 
-async def test_who_has_waited_longest_is_found_by_the_index(planned_dsn: str) -> None:
-    """Of the last seconds only: with an old transaction open, all who ever waited lie before them."""
+async def test_the_oldest_open_claim_is_found_by_the_index(planned_dsn: str) -> None:
+    """Of the last seconds only: with an old transaction open, all former open claims are before them."""
     (locking,) = [
-        step for step in nodes(await plan(planned_dsn, "insert_answering")) if step["Node Type"] == "LockRows"
+        step for step in nodes(await plan(planned_dsn, "insert_for_open_claim")) if step["Node Type"] == "LockRows"
     ]
     kinds = {step["Node Type"] for step in nodes(locking)}
     assert not kinds & {"Sort", "Incremental Sort"}
-    (found,) = [step for step in nodes(locking) if step.get("Relation Name") == "open_claim"]
-    assert found["Index Name"] == "open_claim_since"
+    (found,) = [step for step in nodes(locking) if step.get("Relation Name") == "rota_open_claim"]
+    assert found["Index Name"] == "rota_open_claim_since"
     assert "since" in found["Index Cond"]
 
 
@@ -229,7 +235,7 @@ async def test_a_claim_ahead_sorts_only_those_of_one_time(planned_dsn: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["claim", "claim_lanes", "claim_handed_over", "busy_lanes", "dispatch", "renew", "complete"]
+    "name", ["claim_lane", "claim_lanes", "claim_by_id", "busy_lanes", "dispatch_jobs", "renew_leases", "complete_jobs"]
 )
 async def test_the_driver_knows_every_type_without_asking(dsn: str, name: str) -> None:
     """Of a type that it does not know it asks on every new connection, which costs as much as hundreds of jobs."""
@@ -242,11 +248,11 @@ async def test_the_driver_knows_every_type_without_asking(dsn: str, name: str) -
     assert kinds <= {"int8", "text", "text[]"}
 
 
-async def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(planned_dsn: str) -> None:
+async def test_the_census_reads_only_the_first_job_of_each_lane(planned_dsn: str) -> None:
     steps = nodes(await plan(planned_dsn, "census_lanes"))
     (first,) = [step for step in steps if step.get("Parent Relationship") == "SubPlan"]
     assert (first["Node Type"], [step["Node Type"] for step in first["Plans"]]) == ("Limit", ["Index Scan"]), first
     (read,) = first["Plans"]
-    assert read["Index Name"] == "job_turn"
+    assert read["Index Name"] == "rota_job_turn"
     assert "queue" in read["Index Cond"]
     assert "type" in read["Index Cond"]

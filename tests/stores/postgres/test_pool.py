@@ -1,4 +1,4 @@
-"""Connections of ours: who gets one, how long an answer may take, and what stays prepared."""
+"""The pool: order of callers, deadlines of answers, and prepared statements."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from building import SECOND, new_job
 from rota.core.errors import StoreUnavailable
 from rota.stores.postgres import PostgresStore, session
-from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.connection import Connector
 from rota.stores.postgres.pool import Pool
-from rota.stores.postgres.prepared import Prepared
+from rota.stores.postgres.session import PreparedQuery
 
 
 @pytest.fixture
@@ -27,30 +27,30 @@ async def pool(dsn: str) -> AsyncIterator[Pool]:
     await pool.close()
 
 
-async def test_who_came_first_goes_first(pool: Pool) -> None:
+async def test_callers_are_served_in_order(pool: Pool) -> None:
     served: list[str] = []
 
     async def use(name: str) -> None:
-        with pool.at_hand() or await pool.lend() as lent:
+        with pool.acquire_idle() or await pool.acquire() as lent:
             await lent.values("now")
             served.append(name)
 
-    with await pool.lend():
+    with await pool.acquire():
         waiting = [asyncio.create_task(use(name)) for name in "abc"]
         await asyncio.sleep(0)
-    # The place is promised: whoever comes in this very moment does not get it.
-    assert pool.at_hand() is None
+    # The turn is promised: a caller that comes at this moment does not get it.
+    assert pool.acquire_idle() is None
     await asyncio.gather(*waiting)
     assert "".join(served) == "abc"
     assert not pool.lent
 
 
-async def test_a_place_passes_by_who_is_no_longer_there(pool: Pool) -> None:
+async def test_a_cancelled_caller_is_passed_over(pool: Pool) -> None:
     async def use() -> None:
-        with await pool.lend() as lent:
+        with await pool.acquire() as lent:
             await lent.values("now")
 
-    with await pool.lend():
+    with await pool.acquire():
         gone, late, patient = (asyncio.create_task(use()) for _ in range(3))
         await asyncio.sleep(0)
         gone.cancel()
@@ -59,36 +59,36 @@ async def test_a_place_passes_by_who_is_no_longer_there(pool: Pool) -> None:
     await patient
     assert gone.cancelled()
     assert late.cancelled()
-    with await pool.lend() as lent:
+    with await pool.acquire() as lent:
         assert len(await lent.values("now")) == 1
 
 
-async def test_a_place_is_free_again_when_no_connection_can_be_made() -> None:
+async def test_a_failed_connection_releases_its_turn() -> None:
     pool = Pool(Connector("postgresql://127.0.0.1:1/none"), 1)
     for _ in range(2):
         with pytest.raises(ConnectionRefusedError):
-            await pool.lend()
+            await pool.acquire()
 
 
 async def test_a_pool_that_was_closed_lends_nothing(pool: Pool) -> None:
-    with await pool.lend():
-        waiting = asyncio.create_task(pool.lend())
+    with await pool.acquire():
+        waiting = asyncio.create_task(pool.acquire())
         await asyncio.sleep(0)
         await pool.close()
-    for one in (waiting, pool.lend()):
+    for one in (waiting, pool.acquire()):
         with pytest.raises(StoreUnavailable, match="closed"):
             await one
-    assert pool.at_hand() is None
+    assert pool.acquire_idle() is None
 
 
-async def test_an_answer_that_takes_too_long_is_no_longer_waited_for_by_us_nor_worked_on_by_the_server(
+async def test_an_overdue_statement_is_cancelled_here_and_on_the_server(
     store: PostgresStore, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.insert([new_job()])
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.2)
     other = await asyncpg.connect(dsn)
     async with other.transaction():
-        await other.execute("LOCK TABLE job IN ACCESS EXCLUSIVE MODE")
+        await other.execute("LOCK TABLE rota_job IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreUnavailable, match="no answer in time"):
             await store.insert([new_job()])
         async with asyncio.timeout(10):
@@ -104,13 +104,13 @@ async def test_an_answer_that_takes_too_long_is_no_longer_waited_for_by_us_nor_w
 
 
 @pytest.mark.parametrize("who_is_first", ["we", "others"])
-async def test_who_is_called_off_by_others_too_is_called_off(pool: Pool, dsn: str, who_is_first: str) -> None:
+async def test_a_task_that_is_cancelled_by_others_too_is_cancelled(pool: Pool, dsn: str, who_is_first: str) -> None:
     """The others' word was once taken for one that was said before, and forgotten: a worker went on that was to end."""
     other = await asyncpg.connect(dsn)
 
     async def use() -> None:
-        with await pool.lend() as lent:
-            await lent.say("SELECT pg_advisory_xact_lock(1)")
+        with await pool.acquire() as lent:
+            await lent.execute("SELECT pg_advisory_xact_lock(1)")
 
     async with other.transaction():
         await other.execute("SELECT pg_advisory_xact_lock(1)")
@@ -119,14 +119,14 @@ async def test_who_is_called_off_by_others_too_is_called_off(pool: Pool, dsn: st
             while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 pass
         (lent,) = pool.lent
-        for call_off in (lent.call_off, using.cancel) if who_is_first == "we" else (using.cancel, lent.call_off):
+        for call_off in (lent.cancel, using.cancel) if who_is_first == "we" else (using.cancel, lent.cancel):
             call_off()
         with pytest.raises(asyncio.CancelledError):
             await using
     await other.close()
 
 
-async def test_an_answer_that_came_while_the_loop_stood_still_is_heard(
+async def test_an_answer_that_came_while_the_loop_was_blocked_is_read(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not less: behind the pause the next looks come a thirteenth of it apart, and a busy server may need some of that.
@@ -134,8 +134,8 @@ async def test_an_answer_that_came_while_the_loop_stood_still_is_heard(
     pool = Pool(Connector(dsn), 1)
 
     async def use() -> list[Any]:
-        with await pool.lend() as lent:
-            await lent.say("SELECT 1", seconds=60)
+        with await pool.acquire() as lent:
+            await lent.execute("SELECT 1", seconds=60)
             asked = asyncio.ensure_future(stand_still())
             answer = await lent.fetch("SELECT 1")
             await asked
@@ -149,47 +149,47 @@ async def test_an_answer_that_came_while_the_loop_stood_still_is_heard(
     await pool.close()
 
 
-async def test_who_has_a_session_and_waits_for_something_else_is_left_alone(
+async def test_a_task_that_waits_for_something_else_is_not_cancelled(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.05)
-    with await pool.lend() as lent:
-        await lent.say("SELECT 1", seconds=0.05)
+    with await pool.acquire() as lent:
+        await lent.execute("SELECT 1", seconds=0.05)
         await asyncio.sleep(0.3)
-        assert await lent.say("SELECT 1", seconds=60) == "SELECT 1"
+        assert await lent.execute("SELECT 1", seconds=60) == "SELECT 1"
 
 
 async def test_a_statement_may_be_given_longer(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "COMMAND_SECONDS", 0.1)
-    with await pool.lend() as lent:
-        await lent.say("SELECT pg_sleep(0.5)", seconds=60)
+    with await pool.acquire() as lent:
+        await lent.execute("SELECT pg_sleep(0.5)", seconds=60)
         with pytest.raises(TimeoutError, match="no answer in time"):
-            await lent.say("SELECT pg_sleep(60)")
+            await lent.execute("SELECT pg_sleep(60)")
 
 
-async def test_what_was_prepared_for_tables_as_they_were_is_prepared_anew(store: PostgresStore, dsn: str) -> None:
+async def test_statements_are_prepared_again_after_the_tables_changed(store: PostgresStore, dsn: str) -> None:
     other = await asyncpg.connect(dsn)
     for type_ in ("varchar", "text"):
         assert (await store.lead("upkeep", "a", SECOND)).holder == "a"
-        await other.execute(f"ALTER TABLE leader ALTER COLUMN holder TYPE {type_}")
+        await other.execute(f"ALTER TABLE rota_leader ALTER COLUMN holder TYPE {type_}")
     assert (await store.lead("upkeep", "a", SECOND)).holder == "a"
     await other.close()
 
 
-async def test_the_public_way_does_where_the_driver_has_no_other(dsn: str) -> None:
+async def test_the_public_method_is_used_if_the_driver_has_no_other(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     await connection.execute("CREATE TEMPORARY TABLE thing (id int)")
     statement = await connection.prepare("INSERT INTO thing SELECT generate_series(1, $1::int) RETURNING id")
-    usual = Prepared(connection, statement)
+    usual = PreparedQuery(connection, statement)
 
     def other_release(_state: Any, _arguments: Any) -> Any:  # noqa: ANN401 - the driver's
         """Take other arguments than we give."""
 
-    changed, gone = Prepared(connection, statement), Prepared(connection, statement)
+    changed, gone = PreparedQuery(connection, statement), PreparedQuery(connection, statement)
     changed._bind = other_release
     gone._bind = None
     for way in (usual, changed, changed, gone):
-        rows, status, _ = await way.ask((2,))
+        rows, status, _ = await way.execute((2,))
         assert ([row[0] for row in rows], status) == ([1, 2], b"INSERT 0 2")
     await connection.close()
 
@@ -198,13 +198,13 @@ _ENDS_IN_THE_MIDST = """
 import asyncio, sys
 import asyncpg
 from rota.stores.postgres import session
-from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.connection import Connector
 from rota.stores.postgres.database import Database
 
 session.LEAVE_SECONDS = 30
 
 async def wait(session):
-    await session.say("SELECT pg_sleep(600)")
+    await session.execute("SELECT pg_sleep(600)")
 
 async def main():
     global waiting
@@ -223,7 +223,7 @@ asyncio.run(main(), debug=False)
 
 
 @pytest.mark.parametrize("how", ["closes", "does not"])
-async def test_a_program_that_ends_in_the_midst_of_a_statement_ends_without_a_word(dsn: str, how: str) -> None:
+async def test_a_program_that_ends_during_a_statement_prints_nothing(dsn: str, how: str) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", "-c", _ENDS_IN_THE_MIDST, dsn, how, stderr=asyncio.subprocess.PIPE
     )

@@ -17,7 +17,7 @@ from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import State
 from rota.core.outcome import Succeeded
 from rota.ports.store import JobQuery, Receipt
-from rota.stores.postgres import PostgresStore, hearing
+from rota.stores.postgres import PostgresStore, notify
 from servers.pgbouncer import shared_pooler
 
 
@@ -28,7 +28,7 @@ async def pooled(dsn: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def test_a_pooler_is_noticed(pooled: PostgresStore, store: PostgresStore) -> None:
+async def test_a_pooler_is_detected(pooled: PostgresStore, store: PostgresStore) -> None:
     assert pooled._database.connector.is_pooled
     assert not store._database.connector.is_pooled
 
@@ -49,7 +49,7 @@ async def test_many_at_once_run_every_job_once(pooled: PostgresStore) -> None:
     assert {job.state for job in await pooled.find(JobQuery(limit=500))} == {State.COMPLETED}
 
 
-async def test_keys_waits_and_the_ledger_work(pooled: PostgresStore) -> None:
+async def test_keys_dependencies_and_the_ledger_work(pooled: PostgresStore) -> None:
     parent = new_job(idempotency=key("k"), tags=("t",))
     child = new_job(after=after(parent))
     await pooled.insert([parent, child])
@@ -61,7 +61,7 @@ async def test_keys_waits_and_the_ledger_work(pooled: PostgresStore) -> None:
     assert len(await pooled.ledger()) == 1
 
 
-async def test_one_taken_id_in_a_crowd_leaves_the_others_their_turn(pooled: PostgresStore) -> None:
+async def test_one_taken_id_in_a_batch_does_not_fail_the_others(pooled: PostgresStore) -> None:
     """The first try breaks the transaction that it is in."""
     jobs = new_jobs(3)
     await pooled.insert(jobs[:1])
@@ -70,15 +70,15 @@ async def test_one_taken_id_in_a_crowd_leaves_the_others_their_turn(pooled: Post
     assert len(await pooled.get(ids_of(jobs))) == 3
 
 
-async def test_work_is_noticed_though_nothing_can_be_heard(
+async def test_jobs_are_found_by_polling_without_a_listener(
     pooled: PostgresStore, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hearing, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 0.01)
     await store.insert([new_job()])
     assert await pooled.watch(timedelta(seconds=5))
 
 
-async def test_who_listens_directly_hears_of_work_that_came_through_the_pooler(
+async def test_a_direct_listener_hears_of_jobs_submitted_through_the_pooler(
     pooled: PostgresStore, store: PostgresStore
 ) -> None:
     await store.claim(claim())

@@ -1,4 +1,4 @@
-"""Races that are decided by a lock: another transaction holds the row, and whoever comes second must wait for it.
+"""Races that are decided by a lock: another transaction holds the row, and the second one must wait for it.
 
 Each test has the other transaction open at the critical moment, so the lock that decides is needed every time, not once
 in a thousand runs.
@@ -17,14 +17,15 @@ import pytest
 
 from building import ADA, claim, failure, means, new_job
 from rota.core.decision import decide
-from rota.core.instant import to_micros
 from rota.core.job import Job
 from rota.core.lease import Renewal
 from rota.core.lifecycle import State
 from rota.core.outcome import Lost, Outcome, Succeeded
 from rota.core.submission import NewJob
+from rota.core.time import to_micros
 from rota.ports.store import Receipt
-from rota.stores.postgres import PostgresStore, leasing, settling, submitting
+from rota.stores.postgres import PostgresStore, insert, settle
+from rota.stores.postgres import claim as claims
 from rota.stores.postgres.session import Session
 
 T = TypeVar("T")
@@ -61,13 +62,13 @@ async def begun(store: PostgresStore, now: datetime) -> Job:
     return held
 
 
-async def test_who_counts_a_bounded_queue_waits_for_who_is_just_filling_it(
+async def test_counting_a_limited_queue_waits_for_a_concurrent_insert(
     store: PostgresStore, other: PostgresStore, stranger: asyncpg.Connection
 ) -> None:
     first, now = Interrupted(), to_micros(datetime.now(UTC))
 
     async def fill(session: Session) -> object:
-        return await first.run(submitting.insert(session, [new_job()], 1, now))
+        return await first.run(insert.insert(session, [new_job()], 1, now))
 
     filling = asyncio.ensure_future(other._database.write(fill))
     await first.has_acted.wait()
@@ -77,7 +78,7 @@ async def test_who_counts_a_bounded_queue_waits_for_who_is_just_filling_it(
 
 
 @pytest.mark.parametrize("verb", ["intend", "conclude", "withdraw"])
-async def test_a_step_is_not_written_under_a_lease_that_is_just_taken_away(
+async def test_a_step_is_not_recorded_under_a_lease_that_is_just_lost(
     store: PostgresStore, other: PostgresStore, stranger: asyncpg.Connection, verb: str
 ) -> None:
     now = datetime.now(UTC)
@@ -88,7 +89,7 @@ async def test_a_step_is_not_written_under_a_lease_that_is_just_taken_away(
 
     async def reap(session: Session) -> object:
         move = decide(held, Lost(), means(late))
-        return await first.run(settling.settle(session, [move], to_micros(late)))
+        return await first.run(settle.settle(session, [move], to_micros(late)))
 
     reaping = asyncio.ensure_future(other._database.write(reap))
     await first.has_acted.wait()
@@ -112,7 +113,7 @@ async def test_a_job_whose_lease_is_just_renewed_is_not_reaped(
 
     async def renew(session: Session) -> object:
         renewal = Renewal(held.id, held.fence, lease=LEASE)
-        return await first.run(leasing.renew(session, [renewal], to_micros(now + timedelta(seconds=20))))
+        return await first.run(claims.renew(session, [renewal], to_micros(now + timedelta(seconds=20))))
 
     renewing = asyncio.ensure_future(other._database.write(renew))
     await first.has_acted.wait()
@@ -125,20 +126,20 @@ async def test_a_job_whose_lease_is_just_renewed_is_not_reaped(
 
 
 @pytest.mark.parametrize("outcome", [Succeeded(), failure(permanent=True)], ids=["succeeds", "fails"])
-async def test_a_job_that_is_in_the_archive_already_can_end(
+async def test_a_job_that_is_also_among_the_finished_can_end(
     store: PostgresStore, stranger: asyncpg.Connection, outcome: Outcome
 ) -> None:
     """An older release, or a restore, may have left it in both tables. Its end must not fail for ever."""
     held = await begun(store, datetime.now(UTC))
     await stranger.execute(
-        "INSERT INTO job_done (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
-        " delivery, payload, finished_at) SELECT id, type, queue, priority, 'cancelled', turn, run_at, created_at,"
-        " updated_at, max_attempts, delivery, payload, 1 FROM job"
+        "INSERT INTO rota_job_done (id, type, queue, priority, state, turn, run_at, created_at, updated_at,"
+        " max_attempts, delivery, payload, finished_at) SELECT id, type, queue, priority, 'cancelled',"
+        " turn, run_at, created_at, updated_at, max_attempts, delivery, payload, 1 FROM rota_job"
     )
     plain = NewJob(id=new_job().id, type="mail")
     await store.insert([plain])
     (beside,) = await store.claim(claim(ADA, 1, ids=(plain.id,)))
     moves = [decide(job, outcome, means(datetime.now(UTC))) for job in (held, beside)]
     assert await store.settle(moves) == [held.id, plain.id]
-    assert await stranger.fetchval("SELECT count(*) FROM job") == 0
-    assert await stranger.fetchval("SELECT count(*) FROM job_done") == 2
+    assert await stranger.fetchval("SELECT count(*) FROM rota_job") == 0
+    assert await stranger.fetchval("SELECT count(*) FROM rota_job_done") == 2

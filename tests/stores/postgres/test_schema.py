@@ -10,7 +10,7 @@ import pytest
 
 from rota.runtime.store import migrations_of
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.connection import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.migrations import all_migrations, applied, migrate
 from servers.postgres import new_database, shared_server
@@ -76,7 +76,7 @@ async def test_a_database_is_migrated_once(blank: str) -> None:
     await database.close()
 
 
-async def test_whoever_comes_second_waits_and_finds_it_done(blank: str) -> None:
+async def test_concurrent_migrations_wait_and_run_once(blank: str) -> None:
     done = await asyncio.gather(*(migrated(blank) for _ in range(4)))
     assert sorted(done) == [[], [], [], [migration.name for migration in all_migrations()]]
 
@@ -112,18 +112,18 @@ async def test_the_status_tells_what_a_database_has_seen_and_changes_nothing(bla
 
 
 REFUSED = {
-    "a running job without a lease": "UPDATE job SET state = 'running'",
-    "a lease on a job that does not run": "UPDATE job SET lease_until = 1",
-    "a finished job without an end": "UPDATE job_done SET finished_at = NULL",
-    "an unfinished job among the finished": "UPDATE job_done SET state = 'pending'",
+    "a running job without a lease": "UPDATE rota_job SET state = 'running'",
+    "a lease on a job that does not run": "UPDATE rota_job SET lease_until = 1",
+    "a finished job without an end": "UPDATE rota_job_done SET finished_at = NULL",
+    "an unfinished job among the finished": "UPDATE rota_job_done SET state = 'pending'",
 }
 FOUND = {
-    "a finished job among the unfinished": "UPDATE job SET state = 'completed'",
-    "an unfinished job with an end": "UPDATE job SET finished_at = 1",
-    "a blocked job that waits for nothing": "UPDATE job SET state = 'blocked'",
-    "more attempts than allowed": "UPDATE job SET attempts = 4, fence = 4",
-    "more attempts than claims": "UPDATE job SET attempts = 1",
-    "a state nobody knows": "UPDATE job SET state = 'done'",
+    "a finished job among the unfinished": "UPDATE rota_job SET state = 'completed'",
+    "an unfinished job with an end": "UPDATE rota_job SET finished_at = 1",
+    "a blocked job that waits for nothing": "UPDATE rota_job SET state = 'blocked'",
+    "more attempts than allowed": "UPDATE rota_job SET attempts = 4, fence = 4",
+    "more attempts than claims": "UPDATE rota_job SET attempts = 1",
+    "a state nobody knows": "UPDATE rota_job SET state = 'done'",
 }
 COLUMNS = "id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload"
 
@@ -131,8 +131,10 @@ COLUMNS = "id, type, queue, priority, state, turn, run_at, created_at, updated_a
 async def filled(dsn: str) -> asyncpg.Connection:
     connection = await asyncpg.connect(dsn)
     values = "{}, 't', 'q', 5, '{}', 0, 0, 0, 0, 3, 'at_least_once', 'null'"
-    await connection.execute(f"INSERT INTO job ({COLUMNS}) VALUES ({values.format(1, 'pending')})")  # noqa: S608 - constants
-    await connection.execute(f"INSERT INTO job_done ({COLUMNS}, finished_at) VALUES ({values.format(2, 'dead')}, 1)")  # noqa: S608 - the same
+    await connection.execute(f"INSERT INTO rota_job ({COLUMNS}) VALUES ({values.format(1, 'pending')})")  # noqa: S608 - constants
+    await connection.execute(
+        f"INSERT INTO rota_job_done ({COLUMNS}, finished_at) VALUES ({values.format(2, 'dead')}, 1)"  # noqa: S608 - constants
+    )
     return connection
 
 
@@ -153,4 +155,4 @@ async def test_a_check_of_the_database_finds(dsn: str, breach: str) -> None:
     found = [finding for finding in await store.check() if finding not in before]
     await store.close()
     await connection.close()
-    assert found[0].startswith("job 1 has a state and counts that do not go together")
+    assert found[0].startswith("job 1 has a state and counts that contradict each other")

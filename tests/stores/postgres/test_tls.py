@@ -55,7 +55,7 @@ def server(certificates: Path) -> Iterator[PostgresServer]:
 async def test_a_server_that_proves_who_it_is_is_trusted(server: PostgresServer, certificates: Path) -> None:
     store = await PostgresStore.open(f"{server.dsn()}?sslmode=verify-full&sslrootcert={certificates}/cert.pem")
     (answer,) = await store.insert([new_job()])
-    with await store._database.readers.lend() as session:
+    with await store._database.readers.acquire() as session:
         is_encrypted = await session.connection.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
     assert (answer.receipt, is_encrypted) == (Receipt.CREATED, True)
     await store.close()

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.stores.sqlite.apsw_driver import ApswConnection
-from rota.stores.sqlite.driver import Broken, Connection, StandardConnection
+from crash.apsw_connection import ApswConnection
+from rota.stores.sqlite.driver import DatabaseFailed, SqliteConnection, StandardConnection
 
 
 @pytest.mark.parametrize("connect", [StandardConnection, ApswConnection])
-def test_damage_whose_name_is_not_text_is_told_as_damage(tmp_path: Path, connect: Callable[[str], Connection]) -> None:
+def test_damage_whose_name_is_not_text_is_told_as_damage(
+    tmp_path: Path, connect: Callable[[str], SqliteConnection]
+) -> None:
     """The standard driver raised UnicodeDecodeError, which nobody took for the store's: found by a power cut."""
     path = tmp_path / "damaged.db"
     raw = sqlite3.connect(path)
@@ -28,7 +30,7 @@ def test_damage_whose_name_is_not_text_is_told_as_damage(tmp_path: Path, connect
         lambda: connection.run("DELETE FROM sound"),
         lambda: connection.many("DELETE FROM sound WHERE number = ?", [(1,)]),
     ):
-        with pytest.raises(Broken, match="malformed") as told:
+        with pytest.raises(DatabaseFailed, match="malformed") as told:
             ask()
         assert told.value.is_final
     connection.close()

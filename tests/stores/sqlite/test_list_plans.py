@@ -22,7 +22,7 @@ WITH RECURSIVE
             WHEN 7 THEN 'queued' ELSE 'retrying' END AS state
         FROM number
     )
-INSERT INTO job (
+INSERT INTO rota_job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, lease_until, finished_at, worker, fingerprint, schedule_id, blockers
 )
@@ -31,17 +31,17 @@ SELECT value, 'type-' || (value % 7), 'default', 5, state, value, value, value, 
     'w', iif(state = 'dead', 'f' || (value % 5), NULL), value % 10, 1
 FROM stated
 """
-TAGS = "INSERT INTO tag SELECT 't' || (id % 9), id FROM job"
+TAGS = "INSERT INTO rota_tag SELECT 't' || (id % 9), id FROM rota_job"
 #: The index by which the candidates of a list are found; where none is named, the primary key.
 INDEXES = {
-    **dict.fromkeys(("pending", "scheduled", "retrying", "blocked", "queued", "waiting"), "job_waiting"),
-    **dict.fromkeys(("completed", "dead", "cancelled", "completed, further on", "ended"), "job_finished"),
-    **dict.fromkeys(("type", "types", "queue", "queue and type", "pending of a type", "unknown type"), "job_lane"),
-    **dict.fromkeys(("tag", "tag, further on", "dead of a tag"), "tag"),
-    **dict.fromkeys(("schedule", "schedule, further on"), "job_schedule"),
-    **dict.fromkeys(("running", "running of a worker"), "job_lease"),
-    "fingerprint": "job_dead",
-    "completed of a type since": "job_finished",
+    **dict.fromkeys(("pending", "scheduled", "retrying", "blocked", "queued", "waiting"), "rota_job_waiting"),
+    **dict.fromkeys(("completed", "dead", "cancelled", "completed, further on", "ended"), "rota_job_finished"),
+    **dict.fromkeys(("type", "types", "queue", "queue and type", "pending of a type", "unknown type"), "rota_job_lane"),
+    **dict.fromkeys(("tag", "tag, further on", "dead of a tag"), "rota_tag"),
+    **dict.fromkeys(("schedule", "schedule, further on"), "rota_job_schedule"),
+    **dict.fromkeys(("running", "running of a worker"), "rota_job_lease"),
+    "fingerprint": "rota_job_dead",
+    "completed of a type since": "rota_job_finished",
 }
 
 
@@ -72,6 +72,6 @@ async def test_a_list_is_served_by_its_index(crowded: StandardConnection, name: 
     if name not in {"running", "running of a worker"}:
         assert not any("TEMP B-TREE" in step for plan in candidates for step in plan), plans
     # The rows themselves are read by id.
-    assert name == "unknown type" or any("SEARCH job USING INTEGER PRIMARY KEY" in step for step in last), last
-    whole = [step for plan in plans for step in plan if step.startswith("SCAN job")]
-    assert all("job_lease" in step for step in whole), plans
+    assert name == "unknown type" or any("SEARCH rota_job USING INTEGER PRIMARY KEY" in step for step in last), last
+    whole = [step for plan in plans for step in plan if step.startswith("SCAN rota_job")]
+    assert all("rota_job_lease" in step for step in whole), plans

@@ -23,7 +23,7 @@ WITH RECURSIVE
             WHEN 3 THEN 'completed' ELSE 'retrying' END AS state
         FROM number
     )
-INSERT INTO job (
+INSERT INTO rota_job (
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, payload, fence,
     attempts, lease_until, finished_at, expires_at
 )
@@ -33,39 +33,39 @@ FROM stated
 """
 
 SERVED = {
-    "next_type": ("job_turn", ("default", "")),
-    "pending": ("job_turn", ("default", "t", 0, 0, 10)),
-    "promote": ("job_time", {"now": 0, "limit": 10}),
-    "soon": ("job_time", {"now": 0, "until": 9, "queues": "[]", "types": None, "limit": 10}),
-    "lost": ("job_lease", (0, 10)),
-    "expired": ("job_expiry", (0, 10)),
-    "finished_before": ("job_finished", {"state": "completed", "before": 0, "limit": 10, "now": 0}),
-    "census_finished": ("job_finished", ()),
-    "due_schedules": ("schedule_due", (0, 10)),
-    "forget_claims": ("claim_at", {"before": 0, "limit": 10}),
-    "forget_keys": ("idempotency_expiry", {"before": 0, "limit": 10}),
-    "forget_occurrences": ("occurrence_at", {"before": 0, "limit": 10}),
-    "drop_tags": ("tag_job", ("[]",)),
-    "drop_keys": ("idempotency_job", ("[]",)),
-    "queued": ("job_held", {"after": -1, "before": 0, "limit": 10}),
-    "queue_depth": ("job_held", {"queue": "default", "limit": 10}),
+    "next_type_with_work": ("rota_job_turn", ("default", "")),
+    "pending_of_lane": ("rota_job_turn", ("default", "t", 0, 0, 10)),
+    "promote_due_jobs": ("rota_job_time", {"now": 0, "limit": 10}),
+    "due_soon": ("rota_job_time", {"now": 0, "until": 9, "queues": "[]", "types": None, "limit": 10}),
+    "lapsed_leases": ("rota_job_lease", (0, 10)),
+    "expired_jobs": ("rota_job_expiry", (0, 10)),
+    "prunable_jobs": ("rota_job_finished", {"state": "completed", "before": 0, "limit": 10, "now": 0}),
+    "count_finished": ("rota_job_finished", ()),
+    "due_schedules": ("rota_schedule_due", (0, 10)),
+    "delete_old_claims": ("rota_claim_at", {"before": 0, "limit": 10}),
+    "delete_old_keys": ("rota_idempotency_expiry", {"before": 0, "limit": 10}),
+    "delete_old_occurrences": ("rota_occurrence_at", {"before": 0, "limit": 10}),
+    "delete_tags_of_jobs": ("rota_tag_job", ("[]",)),
+    "delete_keys_of_jobs": ("rota_idempotency_job", ("[]",)),
+    "queued_jobs": ("rota_job_held", {"after": -1, "before": 0, "limit": 10}),
+    "queue_depth": ("rota_job_held", {"queue": "default", "limit": 10}),
 }
 
 BY_KEY = [
-    "claim",
-    "claim_ahead",
-    "claimable",
-    "dispatch",
-    "recall",
-    "get",
-    "states",
-    "settle",
-    "complete",
-    "renew",
-    "ask_cancel",
-    "holds",
-    "waiters",
-    "drop_jobs",
+    "claim_jobs",
+    "claim_jobs_early",
+    "claimable_jobs",
+    "mark_queued",
+    "return_to_pending",
+    "jobs_by_id",
+    "job_states",
+    "settle_job",
+    "complete_jobs",
+    "renew_lease",
+    "request_cancel",
+    "is_running_under_fence",
+    "unmet_dependencies_on",
+    "delete_finished_jobs",
 ]
 
 
@@ -91,10 +91,13 @@ def test_the_query_is_served_by_its_index(crowded: StandardConnection, name: str
     index, parameters = SERVED[name]
     steps = plan(crowded, name, parameters)
     assert any(f"INDEX {index}" in step for step in steps), steps
-    assert not any(step.startswith("SCAN job") and "INDEX" not in step for step in steps), steps
+    assert not any(step.startswith("SCAN rota_job") and "INDEX" not in step for step in steps), steps
 
 
-@pytest.mark.parametrize("name", ["next_type", "pending", "promote", "lost", "expired", "due_schedules"])
+@pytest.mark.parametrize(
+    "name",
+    ["next_type_with_work", "pending_of_lane", "promote_due_jobs", "lapsed_leases", "expired_jobs", "due_schedules"],
+)
 def test_the_order_comes_from_the_index(crowded: StandardConnection, name: str) -> None:
     """Sorting would mean that every claim reads the whole backlog."""
     _, parameters = SERVED[name]
@@ -103,7 +106,7 @@ def test_the_order_comes_from_the_index(crowded: StandardConnection, name: str) 
 
 def test_of_what_comes_soon_only_those_of_one_time_are_sorted(crowded: StandardConnection) -> None:
     """The index gives the times in order: no more is read than what is given and the rest of its last time."""
-    steps = plan(crowded, "soon", SERVED["soon"][1])
+    steps = plan(crowded, "due_soon", SERVED["due_soon"][1])
     (sort,) = [step for step in steps if "TEMP B-TREE" in step]
     # SQLite's words for it have changed; of a sort of everything it says "FOR ORDER BY".
     assert "FOR RIGHT PART OF ORDER BY" in sort or "FOR LAST 2 TERMS OF ORDER BY" in sort, steps
@@ -121,30 +124,30 @@ def test_the_query_goes_by_key(crowded: StandardConnection, name: str) -> None:
     sql = statement(name)
     parameters: object = Anything() if ":" in sql else tuple("[]" for _ in range(sql.count("?")))
     steps = plan(crowded, name, parameters)
-    assert not any(step.startswith(("SCAN job", "SCAN dependency")) for step in steps), steps
+    assert not any(step.startswith(("SCAN rota_job", "SCAN rota_dependency")) for step in steps), steps
     # An index by the state would do, and lead to all jobs of that state.
-    assert all("PRIMARY KEY" in step for step in steps if step.startswith("SEARCH job ")), steps
+    assert all("PRIMARY KEY" in step for step in steps if step.startswith("SEARCH rota_job ")), steps
 
 
 def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: StandardConnection) -> None:
-    steps = plan(crowded, "timetable", ())
-    assert not any(step.startswith("SCAN job") for step in steps), steps
-    for index in ("job_time", "job_lease", "job_expiry", "schedule_due"):
+    steps = plan(crowded, "next_upkeep_times", ())
+    assert not any(step.startswith("SCAN rota_job") for step in steps), steps
+    for index in ("rota_job_time", "rota_job_lease", "rota_job_expiry", "rota_schedule_due"):
         assert any(index in step for step in steps), (index, steps)
 
 
 def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: StandardConnection) -> None:
-    steps = plan(crowded, "census_lanes", {"aging": 1})
-    assert all("INDEX" in step for step in steps if " job" in step), steps
-    read_in_order = [step for step in steps if "INDEX job_" in step and "job_lease" not in step]
+    steps = plan(crowded, "count_unfinished_by_lane", {"aging": 1})
+    assert all("INDEX" in step for step in steps if " rota_job" in step), steps
+    read_in_order = [step for step in steps if "INDEX rota_job_" in step and "rota_job_lease" not in step]
     indexes = [step.split("INDEX ")[1].split()[0] for step in read_in_order]
-    assert indexes == ["job_turn", "job_turn", "job_later", "job_held", "job_held"], steps
+    assert indexes == ["rota_job_turn", "rota_job_turn", "rota_job_later", "rota_job_held", "rota_job_held"], steps
     sorted_ones = [number for number, step in enumerate(steps) if "TEMP B-TREE" in step]
-    assert ["job_lease" in steps[number - 1] for number in sorted_ones] == [True], steps
+    assert ["rota_job_lease" in steps[number - 1] for number in sorted_ones] == [True], steps
 
 
 def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(crowded: StandardConnection) -> None:
-    steps = plan(crowded, "census_lanes", {"aging": 1})
+    steps = plan(crowded, "count_unfinished_by_lane", {"aging": 1})
     (place,) = [number for number, step in enumerate(steps) if step.startswith("CORRELATED SCALAR SUBQUERY")]
-    assert steps[place + 1] == "SEARCH job USING INDEX job_turn (queue=? AND type=?)", steps
+    assert steps[place + 1] == "SEARCH rota_job USING INDEX rota_job_turn (queue=? AND type=?)", steps
     assert "TEMP B-TREE" not in "".join(steps[place + 1 : place + 3]), steps

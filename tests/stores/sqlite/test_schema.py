@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.stores.sqlite.driver import Clash, StandardConnection
+from rota.stores.sqlite.driver import ConstraintViolated, StandardConnection
 from rota.stores.sqlite.migrations import all_migrations, applied, migrate
 
 
@@ -53,14 +53,14 @@ def test_migrations_are_numbered_without_gaps() -> None:
 
 
 BREACHES = {
-    "a finished job without an end": "UPDATE job SET state = 'completed'",
-    "an unfinished job with an end": "UPDATE job SET finished_at = 1",
-    "a running job without a lease": "UPDATE job SET state = 'running'",
-    "a lease on a job that does not run": "UPDATE job SET lease_until = 1",
-    "a blocked job that waits for nothing": "UPDATE job SET state = 'blocked'",
-    "more attempts than allowed": "UPDATE job SET attempts = 4, fence = 4",
-    "more attempts than claims": "UPDATE job SET attempts = 1",
-    "a state nobody knows": "UPDATE job SET state = 'done'",
+    "a finished job without an end": "UPDATE rota_job SET state = 'completed'",
+    "an unfinished job with an end": "UPDATE rota_job SET finished_at = 1",
+    "a running job without a lease": "UPDATE rota_job SET state = 'running'",
+    "a lease on a job that does not run": "UPDATE rota_job SET lease_until = 1",
+    "a blocked job that waits for nothing": "UPDATE rota_job SET state = 'blocked'",
+    "more attempts than allowed": "UPDATE rota_job SET attempts = 4, fence = 4",
+    "more attempts than claims": "UPDATE rota_job SET attempts = 1",
+    "a state nobody knows": "UPDATE rota_job SET state = 'done'",
 }
 
 
@@ -69,9 +69,9 @@ def test_the_database_itself_refuses(breach: str) -> None:
     connection = StandardConnection(":memory:")
     migrate(connection, 0)
     connection.run(
-        "INSERT INTO job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
+        "INSERT INTO rota_job (id, type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts,"
         " delivery, payload) VALUES (1, 't', 'q', 5, 'pending', 0, 0, 0, 0, 3, 'at_least_once', 'null')"
     )
-    with pytest.raises(Clash):
+    with pytest.raises(ConstraintViolated):
         connection.run(BREACHES[breach])
     connection.close()

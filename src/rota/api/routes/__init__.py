@@ -1,34 +1,34 @@
-"""The routes, family by family: each module describes what its routes take and give beside what they do."""
+"""The routes of the API; each module has the handlers and the descriptions of one family."""
 
 from __future__ import annotations
 
+from rota.api.router import Route
 from rota.api.routes import (
-    acting,
     cluster,
     dead_letters,
     documents,
     events,
     health,
+    jobs_actions,
+    jobs_read,
+    jobs_submit,
     leases,
-    looking,
+    legacy_worker,
     queues,
     schedules,
-    seed_worker,
     stats,
     steps,
-    submitting,
     workers,
 )
-from rota.api.table import Route
 
-#: All of them. What is not in here is not served.
+#: All routes that are served.
 ROUTES: tuple[Route, ...] = (
-    *submitting.ROUTES,
-    *looking.ROUTES,
-    *acting.ROUTES,
+    *jobs_submit.ROUTES,
+    *jobs_read.ROUTES,
+    *jobs_actions.ROUTES,
     *leases.ROUTES,
     *steps.ROUTES,
-    *seed_worker.ROUTES,
+    *legacy_worker.ROUTES,
     *schedules.ROUTES,
     *dead_letters.ROUTES,
     *queues.ROUTES,

@@ -1,66 +1,65 @@
-"""The cluster: who leads and who is alive, as the coordinator knows it, and what all processes are configured to do."""
+"""The cluster as the coordinator knows it: leader, members, and shared configuration."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rota.api.calls import Answer, Call, nothing, shown
-from rota.api.errors import Refusal
+from rota.api.errors import HttpError
+from rota.api.http import Request, Response, empty_response, json_response
+from rota.api.router import Route
 from rota.api.settings import Scope
-from rota.api.table import Route
+from rota.core.cluster import ALIVE_FOR
 from rota.core.configuration import checked, known
-from rota.core.fleet import ALIVE_FOR
-from rota.core.ledger import Entry
+from rota.core.ledger import LedgerEntry
 from rota.ports.coordinator import Coordinator
-from rota.wire.fleet import worker_form
+from rota.wire.cluster import worker_form
 from rota.wire.system import ClusterForm, Configured
 
 _LEAD: Final = "scheduler"
 
 
-async def cluster(call: Call) -> Answer:
-    """Show the cluster."""
-    coordinator = _coordinator(call)
+async def cluster(request: Request) -> Response:
+    coordinator = _coordinator(request)
     leadership = await coordinator.leader(_LEAD)
-    # Whoever is on the roll is alive, however long ago it said something new.
-    since = call.engine.clock() - ALIVE_FOR
-    members = [worker_form(member, min(member.seen_at or since, since)) for member in await coordinator.roll()]
+    # The coordinator lists only live members, however old their last heartbeat is.
+    since = request.engine.clock() - ALIVE_FOR
+    members = [worker_form(member, min(member.seen_at or since, since)) for member in await coordinator.members()]
     form = ClusterForm(
         coordinator=coordinator.name,
-        coordinator_health=call.context.settings.coordinator_is_healthy(),
+        coordinator_health=request.context.settings.coordinator_is_healthy(),
         current_leader=None if leadership is None else leadership.holder,
         term=None if leadership is None else leadership.term,
         members=members,
         configuration=dict((await coordinator.configuration()).values),
     )
-    return shown(form)
+    return json_response(form)
 
 
-async def configure(call: Call) -> Answer:
+async def configure(request: Request) -> Response:
     """Set a key of the shared configuration."""
-    request = await call.read(Configured)
-    key = call.path_names["key"]
-    await _configure(call, key, checked(key, request.value))
-    return nothing()
+    body = await request.read(Configured)
+    key = request.path_params["key"]
+    await _configure(request, key, checked(key, body.value))
+    return empty_response()
 
 
-async def forget(call: Call) -> Answer:
-    """Forget a key of the shared configuration: every process goes by its own settings again."""
-    await _configure(call, known(call.path_names["key"]), None)
-    return nothing()
+async def forget(request: Request) -> Response:
+    """Remove a key of the shared configuration: every process uses its own setting again."""
+    await _configure(request, known(request.path_params["key"]), None)
+    return empty_response()
 
 
-async def _configure(call: Call, key: str, value: str | None) -> None:
-    await _coordinator(call).configure(key, value)
-    by = call.actor
+async def _configure(request: Request, key: str, value: str | None) -> None:
+    await _coordinator(request).configure(key, value)
+    by = request.actor
     action = "cluster.configure" if value is not None else "cluster.forget"
-    await call.engine.store.record([Entry(by.name, action, key, by.origin, value or "")])
+    await request.engine.store.record([LedgerEntry(by.name, action, key, by.origin, value or "")])
 
 
-def _coordinator(call: Call) -> Coordinator:
-    coordinator = call.context.settings.coordinator
+def _coordinator(request: Request) -> Coordinator:
+    coordinator = request.context.settings.coordinator
     if coordinator is None:
-        raise Refusal(404, "not_found", "this server has no coordinator", fix="start it with `rota api`")
+        raise HttpError(404, "not_found", "this server has no coordinator", fix="start it with `rota api`")
     return coordinator
 
 
@@ -71,10 +70,10 @@ ROUTES = (
         path="/v1/cluster",
         scope=Scope.READ,
         handler=cluster,
-        summary="Who leads, who is alive, and the shared configuration",
-        family="cluster",
-        gives={200: ClusterForm},
-        refuses=(404,),
+        summary="Leader, members and shared configuration",
+        tag="cluster",
+        responses={200: ClusterForm},
+        error_statuses=(404,),
     ),
     Route(
         method="PUT",
@@ -82,19 +81,19 @@ ROUTES = (
         scope=Scope.ADMIN,
         handler=configure,
         summary="Set a key of the shared configuration, which all running processes apply",
-        family="cluster",
-        takes=Configured,
-        gives={204: None},
-        refuses=(404,),
+        tag="cluster",
+        body=Configured,
+        responses={204: None},
+        error_statuses=(404,),
     ),
     Route(
         method="DELETE",
         path=_KEY,
         scope=Scope.ADMIN,
         handler=forget,
-        summary="Forget a key of the shared configuration",
-        family="cluster",
-        gives={204: None},
-        refuses=(404,),
+        summary="Remove a key of the shared configuration",
+        tag="cluster",
+        responses={204: None},
+        error_statuses=(404,),
     ),
 )

@@ -1,4 +1,4 @@
-"""Dead letters: the jobs in state dead. Looking at them by cause, sending them round again, exporting them."""
+"""Dead letters (jobs in state `dead`): list, group by cause, retry, discard, export."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from rota.api.calls import Answer, Call, Stream, nothing, shown
-from rota.api.cursors import continued
+from rota.api.cursors import continue_at
 from rota.api.errors import invalid
-from rota.api.filtering import Listing, whole_name
-from rota.api.job_pages import fields_of, page_of, portions
-from rota.api.routes.acting import deed_form
+from rota.api.http import Request, Response, StreamResponse, empty_response, json_response
+from rota.api.job_filter import PageQuery, exact_name
+from rota.api.job_pages import fields_of, job_batches, job_page
+from rota.api.router import JSON_LINES, Handler, Route
+from rota.api.routes.jobs_actions import action_result_form
 from rota.api.settings import Scope
-from rota.api.table import JSON_LINES, Handler, Route
 from rota.core.errors import IllegalTransition
-from rota.core.identity import JobId, to_text
+from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.engine import Engine
-from rota.ports.faces import Actor
-from rota.ports.faces import Answer as Verdict
+from rota.ports.client import ActionResult, Actor
 from rota.ports.store import DeadGroup, JobQuery
-from rota.wire.jobs import DeedForm, JobForm, JobPage, error_form, form_of
-from rota.wire.scalars import Count, Identifier, Name, id_within, job_id_of
-from rota.wire.system import LetterGroup, LetterGroups
+from rota.wire.jobs import ActionResultForm, JobForm, JobPage, error_form, job_form
+from rota.wire.scalars import Count, Identifier, Name, id_in_field, job_id_of
+from rota.wire.system import DeadLetterGroup, DeadLetterGroups
 
 KIND: Final = "dead"
-Verb = Callable[[Sequence[JobId], Actor], Awaitable[Sequence[Verdict]]]
+Verb = Callable[[Sequence[JobId], Actor], Awaitable[Sequence[ActionResult]]]
 _BATCH: Final = 500
-#: The most causes that are shown.
+#: The most causes that are listed.
 _MOST_GROUPS: Final = 500
 
 
-class LetterListing(Listing, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters are asked for. `fields=payload,result` shows these too."""
+class DeadLetterQuery(PageQuery, kw_only=True, forbid_unknown_fields=True):
+    """Filters of a list of dead letters. `fields=payload,result` adds these fields."""
 
     fields: Name | None = None
     type: Name | None = None
@@ -45,8 +44,8 @@ class LetterListing(Listing, kw_only=True, forbid_unknown_fields=True):
     fingerprint: Name | None = None
 
 
-class LetterChoice(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which dead letters are meant: by id, by cause, type or queue, or all of them. `rate` is in jobs a second."""
+class DeadLetterSelection(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A selection of dead letters: by id, by cause, type or queue, or all of them. `rate` is in jobs a second."""
 
     ids: Annotated[list[Identifier], Meta(max_length=1_000)] | None = None
     fingerprint: Name | None = None
@@ -56,54 +55,54 @@ class LetterChoice(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     rate: Annotated[float, Meta(gt=0, le=100_000)] | None = None
 
 
-Letters = TypeVar("Letters", LetterListing, LetterChoice)
+Letters = TypeVar("Letters", DeadLetterQuery, DeadLetterSelection)
 
 
-class LetterReply(Struct, kw_only=True):
-    """What was done. With a rate it goes on after this answer (202): `done` is what was done so far."""
+class DeadLetterReply(Struct, kw_only=True):
+    """The result. With a rate the work continues after the response (202): `done` counts what was done so far."""
 
     done: Count
-    refused: list[DeedForm]
+    refused: list[ActionResultForm]
     is_going_on: bool
 
 
-async def list_letters(call: Call) -> Answer:
-    """List dead letters, the last to die first; of one cause, newest first."""
-    listing = _named(call.query(LetterListing))
-    query = continued(KIND, listing.cursor, _query(listing, listing.limit + 1))
-    items, cursor = await page_of(call.engine, query, KIND, fields_of(listing.fields))
-    return shown(JobPage(items=items, next_cursor=cursor))
+async def list_letters(request: Request) -> Response:
+    """List dead letters, the last to die first; those of one cause by creation, newest first."""
+    listing = _with_exact_names(request.query(DeadLetterQuery))
+    query = continue_at(KIND, listing.cursor, _query(listing, listing.limit + 1))
+    items, cursor = await job_page(request.engine, query, KIND, fields_of(listing.fields))
+    return json_response(JobPage(items=items, next_cursor=cursor))
 
 
-def _named(choice: Letters) -> Letters:
-    """Read the names of a choice, before an answer begins; refuse patterns, as lists of jobs do."""
-    names = {name: value for name in ("type", "queue") if (value := getattr(choice, name))}
-    return structs.replace(choice, **{name: whole_name(value, name) for name, value in names.items()})
+def _with_exact_names(selection: Letters) -> Letters:
+    """Parse the names in a selection, before a stream starts; refuse patterns, as lists of jobs do."""
+    names = {name: value for name in ("type", "queue") if (value := getattr(selection, name))}
+    return structs.replace(selection, **{name: exact_name(value, name) for name, value in names.items()})
 
 
-def _query(choice: LetterListing | LetterChoice, limit: int) -> JobQuery:
+def _query(selection: DeadLetterQuery | DeadLetterSelection, limit: int) -> JobQuery:
     return JobQuery(
         states=(State.DEAD,),
-        types=(choice.type,) if choice.type else (),
-        queues=(choice.queue,) if choice.queue else (),
-        fingerprint=choice.fingerprint,
+        types=(selection.type,) if selection.type else (),
+        queues=(selection.queue,) if selection.queue else (),
+        fingerprint=selection.fingerprint,
         limit=limit,
     )
 
 
-async def groups(call: Call) -> Answer:
-    """Group dead letters by their cause: one type, one error but for its numbers."""
-    found = await call.engine.jobs.dead_groups(_MOST_GROUPS + 1)
-    examples = {job.id: job for job in await call.engine.get([group.example for group in found])}
-    items = [_group_form(group, examples.get(group.example)) for group in found[:_MOST_GROUPS]]
-    return shown(LetterGroups(items=items, is_complete=len(found) <= _MOST_GROUPS))
+async def groups(request: Request) -> Response:
+    """Group dead letters by cause: the same type, and the same error except for numbers."""
+    causes = await request.engine.jobs.dead_groups(_MOST_GROUPS + 1)
+    examples = {job.id: job for job in await request.engine.get([group.example for group in causes])}
+    items = [_group_form(group, examples.get(group.example)) for group in causes[:_MOST_GROUPS]]
+    return json_response(DeadLetterGroups(items=items, is_complete=len(causes) <= _MOST_GROUPS))
 
 
-def _group_form(group: DeadGroup, example: Job | None) -> LetterGroup:
-    return LetterGroup(
+def _group_form(group: DeadGroup, example: Job | None) -> DeadLetterGroup:
+    return DeadLetterGroup(
         fingerprint=group.fingerprint or "",
         type=group.type,
-        error=None if example is None else error_form(example.error),
+        error=None if example is None or example.error is None else error_form(example.error),
         count=group.count,
         first_at=group.first_at,
         last_at=group.last_at,
@@ -111,74 +110,73 @@ def _group_form(group: DeadGroup, example: Job | None) -> LetterGroup:
     )
 
 
-async def _batches(engine: Engine, choice: LetterChoice) -> AsyncIterator[Sequence[Job]]:
-    """Give the dead letters of a choice, batch by batch, in the order in which they are listed."""
-    async for batch in portions(engine, _query(choice, _BATCH)):
-        yield batch
-
-
-async def retry_one(call: Call) -> Answer:
-    """Send one dead letter round again."""
-    job = await call.engine.jobs.one(job_id_of(call.path_names["id"]))
+async def retry_one(request: Request) -> Response:
+    """Retry one dead letter."""
+    job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
     if job.state is not State.DEAD:
-        raise IllegalTransition(f"{job.name}: it is no dead letter but {job.state}")
-    (verdict,) = await call.engine.retry([job.id], call.actor)
-    if verdict.refusal is not None:
-        raise verdict.refusal
-    return shown(form_of(await call.engine.jobs.one(job.id)))
+        raise IllegalTransition(f"{job.name}: not dead (state: {job.state}); only a dead letter can be retried here")
+    (result,) = await request.engine.retry([job.id], request.actor)
+    if result.refusal is not None:
+        raise result.refusal
+    return json_response(job_form(await request.engine.jobs.one(job.id)))
 
 
-async def discard_one(call: Call) -> Answer:
-    """Delete one dead letter for good."""
-    (verdict,) = await call.engine.jobs.discard([job_id_of(call.path_names["id"])], call.actor)
-    if verdict.refusal is not None:
-        raise verdict.refusal
-    return nothing()
+async def discard_one(request: Request) -> Response:
+    """Delete one dead letter."""
+    (result,) = await request.engine.jobs.discard([job_id_of(request.path_params["id"])], request.actor)
+    if result.refusal is not None:
+        raise result.refusal
+    return empty_response()
 
 
-async def discard_many(call: Call) -> Answer:
-    """Delete a choice of dead letters for good."""
-    choice = _choice(await call.read(LetterChoice))
-    if choice.rate is not None:
-        raise invalid([("rate", "what is discarded is discarded at once; leave this out")])
-    return shown(await _done_to_all(call, choice, call.engine.jobs.discard))
+async def discard_many(request: Request) -> Response:
+    """Delete a selection of dead letters."""
+    selection = _checked(await request.read(DeadLetterSelection))
+    if selection.rate is not None:
+        raise invalid([("rate", "discarding has no rate; leave this out")])
+    return json_response(await _apply_to_all(request, selection, request.engine.jobs.discard))
 
 
-async def retry_many(call: Call) -> Answer:
-    """Send a choice of dead letters round again, at once or at a rate."""
-    choice = _choice(await call.read(LetterChoice))
-    if choice.rate is None:
-        return shown(await _done_to_all(call, choice, call.engine.retry))
-    errand = asyncio.create_task(_retry_slowly(call.engine, choice, call.actor, choice.rate))
-    call.context.errands.add(errand)
-    errand.add_done_callback(call.context.errands.discard)
-    return shown(LetterReply(done=0, refused=[], is_going_on=True), 202)
+async def retry_many(request: Request) -> Response:
+    """Retry a selection of dead letters, at once or at a rate."""
+    selection = _checked(await request.read(DeadLetterSelection))
+    if selection.rate is None:
+        return json_response(await _apply_to_all(request, selection, request.engine.retry))
+    task = asyncio.create_task(_retry_slowly(request.engine, selection, request.actor, selection.rate))
+    request.context.background_tasks.add(task)
+    task.add_done_callback(request.context.background_tasks.discard)
+    return json_response(DeadLetterReply(done=0, refused=[], is_going_on=True), 202)
 
 
-def _choice(choice: LetterChoice) -> LetterChoice:
-    """Refuse a choice that says nothing, or two things."""
-    if sum((choice.ids is not None, choice.all, bool(choice.fingerprint or choice.type or choice.queue))) != 1:
-        raise invalid([("ids", "say which: 'ids', or 'fingerprint', 'type' and 'queue', or 'all': true")])
-    return _named(choice)
+def _checked(selection: DeadLetterSelection) -> DeadLetterSelection:
+    """Refuse an empty or contradictory selection."""
+    if (
+        sum(
+            (selection.ids is not None, selection.all, bool(selection.fingerprint or selection.type or selection.queue))
+        )
+        != 1
+    ):
+        raise invalid([("ids", "select by 'ids', or by 'fingerprint', 'type' and 'queue', or send 'all': true")])
+    return _with_exact_names(selection)
 
 
-async def _done_to_all(call: Call, choice: LetterChoice, verb: Verb) -> LetterReply:
-    reply = LetterReply(done=0, refused=[], is_going_on=False)
-    async for ids in _chosen(call.engine, choice):
-        for verdict in await verb(ids, call.actor):
-            if verdict.refusal is None:
+async def _apply_to_all(request: Request, selection: DeadLetterSelection, verb: Verb) -> DeadLetterReply:
+    reply = DeadLetterReply(done=0, refused=[], is_going_on=False)
+    async for ids in _selected_ids(request.engine, selection):
+        for result in await verb(ids, request.actor):
+            if result.refusal is None:
                 reply.done += 1
             elif len(reply.refused) < _BATCH:
-                reply.refused.append(deed_form(verdict))
+                reply.refused.append(action_result_form(result))
     return reply
 
 
-async def _retry_slowly(engine: Engine, choice: LetterChoice, by: Actor, rate: float) -> None:
-    """Retry so many a second: what made them fail may still be weak."""
+async def _retry_slowly(engine: Engine, selection: DeadLetterSelection, by: Actor, rate: float) -> None:
+    """Retry at most `rate` jobs a second: the system that made them fail may be recovering."""
     loop = asyncio.get_running_loop()
     next_at = loop.time()
     size = max(int(rate / 10), 1)
-    async for ids in _chosen(engine, choice):
+    async for ids in _selected_ids(engine, selection):
         for start in range(0, len(ids), size):
             part = ids[start : start + size]
             await asyncio.sleep(max(next_at - loop.time(), 0))
@@ -186,26 +184,26 @@ async def _retry_slowly(engine: Engine, choice: LetterChoice, by: Actor, rate: f
             next_at = max(next_at, loop.time() - 1) + len(part) / rate
 
 
-async def _chosen(engine: Engine, choice: LetterChoice) -> AsyncIterator[list[JobId]]:
-    if choice.ids is not None:
-        yield [id_within(text, "ids") for text in choice.ids]
+async def _selected_ids(engine: Engine, selection: DeadLetterSelection) -> AsyncIterator[list[JobId]]:
+    if selection.ids is not None:
+        yield [id_in_field(text, "ids") for text in selection.ids]
         return
-    async for batch in _batches(engine, choice):
+    async for batch in job_batches(engine, _query(selection, _BATCH)):
         yield [job.id for job in batch]
 
 
-async def export(call: Call) -> Stream:
-    """Give all dead letters of a choice, one JSON object a line."""
-    listing = _named(call.query(LetterListing))
-    await call.body()
-    choice = LetterChoice(type=listing.type, queue=listing.queue, fingerprint=listing.fingerprint)
+async def export(request: Request) -> StreamResponse:
+    """Export dead letters, one JSON object a line."""
+    listing = _with_exact_names(request.query(DeadLetterQuery))
+    await request.body()
+    selection = DeadLetterSelection(type=listing.type, queue=listing.queue, fingerprint=listing.fingerprint)
     headers = [(b"content-disposition", b'attachment; filename="dead-letters.jsonl"')]
-    return Stream(_lines(call.engine, choice), JSON_LINES, headers)
+    return StreamResponse(_lines(request.engine, selection), JSON_LINES, headers)
 
 
-async def _lines(engine: Engine, choice: LetterChoice) -> AsyncGenerator[bytes, None]:
-    async for batch in _batches(engine, choice):
-        yield b"".join(msgspec.json.encode(form_of(job)) + b"\n" for job in batch)
+async def _lines(engine: Engine, selection: DeadLetterSelection) -> AsyncGenerator[bytes, None]:
+    async for batch in job_batches(engine, _query(selection, _BATCH)):
+        yield b"".join(msgspec.json.encode(job_form(job)) + b"\n" for job in batch)
 
 
 def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
@@ -215,57 +213,57 @@ def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str,
         scope=scope,
         handler=handler,
         summary=summary,
-        family="dead letters",
+        tag="dead letters",
         **more,
     )
 
 
 ROUTES = (
-    _route("GET", "", Scope.READ, list_letters, "List dead letters", query=LetterListing, gives={200: JobPage}),
-    _route("GET", "/groups", Scope.READ, groups, "Group dead letters by cause", gives={200: LetterGroups}),
+    _route("GET", "", Scope.READ, list_letters, "List dead letters", query=DeadLetterQuery, responses={200: JobPage}),
+    _route("GET", "/groups", Scope.READ, groups, "Group dead letters by cause", responses={200: DeadLetterGroups}),
     _route(
         "GET",
         "/export",
         Scope.READ,
         export,
         "Export dead letters as JSON lines",
-        query=LetterListing,
-        gives={200: JSON_LINES},
+        query=DeadLetterQuery,
+        responses={200: JSON_LINES},
     ),
     _route(
         "POST",
         "/{id}/retry",
         Scope.SUBMIT,
         retry_one,
-        "Send one dead letter round again",
-        gives={200: JobForm},
-        refuses=(409,),
+        "Retry one dead letter",
+        responses={200: JobForm},
+        error_statuses=(409,),
     ),
     _route(
         "POST",
         ":retry",
         Scope.ADMIN,
         retry_many,
-        "Send many dead letters round again, at once or at a rate (202)",
-        takes=LetterChoice,
-        gives={200: LetterReply, 202: LetterReply},
+        "Retry many dead letters, at once or at a rate (202)",
+        body=DeadLetterSelection,
+        responses={200: DeadLetterReply, 202: DeadLetterReply},
     ),
     _route(
         "DELETE",
         "/{id}",
         Scope.ADMIN,
         discard_one,
-        "Delete one dead letter for good",
-        gives={204: None},
-        refuses=(409,),
+        "Delete one dead letter",
+        responses={204: None},
+        error_statuses=(409,),
     ),
     _route(
         "POST",
         ":discard",
         Scope.ADMIN,
         discard_many,
-        "Delete many dead letters for good",
-        takes=LetterChoice,
-        gives={200: LetterReply},
+        "Delete many dead letters",
+        body=DeadLetterSelection,
+        responses={200: DeadLetterReply},
     ),
 )

@@ -1,25 +1,111 @@
-"""The description of the API: for programs and for people. Made of the routes themselves."""
+"""The OpenAPI document, and the same as an HTML page without scripts."""
 
 from __future__ import annotations
 
-from typing import Any
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from html import escape
+from typing import Any, Final
 
-from rota.api.calls import Answer, Call, shown
-from rota.api.pages import POLICY, page
+from rota.api.http import Request, Response, json_response
+from rota.api.router import HTML, Route
 from rota.api.settings import Scope
-from rota.api.table import HTML, Route
+
+_STYLE: Final = """
+:root { color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.45; }
+body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
+code, .path { font-family: ui-monospace, monospace; }
+details { border: 1px solid #8886; border-radius: .4rem; margin: .4rem 0; padding: .4rem .7rem; }
+summary { cursor: pointer; }
+.method { display: inline-block; min-width: 4.5rem; font-weight: 600; }
+.scope { float: right; opacity: .7; }
+table { border-collapse: collapse; width: 100%; }
+td, th { border-top: 1px solid #8884; padding: .25rem .5rem; text-align: left; vertical-align: top; }
+"""
+_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
+CONTENT_SECURITY_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
-async def openapi(call: Call) -> Answer:
-    """Give the description as OpenAPI 3.1."""
-    return shown(call.context.document)
+def docs_page(document: Mapping[str, Any]) -> str:
+    """Render the OpenAPI document as HTML."""
+    tags: dict[str, list[str]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            tags.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
+    schemas = document["components"]["schemas"]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Rota API</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body><main>'
+        f"<h1>Rota API</h1><p>{escape(document['info']['description'])}</p>"
+        '<p>For programs: <a href="/openapi.json">openapi.json</a>.</p>'
+        + "".join(f"<h2>{escape(tag)}</h2>{''.join(parts)}" for tag, parts in tags.items())
+        + "<h2>Forms</h2>"
+        + "".join(_form(name, schema) for name, schema in sorted(schemas.items()))
+        + "</main></body></html>"
+    )
 
 
-async def docs(call: Call) -> Answer:
-    """Give the description as a page; it needs nothing from elsewhere and runs no script."""
-    text = page(call.context.document)
-    return Answer(
-        text.encode(), headers=[(b"content-security-policy", POLICY.encode())], media=f"{HTML}; charset=utf-8"
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            f"<code>{escape(one['name'])}</code>",
+            escape(one["in"]),
+            _type(one["schema"]),
+            "required" if one["required"] else "",
+        )
+        for one in operation.get("parameters", ())
+    ]
+    if "requestBody" in operation:
+        (content,) = operation["requestBody"]["content"].values()
+        rows.append(("body", "", _type(content["schema"]), "required" if operation["requestBody"]["required"] else ""))
+    for status, response in operation["responses"].items():
+        kinds = ", ".join(_type(one["schema"]) for one in response.get("content", {}).values())
+        rows.append((escape(status), "response", kinds, escape(response["description"])))
+    return (
+        f'<details><summary><span class="method">{escape(method.upper())}</span> '
+        f'<span class="path">{escape(path)}</span> <span class="scope">{escape(operation["x-rota-scope"])}</span>'
+        f"<br>{escape(operation['summary'])}</summary>{_table(rows)}</details>"
+    )
+
+
+def _form(name: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", ())
+    rows = [
+        (f"<code>{escape(field)}</code>", _type(one), "required" if field in required else "")
+        for field, one in schema.get("properties", {}).items()
+    ]
+    text = escape(schema.get("description", "")) or ", ".join(escape(str(one)) for one in schema.get("enum", ()))
+    return f'<details id="{escape(name)}"><summary>{escape(name)}</summary><p>{text}</p>{_table(rows)}</details>'
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}"
+    return escape(str(schema.get("format") or schema.get("type") or "anything"))
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    return "<table>" + "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows) + "</table>"
+
+
+async def openapi(request: Request) -> Response:
+    return json_response(request.context.document)
+
+
+async def docs(request: Request) -> Response:
+    text = docs_page(request.context.document)
+    return Response(
+        text.encode(),
+        headers=[(b"content-security-policy", CONTENT_SECURITY_POLICY.encode())],
+        media=f"{HTML}; charset=utf-8",
     )
 
 
@@ -28,9 +114,9 @@ _PAGE = Route(
     path="/docs",
     scope=Scope.READ,
     handler=docs,
-    summary="This description, as a page",
-    family="documents",
-    gives={200: HTML},
+    summary="The API documentation as an HTML page",
+    tag="documents",
+    responses={200: HTML},
 )
 
 ROUTES = (
@@ -39,11 +125,11 @@ ROUTES = (
         path="/openapi.json",
         scope=Scope.READ,
         handler=openapi,
-        summary="This description, as OpenAPI 3.1",
-        family="documents",
-        gives={200: dict[str, Any]},
+        summary="The OpenAPI 3.1 document",
+        tag="documents",
+        responses={200: dict[str, Any]},
     ),
     _PAGE,
-    # Whoever opens the address that a server prints should not meet a refusal.
-    _PAGE.under("/"),
+    # For people who open the address that the server prints.
+    _PAGE.at("/"),
 )

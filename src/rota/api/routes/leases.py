@@ -1,19 +1,19 @@
-"""The worker protocol: claim, renew, settle. Batches, fenced; the busiest routes there are."""
+"""The worker protocol: claim, renew, settle, and watch for cancels. Batches, fenced."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.api.calls import Answer, Call, shown
-from rota.api.job_pages import within_bytes
+from rota.api.http import Request, Response, json_response
+from rota.api.job_pages import count_that_fit
+from rota.api.long_poll import claim_or_wait, wait_for_cancels
+from rota.api.router import Route
 from rota.api.settings import Scope
-from rota.api.table import Route
-from rota.api.waiting import cancelled, claimed
 from rota.core.duration import parse_duration
-from rota.core.identity import to_text
+from rota.core.ids import to_text
 from rota.core.outcome import Released
-from rota.ports.faces import Report
-from rota.wire.jobs import form_of
+from rota.ports.client import AttemptReport
+from rota.wire.jobs import job_form
 from rota.wire.leases import (
     ClaimReply,
     ClaimRequest,
@@ -31,42 +31,42 @@ from rota.wire.leases import (
 )
 
 
-async def claim(call: Call) -> Answer:
-    """Lease jobs to a worker; when there are none, wait for some as long as the worker wants to."""
-    request = await call.read(ClaimRequest)
-    wait: timedelta = parse_duration(request.wait, field="wait")
-    jobs = await claimed(call, claim_of(request), wait)
-    fitting = within_bytes(jobs)
+async def claim(request: Request) -> Response:
+    """Lease jobs to a worker; when there are none, wait up to `wait`."""
+    body = await request.read(ClaimRequest)
+    wait: timedelta = parse_duration(body.wait, field="wait")
+    jobs = await claim_or_wait(request, claim_of(body), wait)
+    fitting = count_that_fit(jobs)
     if fitting < len(jobs):
-        # Handed back at once, without using an attempt; the next claim gets them.
-        await call.engine.settle([Report(job.id, job.fence, Released()) for job in jobs[fitting:]])
+        # Released without using an attempt; the next claim gets them.
+        await request.engine.settle([AttemptReport(job.id, job.fence, Released()) for job in jobs[fitting:]])
         jobs = jobs[:fitting]
-    return shown(ClaimReply(jobs=[form_of(job) for job in jobs]))
+    return json_response(ClaimReply(jobs=[job_form(job) for job in jobs]))
 
 
-async def renew(call: Call) -> Answer:
-    """Keep leases; those that are lost are named."""
-    renewals = [renewal_of(form) for form in (await call.read(RenewRequest)).renewals]
-    renewed = await call.engine.renew(renewals) if renewals else ()
+async def renew(request: Request) -> Response:
+    """Renew leases; list those that are lost."""
+    renewals = [renewal_of(form) for form in (await request.read(RenewRequest)).renewals]
+    renewed = await request.engine.renew(renewals) if renewals else ()
     held = {(one.job_id, one.fence) for one in renewed}
     lost = [to_text(one.job_id) for one in renewals if (one.job_id, one.fence) not in held]
-    return shown(RenewReply(renewed=[renewed_form(one) for one in renewed], lost=lost))
+    return json_response(RenewReply(renewed=[renewed_form(one) for one in renewed], lost=lost))
 
 
-async def watch(call: Call) -> Answer:
-    """Wait for cancels of jobs that a worker runs."""
-    request = await call.read(WatchRequest)
-    jobs = await cancelled(call, request.worker_id, parse_duration(request.wait, field="wait"))
-    return shown(WatchReply(cancel=[LeaseForm(id=to_text(job.id), fence=job.fence) for job in jobs]))
+async def watch(request: Request) -> Response:
+    """Wait for cancels of a worker's running jobs."""
+    body = await request.read(WatchRequest)
+    jobs = await wait_for_cancels(request, body.worker_id, parse_duration(body.wait, field="wait"))
+    return json_response(WatchReply(cancel=[LeaseForm(id=to_text(job.id), fence=job.fence) for job in jobs]))
 
 
-async def settle(call: Call) -> Answer:
-    """Write down what attempts yielded; those that came too late are named and change nothing."""
-    reports = [report_of(form) for form in (await call.read(SettleRequest)).reports]
-    settled = await call.engine.settle(reports) if reports else ()
+async def settle(request: Request) -> Response:
+    """Settle attempts; list those whose lease was lost, which change nothing."""
+    reports = [report_of(form) for form in (await request.read(SettleRequest)).reports]
+    settled = await request.engine.settle(reports) if reports else ()
     applied = set(settled)
     refused = [to_text(one.job_id) for one in reports if one.job_id not in applied]
-    return shown(SettleReply(settled=[to_text(one) for one in settled], refused=refused))
+    return json_response(SettleReply(settled=[to_text(one) for one in settled], refused=refused))
 
 
 ROUTES = (
@@ -76,19 +76,19 @@ ROUTES = (
         scope=Scope.WORK,
         handler=claim,
         summary="Lease jobs to a worker; wait for some if there are none",
-        family="leases",
-        takes=ClaimRequest,
-        gives={200: ClaimReply},
+        tag="leases",
+        body=ClaimRequest,
+        responses={200: ClaimReply},
     ),
     Route(
         method="POST",
         path="/v1/leases:renew",
         scope=Scope.WORK,
         handler=renew,
-        summary="Keep leases; lost ones are named",
-        family="leases",
-        takes=RenewRequest,
-        gives={200: RenewReply},
+        summary="Renew leases; lost ones are listed",
+        tag="leases",
+        body=RenewRequest,
+        responses={200: RenewReply},
     ),
     Route(
         method="POST",
@@ -96,18 +96,18 @@ ROUTES = (
         scope=Scope.WORK,
         handler=watch,
         summary="Wait until jobs that a worker runs are cancelled through this API; a heartbeat brings all cancels",
-        family="leases",
-        takes=WatchRequest,
-        gives={200: WatchReply},
+        tag="leases",
+        body=WatchRequest,
+        responses={200: WatchReply},
     ),
     Route(
         method="POST",
         path="/v1/leases:settle",
         scope=Scope.WORK,
         handler=settle,
-        summary="Report outcomes; late ones are named and change nothing",
-        family="leases",
-        takes=SettleRequest,
-        gives={200: SettleReply},
+        summary="Report outcomes; late ones are listed and change nothing",
+        tag="leases",
+        body=SettleRequest,
+        responses={200: SettleReply},
     ),
 )

@@ -1,4 +1,4 @@
-"""Queues: what is in them, and stopping and starting them."""
+"""Queues: counts, pause and resume, limits."""
 
 from __future__ import annotations
 
@@ -6,89 +6,89 @@ from typing import Any, Final
 
 from msgspec import ValidationError, convert
 
-from rota.api.calls import Answer, Call, shown
-from rota.api.counting import live_workers, queue_form, queue_page
-from rota.api.cursors import opened, sealed
-from rota.api.errors import Refusal, invalid
-from rota.api.filtering import Listing
+from rota.api.counts import live_workers, queue_form, queue_page
+from rota.api.cursors import decode_cursor, encode_cursor
+from rota.api.errors import HttpError, invalid
+from rota.api.http import Request, Response, json_response
+from rota.api.job_filter import PageQuery
+from rota.api.router import Handler, Route
 from rota.api.settings import Scope
-from rota.api.table import Handler, Route
-from rota.core.lane import Queue
-from rota.wire.fleet import QueueChange, QueueForm, QueueList
+from rota.core.queue import Queue
+from rota.wire.cluster import QueueChange, QueueForm, QueueList
 from rota.wire.scalars import QueueName, moment_of
 from rota.wire.schedules import PauseRequest
 
 KIND: Final = "queues"
 
 
-async def list_queues(call: Call) -> Answer:
+async def list_queues(request: Request) -> Response:
     """List the queues that have jobs, workers or settings, by name."""
-    listing = call.query(Listing)
-    items, left = await _page(call, after=opened(KIND, listing.cursor) or "", limit=listing.limit)
-    return shown(QueueList(items=items, next_cursor=sealed(KIND, items[-1].name) if left else None))
+    listing = request.query(PageQuery)
+    items, left = await _page(request, after=decode_cursor(KIND, listing.cursor) or "", limit=listing.limit)
+    return json_response(QueueList(items=items, next_cursor=encode_cursor(KIND, items[-1].name) if left else None))
 
 
-async def get(call: Call) -> Answer:
-    """Show a queue; one that nobody has used is empty, not unknown."""
-    return shown(await _form(call, _name(call)))
+async def get(request: Request) -> Response:
+    """Show a queue; one that was never used is empty, not unknown."""
+    return json_response(await _form(request, _name(request)))
 
 
-async def pause(call: Call) -> Answer:
-    """Stop handing out a queue's jobs; those that run go on. A new name may be paused before its first job."""
-    request = await call.read_or(PauseRequest, PauseRequest())
-    name = _name(call)
-    resume_at = moment_of(request.resume_at, "resume_at")
-    await call.engine.queues.pause(name, request.reason, call.actor, resume_at=resume_at)
-    return shown(await _form(call, name, is_patient=True))
+async def pause(request: Request) -> Response:
+    """Stop handing out a queue's jobs; running ones continue. A new name may be paused before its first job."""
+    body = await request.read_or(PauseRequest, PauseRequest())
+    name = _name(request)
+    resume_at = moment_of(body.resume_at, "resume_at")
+    await request.engine.queues.pause(name, body.reason, request.actor, resume_at=resume_at)
+    return json_response(await _form(request, name, wait_for_count=True))
 
 
-async def resume(call: Call) -> Answer:
-    """Hand out a queue's jobs again; a name that has neither settings nor unfinished jobs is not found."""
-    name = _name(call)
-    await _require_known(call, name)
-    await call.engine.queues.resume(name, call.actor)
-    return shown(await _form(call, name, is_patient=True))
+async def resume(request: Request) -> Response:
+    """Hand out a queue's jobs again; a name without settings and unfinished jobs is not found."""
+    name = _name(request)
+    await _require_known(request, name)
+    await request.engine.queues.resume(name, request.actor)
+    return json_response(await _form(request, name, wait_for_count=True))
 
 
-async def _require_known(call: Call, name: str) -> None:
-    """Refuse a queue that cannot be paused, most likely a typing error. The count of jobs may be some seconds old."""
-    if any(queue.name == name for queue in await call.engine.queues.all()):
+async def _require_known(request: Request, name: str) -> None:
+    """Refuse an unknown queue, most likely a typing error. The count of jobs may be some seconds old."""
+    if any(queue.name == name for queue in await request.engine.queues.all()):
         return
-    if not any(one.lane.queue == name for one in (await call.context.counting.census()).lanes):
+    if not any(one.lane.queue == name for one in (await request.context.counts.census()).lanes):
         detail = f"queue {name!r}: unknown, it has neither settings nor unfinished jobs"
-        raise Refusal(404, "not_found", detail, fix="see `rota queues list` for the names in use")
+        raise HttpError(404, "not_found", detail, fix="see `rota queues list` for the names in use")
 
 
-async def change(call: Call) -> Answer:
+async def change(request: Request) -> Response:
     """Set a queue's limits."""
-    request = await call.read(QueueChange)
-    name = _name(call)
-    await call.engine.queues.limit(name, request.max_depth, call.actor)
-    return shown(await _form(call, name, is_patient=True))
+    body = await request.read(QueueChange)
+    name = _name(request)
+    await request.engine.queues.limit(name, body.max_depth, request.actor)
+    return json_response(await _form(request, name, wait_for_count=True))
 
 
-async def _page(call: Call, *, after: str, limit: int) -> tuple[list[QueueForm], int]:
-    engine = call.engine
+async def _page(request: Request, *, after: str, limit: int) -> tuple[list[QueueForm], int]:
+    engine = request.engine
     census, queues, workers = (
-        await call.context.counting.census(),
+        await request.context.counts.census(),
         await engine.queues.all(),
         await live_workers(engine),
     )
     return queue_page(census, queues, workers, after=after, limit=limit)
 
 
-async def _form(call: Call, name: str, *, is_patient: bool = False) -> QueueForm:
-    engine = call.engine
-    census = await call.context.counting.census(is_patient=is_patient)
+async def _form(request: Request, name: str, *, wait_for_count: bool = False) -> QueueForm:
+    engine = request.engine
+    census = await request.context.counts.census(wait_for_count=wait_for_count)
     lanes = [one for one in census.lanes if one.lane.queue == name]
     known = {queue.name: queue for queue in await engine.queues.all()}
     attending = sum(worker.queues.count(name) for worker in await live_workers(engine))
     return queue_form(known.get(name, Queue(name)), lanes, attending)
 
 
-def _name(call: Call) -> str:
+def _name(request: Request) -> str:
     try:
-        return convert(call.path_names["name"], QueueName)
+        return convert(request.path_params["name"], QueueName)
     except ValidationError as error:
         raise invalid([("name", str(error))]) from None
 
@@ -100,14 +100,20 @@ def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str,
         scope=scope,
         handler=handler,
         summary=summary,
-        family="queues",
-        **{"gives": {200: QueueForm}, **more},
+        tag="queues",
+        **{"responses": {200: QueueForm}, **more},
     )
 
 
 ROUTES = (
     _route(
-        "GET", "", Scope.READ, list_queues, "List queues with what is in them", query=Listing, gives={200: QueueList}
+        "GET",
+        "",
+        Scope.READ,
+        list_queues,
+        "List queues with their counts",
+        query=PageQuery,
+        responses={200: QueueList},
     ),
     _route("GET", "/{name}", Scope.READ, get, "Show a queue"),
     _route(
@@ -116,10 +122,10 @@ ROUTES = (
         Scope.ADMIN,
         pause,
         "Stop handing out a queue's jobs",
-        takes=PauseRequest,
+        body=PauseRequest,
         body_is_optional=True,
-        refuses=(409,),
+        error_statuses=(409,),
     ),
-    _route("PATCH", "/{name}", Scope.ADMIN, change, "Set a queue's limits", takes=QueueChange, refuses=(409,)),
-    _route("POST", "/{name}/resume", Scope.ADMIN, resume, "Hand out a queue's jobs again", refuses=(404, 409)),
+    _route("PATCH", "/{name}", Scope.ADMIN, change, "Set a queue's limits", body=QueueChange, error_statuses=(409,)),
+    _route("POST", "/{name}/resume", Scope.ADMIN, resume, "Hand out a queue's jobs again", error_statuses=(404, 409)),
 )

@@ -1,4 +1,4 @@
-"""Schedules: putting them up, changing them, and seeing what they did and will do. An id or a name tells which."""
+"""Schedules: create, change, pause, run, and list past and future fire times. `{id}` is an id or a name."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from rota.api.calls import Answer, Call, nothing, shown
-from rota.api.cursors import opened, page
-from rota.api.errors import Refusal, invalid
-from rota.api.filtering import Listing
+from rota.api.cursors import cut_page, decode_cursor
+from rota.api.errors import HttpError, invalid
 from rota.api.headers import IDEMPOTENCY_KEY, IF_MATCH
-from rota.api.routes.submitting import check_payloads, header_key
+from rota.api.http import Request, Response, empty_response, json_response
+from rota.api.job_filter import PageQuery
+from rota.api.router import Handler, Route
+from rota.api.routes.jobs_submit import check_payloads, header_key
 from rota.api.settings import Scope
-from rota.api.table import Handler, Route
 from rota.core.errors import JobNotFound
-from rota.core.identity import ScheduleId, to_number, to_text
-from rota.core.instant import from_micros, to_micros
+from rota.core.ids import ScheduleId, to_number, to_text
 from rota.core.schedule import Schedule, rule_of, zone_of
 from rota.core.submission import IdempotencyKey, request_hash
+from rota.core.time import from_micros, to_micros
 from rota.ports.store import Receipt
-from rota.wire.jobs import JobForm, form_of
+from rota.wire.jobs import JobForm, job_form
 from rota.wire.scalars import moment_of
 from rota.wire.schedules import (
     BackfillReply,
@@ -39,7 +39,7 @@ from rota.wire.schedules import (
     ScheduleForm,
     SchedulePage,
     ScheduleRequest,
-    changed,
+    apply_change,
     draft_of,
     occurrence_form,
     schedule_form,
@@ -47,140 +47,140 @@ from rota.wire.schedules import (
 
 KIND: Final = "schedules"
 FIRES: Final = "occurrences"
-#: The most fire times in a forecast, altogether and of one schedule.
+#: The most fire times in a forecast, in total and per schedule.
 _LONGEST_FORECAST: Final = 5_000
 _PER_SCHEDULE: Final = 500
 
 
-class Coming(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many of the next fire times are asked for."""
+class NextFireTimesQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many of the next fire times to list."""
 
     count: Annotated[int, Meta(ge=1, le=1_000)] = 10
 
 
-class Horizon(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How far ahead to look."""
+class ForecastQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How far ahead the forecast goes."""
 
     hours: Annotated[float, Meta(gt=0, le=8_784)] = 24.0
 
 
-async def known(call: Call) -> Schedule:
-    """Find the schedule that a path means, by id or by name."""
-    word = call.path_names["id"]
+async def requested_schedule(request: Request) -> Schedule:
+    """Give the schedule in the path, by id or by name."""
+    id_or_name = request.path_params["id"]
     try:
-        found = await call.engine.store.schedules([ScheduleId(to_number(word))])
+        matches = await request.engine.store.schedules([ScheduleId(to_number(id_or_name))])
     except JobNotFound:
-        found = ()
-    return found[0] if found else await call.engine.schedules.named(word)
+        matches = ()
+    return matches[0] if matches else await request.engine.schedules.named(id_or_name)
 
 
-async def create(call: Call) -> Answer:
-    """Put a schedule up; its name must be free."""
-    draft = draft_of(await call.read(ScheduleRequest), call.context.settings.defaults)
-    check_payloads(draft.template, call.context.settings, "job.")
-    schedule = await call.engine.schedules.create(draft, call.actor)
-    return _shown(schedule, 201)
+async def create(request: Request) -> Response:
+    """Create a schedule; its name must be free."""
+    draft = draft_of(await request.read(ScheduleRequest), request.context.settings.defaults)
+    check_payloads(draft.template, request.context.settings, "job.")
+    schedule = await request.engine.schedules.create(draft, request.actor)
+    return _response(schedule, 201)
 
 
-async def get(call: Call) -> Answer:
-    """Show a schedule."""
-    return _shown(await known(call))
+async def get(request: Request) -> Response:
+    return _response(await requested_schedule(request))
 
 
-async def list_schedules(call: Call) -> Answer:
+async def list_schedules(request: Request) -> Response:
     """List schedules by name."""
-    listing = call.query(Listing)
-    after = opened(KIND, listing.cursor) or ""
-    found = await call.engine.schedules.all(after=after, limit=listing.limit + 1)
-    items, cursor = page(KIND, found, listing.limit, lambda one: one.name)
-    return shown(SchedulePage(items=[schedule_form(one) for one in items], next_cursor=cursor))
+    listing = request.query(PageQuery)
+    after = decode_cursor(KIND, listing.cursor) or ""
+    schedules = await request.engine.schedules.all(after=after, limit=listing.limit + 1)
+    items, cursor = cut_page(KIND, schedules, listing.limit, lambda one: one.name)
+    return json_response(SchedulePage(items=[schedule_form(one) for one in items], next_cursor=cursor))
 
 
-async def edit(call: Call) -> Answer:
+async def edit(request: Request) -> Response:
     """Change a schedule; with `If-Match` only if it is still as it was read."""
-    change = await call.read(ScheduleChange)
-    schedule = await known(call)
-    match = call.header(b"if-match")
+    change = await request.read(ScheduleChange)
+    schedule = await requested_schedule(request)
+    match = request.header(b"if-match")
     if match is not None and match.strip() not in {"*", _tag(schedule)}:
-        raise Refusal(412, "precondition_failed", f"schedule {schedule.name!r} was changed meanwhile; read it again")
-    edited = changed(schedule, change, call.context.settings.defaults)
-    check_payloads(edited.template, call.context.settings, "job.")
-    return _shown(await call.engine.schedules.edit(edited, call.actor))
+        raise HttpError(412, "precondition_failed", f"schedule {schedule.name!r} was changed meanwhile; read it again")
+    edited = apply_change(schedule, change, request.context.settings.defaults)
+    check_payloads(edited.template, request.context.settings, "job.")
+    return _response(await request.engine.schedules.edit(edited, request.actor))
 
 
-async def drop(call: Call) -> Answer:
-    """Delete a schedule; jobs it has made stay."""
-    await call.engine.schedules.drop((await known(call)).id, call.actor)
-    return nothing()
+async def drop(request: Request) -> Response:
+    """Delete a schedule; jobs it has created stay."""
+    await request.engine.schedules.drop((await requested_schedule(request)).id, request.actor)
+    return empty_response()
 
 
-async def pause(call: Call) -> Answer:
+async def pause(request: Request) -> Response:
     """Stop a schedule from firing."""
-    request = await call.read_or(PauseRequest, PauseRequest())
-    if request.resume_at is not None:
+    body = await request.read_or(PauseRequest, PauseRequest())
+    if body.resume_at is not None:
         raise invalid([("resume_at", "a schedule does not resume by itself; a queue does")])
-    return _shown(await call.engine.schedules.pause((await known(call)).id, request.reason, call.actor))
+    return _response(
+        await request.engine.schedules.pause((await requested_schedule(request)).id, body.reason, request.actor)
+    )
 
 
-async def resume(call: Call) -> Answer:
+async def resume(request: Request) -> Response:
     """Let a schedule fire again, from now on."""
-    return _shown(await call.engine.schedules.resume((await known(call)).id, call.actor))
+    return _response(await request.engine.schedules.resume((await requested_schedule(request)).id, request.actor))
 
 
-async def run_now(call: Call) -> Answer:
-    """Make a job of a schedule at once, beside its fire times; the same `Idempotency-Key` again makes no other one."""
-    schedule, key, name = await known(call), None, header_key(call)
+async def run_now(request: Request) -> Response:
+    """Create a job of a schedule at once, beside its fire times; a repeated `Idempotency-Key` creates no second one."""
+    schedule, key, name = await requested_schedule(request), None, header_key(request)
     if name is not None:
-        key = IdempotencyKey(name, request_hash(f"run_now {schedule.id}".encode()), call.key.key_scope)
-    inserted = await call.engine.schedules.run_now(schedule.id, call.actor, key)
-    form = form_of(await call.engine.jobs.one(inserted.job_id))
+        key = IdempotencyKey(name, request_hash(f"run_now {schedule.id}".encode()), request.key.key_scope)
+    inserted = await request.engine.schedules.run_now(schedule.id, request.actor, key)
+    form = job_form(await request.engine.jobs.one(inserted.job_id))
     place = f"/v1/jobs/{form.id}"
     if inserted.receipt is Receipt.REPLAYED:
-        return shown(form, location=place, idempotent_replayed="true")
-    return shown(form, 201, location=place)
+        return json_response(form, location=place, idempotent_replayed="true")
+    return json_response(form, 201, location=place)
 
 
-async def backfill(call: Call) -> Answer:
-    """Make the jobs that a past stretch of time should have made and did not."""
-    request = await call.read(BackfillRequest)
-    start, end = moment_of(request.start, "from"), moment_of(request.end, "to")
+async def backfill(request: Request) -> Response:
+    """Create the jobs of past fire times that were missed."""
+    body = await request.read(BackfillRequest)
+    start, end = moment_of(body.start, "from"), moment_of(body.end, "to")
     if start is None or end is None or end < start:
         raise invalid([("to", "must not come before 'from'")])
-    made = await call.engine.schedules.backfill((await known(call)).id, start, end, call.actor)
-    return shown(BackfillReply(jobs=[to_text(job_id) for job_id in made]))
+    made = await request.engine.schedules.backfill((await requested_schedule(request)).id, start, end, request.actor)
+    return json_response(BackfillReply(jobs=[to_text(job_id) for job_id in made]))
 
 
-async def occurrences(call: Call) -> Answer:
-    """List what became of a schedule's fire times, newest first."""
-    listing = call.query(Listing)
-    place = opened(FIRES, listing.cursor)
-    before = None if place is None else _moment_at(place)
-    schedule = await known(call)
-    found = await call.engine.schedules.occurrences(schedule.id, before=before, limit=listing.limit + 1)
-    items, cursor = page(FIRES, found, listing.limit, lambda one: str(to_micros(one.fire_time)))
-    return shown(OccurrencePage(items=[occurrence_form(one) for one in items], next_cursor=cursor))
+async def occurrences(request: Request) -> Response:
+    """List past fire times of a schedule, newest first."""
+    listing = request.query(PageQuery)
+    place = decode_cursor(FIRES, listing.cursor)
+    before = None if place is None else _time_at(place)
+    schedule = await requested_schedule(request)
+    fired = await request.engine.schedules.occurrences(schedule.id, before=before, limit=listing.limit + 1)
+    items, cursor = cut_page(FIRES, fired, listing.limit, lambda one: str(to_micros(one.fire_time)))
+    return json_response(OccurrencePage(items=[occurrence_form(one) for one in items], next_cursor=cursor))
 
 
-def _moment_at(place: str) -> datetime:
+def _time_at(place: str) -> datetime:
     try:
         return from_micros(int(place))
     except (ValueError, OverflowError):
-        raise invalid([("cursor", "this is no cursor of this list; take it from 'next_cursor'")]) from None
+        raise invalid([("cursor", "this is not a cursor of this list; take it from 'next_cursor'")]) from None
 
 
-async def coming(call: Call) -> Answer:
-    """Show a schedule's next fire times."""
-    schedule = await known(call)
-    times = schedule.preview(call.engine.clock(), call.query(Coming).count)
-    return shown(_preview(schedule.rule, schedule.zone, times))
+async def next_fire_times(request: Request) -> Response:
+    schedule = await requested_schedule(request)
+    times = schedule.preview(request.engine.clock(), request.query(NextFireTimesQuery).count)
+    return json_response(_preview(schedule.rule, schedule.zone, times))
 
 
-async def preview(call: Call) -> Answer:
-    """Show the next fire times of a rule that is not yet put up."""
-    request = await call.read(PreviewRequest)
-    after = moment_of(request.after, "after")
-    times = call.engine.schedules.preview(request.cron, request.zone, request.count, after)
-    return shown(_preview(str(rule_of(request.cron)), request.zone, times))
+async def preview(request: Request) -> Response:
+    """Show the next fire times of a rule, without a schedule."""
+    body = await request.read(PreviewRequest)
+    after = moment_of(body.after, "after")
+    times = request.engine.schedules.preview(body.cron, body.zone, body.count, after)
+    return json_response(_preview(str(rule_of(body.cron)), body.zone, times))
 
 
 def _preview(rule: str, zone: str, times: list[datetime]) -> PreviewReply:
@@ -188,28 +188,28 @@ def _preview(rule: str, zone: str, times: list[datetime]) -> PreviewReply:
     return PreviewReply(cron=rule, zone=zone, times=[one.astimezone(UTC) for one in times], local_times=local)
 
 
-async def forecast(call: Call) -> Answer:
-    """Show what fires when, of all schedules, within the coming hours."""
-    now = call.engine.clock()
-    until = now + timedelta(hours=call.query(Horizon).hours)
+async def forecast(request: Request) -> Response:
+    """List the fire times of all schedules within the next hours."""
+    now = request.engine.clock()
+    until = now + timedelta(hours=request.query(ForecastQuery).hours)
     items: list[ForecastItem] = []
     is_complete = True
-    async for schedule in _all(call):
+    async for schedule in _all(request):
         times = replace(schedule, end_at=min(schedule.end_at or until, until)).preview(now, _PER_SCHEDULE + 1)
         is_complete = is_complete and len(times) <= _PER_SCHEDULE
         text = to_text(schedule.id)
         items += [ForecastItem(at=at, schedule_id=text, name=schedule.name) for at in times[:_PER_SCHEDULE]]
-        # Counting fire times is work; others are served between.
+        # Computing fire times takes CPU time: let other requests run in between.
         await asyncio.sleep(0)
     items.sort(key=lambda item: item.at)
     is_complete = is_complete and len(items) <= _LONGEST_FORECAST
-    return shown(Forecast(until=until, items=items[:_LONGEST_FORECAST], is_complete=is_complete))
+    return json_response(Forecast(until=until, items=items[:_LONGEST_FORECAST], is_complete=is_complete))
 
 
-async def _all(call: Call) -> AsyncIterator[Schedule]:
-    """Give every schedule that will fire."""
+async def _all(request: Request) -> AsyncIterator[Schedule]:
+    """Give every schedule with a next fire time."""
     after = ""
-    while batch := await call.engine.schedules.all(after=after, limit=500):
+    while batch := await request.engine.schedules.all(after=after, limit=500):
         for schedule in batch:
             if schedule.paused_at is None and schedule.next_fire_at is not None:
                 yield schedule
@@ -220,13 +220,13 @@ def _tag(schedule: Schedule) -> str:
     return f'"{schedule.version}"'
 
 
-def _shown(schedule: Schedule, status: int = 200) -> Answer:
+def _response(schedule: Schedule, status: int = 200) -> Response:
     place = f"/v1/schedules/{to_text(schedule.id)}"
-    return shown(schedule_form(schedule), status, etag=_tag(schedule), location=place)
+    return json_response(schedule_form(schedule), status, etag=_tag(schedule), location=place)
 
 
 def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
-    return Route(method=method, path=path, scope=scope, handler=handler, summary=summary, family="schedules", **more)
+    return Route(method=method, path=path, scope=scope, handler=handler, summary=summary, tag="schedules", **more)
 
 
 _ONE: Final = "/v1/schedules/{id}"
@@ -238,18 +238,18 @@ ROUTES = (
         Scope.READ,
         list_schedules,
         "List schedules by name",
-        query=Listing,
-        gives={200: SchedulePage},
+        query=PageQuery,
+        responses={200: SchedulePage},
     ),
     _route(
         "POST",
         "/v1/schedules",
         Scope.SUBMIT,
         create,
-        "Put a schedule up",
-        takes=ScheduleRequest,
-        gives={201: ScheduleForm},
-        refuses=(409,),
+        "Create a schedule",
+        body=ScheduleRequest,
+        responses={201: ScheduleForm},
+        error_statuses=(409,),
     ),
     _route(
         "POST",
@@ -257,41 +257,41 @@ ROUTES = (
         Scope.READ,
         preview,
         "Show the next fire times of a rule",
-        takes=PreviewRequest,
-        gives={200: PreviewReply},
+        body=PreviewRequest,
+        responses={200: PreviewReply},
     ),
     _route(
         "GET",
         "/v1/schedules/forecast",
         Scope.READ,
         forecast,
-        "Show what fires when, of all schedules",
-        query=Horizon,
-        gives={200: Forecast},
+        "List the next fire times of all schedules",
+        query=ForecastQuery,
+        responses={200: Forecast},
     ),
-    _route("GET", _ONE, Scope.READ, get, "Show a schedule, by id or by name", gives=_FORM),
+    _route("GET", _ONE, Scope.READ, get, "Show a schedule, by id or by name", responses=_FORM),
     _route(
         "PATCH",
         _ONE,
         Scope.ADMIN,
         edit,
         "Change a schedule; what is left out stays",
-        takes=ScheduleChange,
+        body=ScheduleChange,
         headers=(IF_MATCH,),
-        gives=_FORM,
-        refuses=(409, 412),
+        responses=_FORM,
+        error_statuses=(409, 412),
     ),
-    _route("DELETE", _ONE, Scope.ADMIN, drop, "Delete a schedule; jobs it has made stay", gives={204: None}),
+    _route("DELETE", _ONE, Scope.ADMIN, drop, "Delete a schedule; jobs it has created stay", responses={204: None}),
     _route(
         "POST",
         f"{_ONE}/pause",
         Scope.ADMIN,
         pause,
         "Stop a schedule from firing",
-        takes=PauseRequest,
+        body=PauseRequest,
         body_is_optional=True,
-        gives=_FORM,
-        refuses=(409,),
+        responses=_FORM,
+        error_statuses=(409,),
     ),
     _route(
         "POST",
@@ -299,37 +299,43 @@ ROUTES = (
         Scope.ADMIN,
         resume,
         "Let a schedule fire again, from now on",
-        gives=_FORM,
-        refuses=(409,),
+        responses=_FORM,
+        error_statuses=(409,),
     ),
     _route(
         "POST",
         f"{_ONE}/run-now",
         Scope.SUBMIT,
         run_now,
-        "Make a job of a schedule at once",
+        "Create a job of a schedule at once",
         headers=(IDEMPOTENCY_KEY,),
-        gives={201: JobForm, 200: JobForm},
+        responses={201: JobForm, 200: JobForm},
     ),
     _route(
         "POST",
         f"{_ONE}/backfill",
         Scope.SUBMIT,
         backfill,
-        "Make the jobs of a past stretch of time",
-        takes=BackfillRequest,
-        gives={200: BackfillReply},
+        "Create the jobs of missed fire times in a past period",
+        body=BackfillRequest,
+        responses={200: BackfillReply},
     ),
     _route(
         "GET",
         f"{_ONE}/occurrences",
         Scope.READ,
         occurrences,
-        "List what became of the fire times",
-        query=Listing,
-        gives={200: OccurrencePage},
+        "List past fire times and their outcome",
+        query=PageQuery,
+        responses={200: OccurrencePage},
     ),
     _route(
-        "GET", f"{_ONE}/next", Scope.READ, coming, "Show the next fire times", query=Coming, gives={200: PreviewReply}
+        "GET",
+        f"{_ONE}/next",
+        Scope.READ,
+        next_fire_times,
+        "Show the next fire times",
+        query=NextFireTimesQuery,
+        responses={200: PreviewReply},
     ),
 )

@@ -1,62 +1,62 @@
-"""Guarded steps: what workers write down about them, looking at them, and resolving those in doubt."""
+"""Guarded steps: the worker protocol for steps, listing, and resolving steps in doubt."""
 
 from __future__ import annotations
 
 import msgspec
 
-from rota.api.calls import Answer, Call, shown
 from rota.api.errors import invalid
+from rota.api.http import Request, Response, json_response
+from rota.api.router import Route
 from rota.api.settings import Scope
-from rota.api.table import Route
-from rota.core.identity import JobId
+from rota.core.ids import JobId
 from rota.core.step import Step
-from rota.wire.scalars import id_within, job_id_of
+from rota.wire.scalars import id_in_field, job_id_of
 from rota.wire.steps import ResolveRequest, StepList, StepReply, StepRequest, resolution_of, step_form
 
 
-async def write(call: Call) -> Answer:
-    """Write down what a worker says about a step of a job it runs."""
-    request = await call.read(StepRequest)
-    job_id, steps = id_within(request.id, "id"), call.engine.steps
-    if (request.outcome is not None) != (request.act == "conclude"):
-        raise invalid([("outcome", "an outcome, JSON as text, belongs to 'conclude' and to nothing else")])
-    if request.outcome is not None:
+async def record(request: Request) -> Response:
+    """Record the intent, the outcome or the withdrawal of a step."""
+    body = await request.read(StepRequest)
+    job_id, steps = id_in_field(body.id, "id"), request.engine.steps
+    if (body.outcome is not None) != (body.act == "conclude"):
+        raise invalid([("outcome", "an outcome, JSON as text, is required with 'conclude' and not allowed otherwise")])
+    if body.outcome is not None:
         try:
-            msgspec.json.decode(request.outcome)
+            msgspec.json.decode(body.outcome)
         except (msgspec.DecodeError, RecursionError):
             raise invalid([("outcome", "this is not JSON")]) from None
-    match request.act:
+    match body.act:
         case "intend":
-            reply = await steps.intend(job_id, request.fence, request.key)
-            return shown(StepReply(holds=False) if reply is None else _reply(*reply))
+            reply = await steps.intend(job_id, body.fence, body.key)
+            return json_response(StepReply(holds=False) if reply is None else _reply(*reply))
         case "conclude":
-            step = await steps.conclude(job_id, request.fence, request.key, request.outcome or "null")
-            return shown(StepReply(holds=False) if step is None else _reply(step))
+            step = await steps.conclude(job_id, body.fence, body.key, body.outcome or "null")
+            return json_response(StepReply(holds=False) if step is None else _reply(step))
         case _:
-            return shown(StepReply(holds=await steps.withdraw(job_id, request.fence, request.key)))
+            return json_response(StepReply(holds=await steps.withdraw(job_id, body.fence, body.key)))
 
 
 def _reply(step: Step, is_new: bool = False) -> StepReply:  # noqa: FBT001, FBT002 - as the store answers
     return StepReply(holds=True, is_new=is_new, step=step_form(step))
 
 
-async def list_steps(call: Call) -> Answer:
+async def list_steps(request: Request) -> Response:
     """List a job's steps."""
-    return shown(await _steps(call, job_id_of(call.path_names["id"])))
+    return json_response(await _steps(request, job_id_of(request.path_params["id"])))
 
 
-async def resolve(call: Call) -> Answer:
-    """Take an operator's word about a step in doubt."""
-    job_id = job_id_of(call.path_names["id"])
-    request = await call.read(ResolveRequest)
-    await call.engine.jobs.one(job_id)
-    await call.engine.steps.resolve(resolution_of(job_id, request), call.actor)
-    return shown(await _steps(call, job_id))
+async def resolve(request: Request) -> Response:
+    """Resolve a step in doubt, as an operator decides."""
+    job_id = job_id_of(request.path_params["id"])
+    body = await request.read(ResolveRequest)
+    await request.engine.jobs.one(job_id)
+    await request.engine.steps.resolve(resolution_of(job_id, body), request.actor)
+    return json_response(await _steps(request, job_id))
 
 
-async def _steps(call: Call, job_id: JobId) -> StepList:
-    job = await call.engine.jobs.one(job_id)
-    return StepList(items=[step_form(step) for step in await call.engine.steps.all(job.id)])
+async def _steps(request: Request, job_id: JobId) -> StepList:
+    job = await request.engine.jobs.one(job_id)
+    return StepList(items=[step_form(step) for step in await request.engine.steps.all(job.id)])
 
 
 ROUTES = (
@@ -64,11 +64,11 @@ ROUTES = (
         method="POST",
         path="/v1/leases:step",
         scope=Scope.WORK,
-        handler=write,
-        summary="Write down the intent or the outcome of a guarded step",
-        family="worker protocol",
-        takes=StepRequest,
-        gives={200: StepReply},
+        handler=record,
+        summary="Record the intent or the outcome of a guarded step",
+        tag="worker protocol",
+        body=StepRequest,
+        responses={200: StepReply},
     ),
     Route(
         method="GET",
@@ -76,9 +76,9 @@ ROUTES = (
         scope=Scope.READ,
         handler=list_steps,
         summary="List a job's guarded steps",
-        family="jobs",
-        gives={200: StepList},
-        refuses=(404,),
+        tag="jobs",
+        responses={200: StepList},
+        error_statuses=(404,),
     ),
     Route(
         method="POST",
@@ -86,9 +86,9 @@ ROUTES = (
         scope=Scope.ADMIN,
         handler=resolve,
         summary="Say whether the effect of a step in doubt happened",
-        family="jobs",
-        takes=ResolveRequest,
-        gives={200: StepList},
-        refuses=(404, 409),
+        tag="jobs",
+        body=ResolveRequest,
+        responses={200: StepList},
+        error_statuses=(404, 409),
     ),
 )

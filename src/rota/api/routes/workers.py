@@ -1,53 +1,52 @@
-"""Workers and the other processes: who is there, and how those who speak HTTP make themselves known."""
+"""Members of the cluster: listing, and heartbeats of workers over HTTP."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rota.api.calls import Answer, Call, nothing, shown
-from rota.api.cursors import opened, page
-from rota.api.filtering import Listing
+from rota.api.cursors import cut_page, decode_cursor
+from rota.api.http import Request, Response, empty_response, json_response
+from rota.api.job_filter import PageQuery
+from rota.api.router import Route
 from rota.api.settings import Scope
-from rota.api.table import Route
-from rota.core.fleet import ALIVE_FOR, Member, Role
-from rota.wire.fleet import BeatRequest, LeaveRequest, WorkerList, member_of, worker_form
+from rota.core.cluster import ALIVE_FOR, Member, Role
+from rota.wire.cluster import HeartbeatRequest, LeaveRequest, WorkerList, member_of, worker_form
 
 KIND: Final = "workers"
 
 
-class Roll(Listing, kw_only=True, forbid_unknown_fields=True):
-    """Whom to list. Without `all` only those heard of lately."""
+class WorkerListQuery(PageQuery, kw_only=True, forbid_unknown_fields=True):
+    """Which members to list. Without `all` only those with a recent heartbeat."""
 
     role: Role = Role.WORKER
     all: bool = False
 
 
-async def list_workers(call: Call) -> Answer:
-    """List processes as they last described themselves."""
-    roll = call.query(Roll)
-    since = call.engine.clock() - ALIVE_FOR
-    place = opened(KIND, roll.cursor) or ""
-    members = await call.engine.store.members(role=roll.role, since=None if roll.all else since)
+async def list_workers(request: Request) -> Response:
+    """List members as of their last heartbeat."""
+    query = request.query(WorkerListQuery)
+    since = request.engine.clock() - ALIVE_FOR
+    place = decode_cursor(KIND, query.cursor) or ""
+    members = await request.engine.store.members(role=query.role, since=None if query.all else since)
     behind = sorted((member for member in members if _place(member) > place), key=_place)
-    items, cursor = page(KIND, behind, roll.limit, _place)
-    return shown(WorkerList(items=[worker_form(member, since) for member in items], next_cursor=cursor))
+    items, cursor = cut_page(KIND, behind, query.limit, _place)
+    return json_response(WorkerList(items=[worker_form(member, since) for member in items], next_cursor=cursor))
 
 
 def _place(member: Member) -> str:
     return f"{member.name}\x00{member.boot}"
 
 
-async def beat(call: Call) -> Answer:
-    """Record that processes are alive."""
-    request = await call.read(BeatRequest)
-    await call.engine.store.beat([member_of(one) for one in request.workers])
-    return nothing()
+async def beat(request: Request) -> Response:
+    body = await request.read(HeartbeatRequest)
+    await request.engine.store.beat([member_of(one) for one in body.workers])
+    return empty_response()
 
 
-async def leave(call: Call) -> Answer:
-    """Forget processes that say goodbye."""
-    await call.engine.store.leave((await call.read(LeaveRequest)).boot_ids)
-    return nothing()
+async def leave(request: Request) -> Response:
+    """Remove members that stop."""
+    await request.engine.store.leave((await request.read(LeaveRequest)).boot_ids)
+    return empty_response()
 
 
 ROUTES = (
@@ -56,29 +55,29 @@ ROUTES = (
         path="/v1/workers",
         scope=Scope.READ,
         handler=list_workers,
-        summary="List workers as they last described themselves",
-        family="workers",
-        query=Roll,
-        gives={200: WorkerList},
+        summary="List workers as of their last heartbeat",
+        tag="workers",
+        query=WorkerListQuery,
+        responses={200: WorkerList},
     ),
     Route(
         method="POST",
         path="/v1/workers:beat",
         scope=Scope.WORK,
         handler=beat,
-        summary="Say that processes are alive",
-        family="workers",
-        takes=BeatRequest,
-        gives={204: None},
+        summary="Send heartbeats",
+        tag="workers",
+        body=HeartbeatRequest,
+        responses={204: None},
     ),
     Route(
         method="POST",
         path="/v1/workers:leave",
         scope=Scope.WORK,
         handler=leave,
-        summary="Say goodbye",
-        family="workers",
-        takes=LeaveRequest,
-        gives={204: None},
+        summary="Remove members that stop",
+        tag="workers",
+        body=LeaveRequest,
+        responses={204: None},
     ),
 )

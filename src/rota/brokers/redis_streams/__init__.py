@@ -1,4 +1,4 @@
-"""Redis Streams carry the ids of dispatched jobs to workers. Nothing is kept there that the store does not know."""
+"""The broker on Redis Streams: carries ids of dispatched jobs to workers. All of it can be rebuilt from the store."""
 
 from __future__ import annotations
 

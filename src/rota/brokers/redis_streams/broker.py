@@ -1,8 +1,7 @@
-"""The broker on Redis Streams: hands ids over while it can, and leaves workers to the store while it cannot.
+"""The broker on Redis Streams: dispatches ids to workers while Redis is up; otherwise workers claim from the store.
 
-Behind it stands the broker in the store, for whoever listens to the store's own changes, and for workers while Redis is
-away or nobody fills the lines. A task knocks every second: it says which lanes are read here, and finds out whether the
-server is there.
+The broker in the store is used too: for listeners to the store's own changes, and for workers while Redis is down or no
+dispatcher fills the streams. A task runs every second: it registers the lanes that are read here and checks the server.
 """
 
 from __future__ import annotations
@@ -14,85 +13,84 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final, Self
 
+from rota.backoff import JitteredBackoff
 from rota.brokers.in_store import InStoreBroker
-from rota.brokers.redis_streams.ear import Ear
-from rota.brokers.redis_streams.keys import Keys
-from rota.brokers.redis_streams.line import StreamLine
+from rota.brokers.redis_streams.connection import Observe, RedisConnection
+from rota.brokers.redis_streams.dispatch import StreamDispatch
+from rota.brokers.redis_streams.keys import StreamKeys
 from rota.brokers.redis_streams.location import location_of, warn_of_plain_text
-from rota.brokers.redis_streams.reader import Reader
-from rota.brokers.redis_streams.server import Observe, Server
+from rota.brokers.redis_streams.reader import StreamReader
+from rota.brokers.redis_streams.subscription import RedisSubscription
+from rota.core.cluster import Rank
 from rota.core.errors import BrokerUnavailable
-from rota.core.identity import JobId
-from rota.core.patience import Patience
-from rota.core.precedence import Rank
-from rota.ports.broker import Attendance
-from rota.ports.places import ANYWHERE, EVERY_QUEUE, TIMETABLE
+from rota.core.ids import JobId
+from rota.ports.broker import Subscription
 from rota.ports.store import Store
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE
 from rota.supervision import supervised
 
-PACE_SECONDS: Final = 1.0
-#: How long to try to reach the server when a process starts; it goes on without.
-BEGIN_SECONDS: Final = 2.0
+CHECK_SECONDS: Final = 1.0
+#: How long to wait for the server when a process starts.
+CONNECT_SECONDS: Final = 2.0
 
 
-def _nobody(_operation: str, _seconds: float) -> None:
-    """Let a call go unobserved."""
+def _ignore(_operation: str, _seconds: float) -> None:
+    """Observe nothing."""
 
 
 class RedisStreamsBroker:
     """All verbs of `rota.ports.broker.Broker` on Redis Streams."""
 
-    def __init__(self, store: Store, url: str, *, stream: str, group: str, observe: Observe = _nobody) -> None:
+    def __init__(self, store: Store, url: str, *, stream: str, group: str, observe: Observe = _ignore) -> None:
         location = location_of(url)
         warn_of_plain_text(location)
-        keys = Keys(stream)
+        keys = StreamKeys(stream)
         self._in_store = InStoreBroker(store)
-        self._server = Server(location, keys.probe, observe)
-        self._ear = Ear(self._server, keys.bell, self._on_work)
-        self._reader = Reader(self._server, keys, group, self._ear, is_cluster=location.is_cluster)
-        self.line = StreamLine(self._server, keys, group, self._ear)
-        self._listeners: list[Listener] = []
+        self._redis = RedisConnection(location, keys.probe, observe)
+        self._subscription = RedisSubscription(self._redis, keys.channel, self._on_work)
+        self._reader = StreamReader(self._redis, keys, group, self._subscription, is_cluster=location.is_cluster)
+        self.dispatch_queue = StreamDispatch(self._redis, keys, group, self._subscription)
+        self._listeners: list[StreamListener] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(
-        cls, store: Store, url: str, *, stream: str = "jobs", group: str = "workers", observe: Observe = _nobody
+        cls, store: Store, url: str, *, stream: str = "jobs", group: str = "workers", observe: Observe = _ignore
     ) -> Self:
-        """Begin, whether or not the server is there."""
+        """Open the broker, whether or not the server is up."""
         broker = cls(store, url, stream=stream, group=group, observe=observe)
         with suppress(TimeoutError):
-            async with asyncio.timeout(BEGIN_SECONDS):
-                await broker._server.heal()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await broker._redis.check()
         loop = asyncio.get_running_loop()
-        parts = (("the listener on Redis", broker._ear.listen), ("the check of Redis", broker._knock))
+        parts = (("the listener on Redis", broker._subscription.listen), ("the check of Redis", broker._check))
         broker._tasks = [loop.create_task(supervised(name, part)) for name, part in parts]
         return broker
 
     @property
     def is_up(self) -> bool:
-        """Whether the server answers."""
-        return self._server.is_up
+        return self._redis.is_up
 
     @property
-    def _is_carrying(self) -> bool:
-        """Whether jobs come to workers this way: the server is there, and somebody fills the lines."""
-        return self._server.is_up and self._ear.is_tended
+    def _is_dispatching(self) -> bool:
+        """Whether jobs come through Redis: the server is up, and a dispatcher fills the streams."""
+        return self._redis.is_up and self._subscription.has_dispatcher
 
-    def attend(
+    def subscribe(
         self,
         queues: Collection[str],
         types: Collection[str] | None = None,
-        rank: Rank | None = None,  # noqa: ARG002 - no two are handed the same job
-    ) -> AbstractContextManager[Attendance]:
-        """Begin to listen: for the store's own changes, or for work."""
+        rank: Rank | None = None,  # noqa: ARG002 - no two workers get the same id
+    ) -> AbstractContextManager[Subscription]:
+        """Listen for the store's own changes, or for jobs."""
         if TIMETABLE in queues or EVERY_QUEUE in queues:
-            return self._in_store.attend(queues)
-        return self._attend_work(queues, types or ())
+            return self._in_store.subscribe(queues)
+        return self._listen_for_jobs(queues, types or ())
 
     @contextmanager
-    def _attend_work(self, queues: Collection[str], types: Collection[str]) -> Iterator[Attendance]:
-        with self._in_store.attend(queues) as in_store:
-            listener = Listener(queues, types, in_store, lambda: self._is_carrying)
+    def _listen_for_jobs(self, queues: Collection[str], types: Collection[str]) -> Iterator[Subscription]:
+        with self._in_store.subscribe(queues) as in_store:
+            listener = StreamListener(queues, types, in_store, lambda: self._is_dispatching)
             self._listeners.append(listener)
             try:
                 yield listener
@@ -100,90 +98,93 @@ class RedisStreamsBroker:
                 self._listeners.remove(listener)
 
     @property
-    def is_attended(self) -> bool:
-        """Always: who listens in other processes is not known."""
+    def has_subscribers(self) -> bool:
+        """True: listeners in other processes are not known."""
         return True
 
     async def announce(self, queues: Collection[str]) -> None:
-        """Tell whoever listens in this process: the dispatcher tells the others."""
+        """Wake the listeners of this process: the dispatcher notifies the others."""
         await self._in_store.announce(queues)
 
     async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
-        """Hand over ids, or have the store asked."""
+        """Take ids; None if the caller is to claim from the store."""
         return await self._reader.take(queues, types, limit)
 
     async def hand_back(self, ids: Sequence[JobId]) -> None:
-        """Keep ids for the next who asks."""
+        """Keep ids for the next `take`."""
         self._reader.hand_back(ids)
 
     async def acknowledge(self, ids: Sequence[JobId]) -> None:
-        """Let go of ids, soon."""
+        """Acknowledge ids, in the background."""
         self._reader.acknowledge(ids)
 
     async def close(self) -> None:
-        """Let go of everything."""
         await self._reader.close()
         while running := [task for task in self._tasks if not task.done()]:
-            # Again and again: the driver may swallow a cancellation on Python 3.11.
+            # Repeated: the driver may swallow a cancellation on Python 3.11.
             for task in running:
                 task.cancel()
             await asyncio.wait(running, timeout=0.1)
-        await self._ear.close()
-        await self._server.close()
+        await self._subscription.close()
+        await self._redis.close()
         await self._in_store.close()
 
     def _on_work(self, queue: str | None) -> None:
-        """Ring for whoever listens to a queue; for everybody if nobody knows which."""
+        """Wake the listeners to a queue, or all if the queue is unknown."""
         for listener in self._listeners:
             if queue is None or queue in listener.queues:
-                listener.ring()
+                listener.wake()
 
-    async def _knock(self) -> None:
-        patience = Patience(random.random, longest=PACE_SECONDS)
-        was_carrying = False
+    async def _check(self) -> None:
+        backoff = JitteredBackoff(random.random, longest=CHECK_SECONDS)
+        was_dispatching = False
         while True:
-            is_news = await self._server.heal()
+            has_changed = await self._redis.check()
             with suppress(BrokerUnavailable):
                 for listener in self._listeners:
-                    self._reader.attending(listener.queues, listener.types)
-                await self._reader.greet()
-            if is_news or self._is_carrying != was_carrying:
-                # Whoever waits must wait elsewhere from now on.
-                was_carrying = self._is_carrying
+                    self._reader.keep_reading(listener.queues, listener.types)
+                await self._reader.register()
+            if has_changed or self._is_dispatching != was_dispatching:
+                # Listeners must wait on the other broker from now on.
+                was_dispatching = self._is_dispatching
                 self._on_work(None)
-            if self._server.is_up:
-                patience.reset()
-                await asyncio.sleep(PACE_SECONDS)
+            if self._redis.is_up:
+                backoff.reset()
+                await asyncio.sleep(CHECK_SECONDS)
             else:
-                await asyncio.sleep(patience.next())
+                await asyncio.sleep(backoff.next())
 
 
-class Listener:
-    """Waits for work in some queues: at the streams while they carry it, at the store while they do not."""
+class StreamListener:
+    """Waits for jobs in some queues: on Redis while jobs are dispatched through it, else on the store."""
 
     def __init__(
-        self, queues: Collection[str], types: Collection[str], in_store: Attendance, is_carrying: Callable[[], bool]
+        self,
+        queues: Collection[str],
+        types: Collection[str],
+        in_store: Subscription,
+        is_dispatching: Callable[[], bool],
     ) -> None:
         self.queues = frozenset(queues)
         self.types = frozenset(types)
         self._in_store = in_store
-        self._is_carrying = is_carrying
-        self._rung = asyncio.Event()
+        self._is_dispatching = is_dispatching
+        self._woken = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """End the wait, or the next one."""
-        self._rung.set()
+        self._woken.set()
 
     async def wait(self, at_most: timedelta) -> Collection[str]:
-        """Wait for the bell that counts now, at most for a while; if it rings, it may be for anything."""
-        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._rung.wait())]
-        if not self._is_carrying():
+        """Wait until woken, for at most so long; anything may have changed then."""
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
+        if not self._is_dispatching():
             waits.append(asyncio.ensure_future(self._in_store.wait(at_most)))
         try:
-            rung, _ = await asyncio.wait(waits, timeout=at_most.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            woken, _ = await asyncio.wait(waits, timeout=at_most.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-        self._rung.clear()
-        return ANYWHERE if rung else ()
+        self._woken.clear()
+        return ANY_CHANGE if woken else ()

@@ -1,49 +1,47 @@
-"""What our keys are called. All keys of a queue share a hash tag, so that one script of a cluster can reach them."""
+"""Names of the keys in Redis. All keys of a queue share a hash tag, so that one script can use them in a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
-from rota.core.band import Band
-from rota.core.lane import Lane
+from rota.core.queue import Lane, PriorityClass
 
 
-class Keys:
-    """The names under one prefix: the setting `redis_stream`."""
+class StreamKeys:
+    """The key names under one prefix: the setting `redis_stream`."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        #: Which queues anybody takes jobs from.
+        #: The set of queues that have readers.
         self.queues = f"{prefix}:queues"
-        #: Where readers hear of work, and dispatchers of room.
-        self.bell = f"{prefix}:bell"
-        #: Written to see whether the server takes writes.
+        #: The channel that notifies readers of jobs, and dispatchers of capacity.
+        self.channel = f"{prefix}:bell"
+        #: Written to check that the server accepts writes.
         self.probe = f"{prefix}:probe"
 
     def of_queue(self, queue: str) -> str:
-        """Give what all keys of a queue begin with. Braces and colons of its name are written otherwise."""
+        """Give the prefix of all keys of a queue. Braces and colons in its name are escaped."""
         return f"{self._prefix}:{{{quote(queue, safe='')}}}:"
 
     def lanes(self, queue: str) -> str:
-        """Give where the lanes of a queue are listed that anybody takes jobs from."""
+        """Give the key of the sorted set of a queue's lanes that have readers."""
         return f"{self.of_queue(queue)}lanes"
 
-    def stream(self, lane: Lane, band: Band) -> str:
-        """Give the stream of a lane and a band."""
-        return f"{self.of_queue(lane.queue)}{word(lane.type)}:{band}"
+    def stream(self, lane: Lane, band: PriorityClass) -> str:
+        return f"{self.of_queue(lane.queue)}{escaped(lane.type)}:{band}"
 
     def streams(self, lanes: Iterable[Lane]) -> list[tuple[str, Lane]]:
-        """Give the streams of some lanes, the most urgent band of all of them first."""
+        """Give the streams of some lanes, those of the most urgent band first."""
         listed = list(lanes)
-        return [(self.stream(lane, band), lane) for band in Band for lane in listed]
+        return [(self.stream(lane, band), lane) for band in PriorityClass for lane in listed]
 
 
-def word(text: str) -> str:
-    """Write a name so that it cannot be taken for anything else."""
+def escaped(text: str) -> str:
+    """Escape a name for use in a key."""
     return quote(text, safe="")
 
 
-def name(text: str) -> str:
-    """Read a name that `word` has written."""
+def unescaped(text: str) -> str:
+    """Reverse `escaped`."""
     return unquote(text)

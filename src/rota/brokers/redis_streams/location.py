@@ -1,4 +1,4 @@
-"""Which server a URL names: one, one of several that Sentinel watches, or a cluster. Valkey is spoken to like Redis."""
+"""Redis by URL: a single server, a primary behind Sentinel, or a cluster. Valkey works like Redis."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Client = Redis | RedisCluster
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
-    """What a URL says."""
+class RedisLocation:
+    """The parts of a URL."""
 
-    #: Nothing for a single server, or `sentinel`, or `cluster`.
+    #: Empty for a single server, or `sentinel`, or `cluster`.
     kind: str
     hosts: tuple[tuple[str, int], ...]
     is_encrypted: bool = False
@@ -45,23 +45,22 @@ class Location:
     password: str | None = field(default=None, repr=False)
     database: int = 0
     master: str = ""
-    #: A file of authorities to trust instead of the system's.
+    #: A file of certificate authorities to trust instead of the system's.
     authorities: str | None = None
 
     @property
     def is_cluster(self) -> bool:
-        """Whether keys live on several servers."""
         return self.kind == "cluster"
 
 
-def location_of(url: str) -> Location:
-    """Read a URL, or a bare `host:port`."""
+def location_of(url: str) -> RedisLocation:
+    """Parse a URL, or a bare `host:port`."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "redis", url
     family, _, kind = scheme.partition("+")
     if family not in _SCHEMES or kind not in _PORTS:
-        raise _refusal(f"{scheme!r} is not a kind of broker we know; use {_EXAMPLES}")
+        raise _refusal(f"{scheme!r} is not a known kind of broker; use {_EXAMPLES}")
     rest, _, query = rest.partition("?")
     place, _, path = rest.partition("/")
     user, password = None, None
@@ -82,7 +81,7 @@ def location_of(url: str) -> Location:
         raise _refusal(f"several hosts mean Sentinel or a cluster; use {_EXAMPLES}")
     if words and kind == "cluster":
         raise _refusal("a cluster has no numbered databases; leave the number out")
-    return Location(
+    return RedisLocation(
         kind,
         hosts,
         is_encrypted=_SCHEMES[family],
@@ -94,7 +93,7 @@ def location_of(url: str) -> Location:
     )
 
 
-#: What was wrong is not repeated: it may be a part of a password.
+#: The wrong text is not shown: it may be a part of a password.
 _ESCAPED: Final = ", and '/', '@' and ':' in a password as %2F, %40 and %3A"
 
 
@@ -107,7 +106,7 @@ def _host(text: str, port: int) -> tuple[str, int]:
     if not separator or number.endswith("]"):
         return text.strip("[]"), port
     if not number.isdigit():
-        raise _refusal(f"what stands behind a host's colon is no port; write host:6379{_ESCAPED}")
+        raise _refusal(f"the text after a host's colon is not a port; write host:6379{_ESCAPED}")
     return name.strip("[]") or "127.0.0.1", int(number)
 
 
@@ -115,7 +114,7 @@ def _database(words: list[str]) -> int:
     if not words:
         return 0
     if len(words) > 1 or not words[0].isdigit():
-        raise _refusal(f"what stands behind the hosts is not the number of a database{_ESCAPED}")
+        raise _refusal(f"the text after the hosts is not the number of a database{_ESCAPED}")
     return int(words[0])
 
 
@@ -127,31 +126,31 @@ def _authorities(query: str) -> str | None:
     return authorities
 
 
-def warn_of_plain_text(location: Location) -> None:
-    """Say so if ids and passwords cross a network in plain text."""
-    far = [name for name, _ in location.hosts if not _is_near(name)]
-    if far and not location.is_encrypted:
-        _log.warning("broker: %s is reached without encryption; use rediss:// unless the network is yours", far[0])
+def warn_of_plain_text(location: RedisLocation) -> None:
+    """Log a warning if ids and passwords cross a network without encryption."""
+    remote = [name for name, _ in location.hosts if not _is_loopback(name)]
+    if remote and not location.is_encrypted:
+        _log.warning("broker: %s is used without encryption; use rediss:// unless the network is private", remote[0])
 
 
-def _is_near(name: str) -> bool:
+def _is_loopback(name: str) -> bool:
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
 
 
-def client_of(location: Location) -> Client:
-    """Make a client; it connects when it is first used."""
+def client_of(location: RedisLocation) -> Client:
+    """Make a client, which connects when it is first used."""
     common = _common(location)
     if location.kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in location.hosts]
         return RedisCluster(startup_nodes=nodes, **common)
     if location.kind == "sentinel":
-        guards = {key: value for key, value in common.items() if key not in {"username", "password"}}
+        sentinel_options = {key: value for key, value in common.items() if key not in {"username", "password"}}
         # redis-py leaves this class untyped.
         sentinel = Sentinel(  # type: ignore[no-untyped-call]
-            location.hosts, sentinel_kwargs=guards, **common, db=location.database
+            location.hosts, sentinel_kwargs=sentinel_options, **common, db=location.database
         )
         master: Redis = sentinel.master_for(location.master)
         return master
@@ -159,14 +158,14 @@ def client_of(location: Location) -> Client:
     return Redis(host=host, port=port, db=location.database, **common)
 
 
-def guards_of(client: Client) -> list[Redis]:
-    """Give the clients that ask the sentinels, which nobody else lets go of."""
+def sentinels_of(client: Client) -> list[Redis]:
+    """Give the clients of the sentinels, which the driver does not close."""
     pool = client.connection_pool if isinstance(client, Redis) else None
     return list(pool.sentinel_manager.sentinels) if isinstance(pool, SentinelConnectionPool) else []
 
 
-def hearing_client_of(location: Location, client: Client) -> Redis:
-    """Give a client to listen with. In a cluster every node hears everything, so any of them will do."""
+def pubsub_client_of(location: RedisLocation, client: Client) -> Redis:
+    """Give a client for pub/sub. In a cluster every node gets all messages, so any node will do."""
     if isinstance(client, Redis):
         return client
     known = [(node.host, int(node.port)) for node in client.get_nodes()] or list(location.hosts)
@@ -174,7 +173,7 @@ def hearing_client_of(location: Location, client: Client) -> Redis:
     return Redis(host=host, port=port, **_common(location))
 
 
-def _common(location: Location) -> dict[str, Any]:
+def _common(location: RedisLocation) -> dict[str, Any]:
     options: dict[str, Any] = {
         "username": location.user,
         "password": location.password,
@@ -183,7 +182,7 @@ def _common(location: Location) -> dict[str, Any]:
         "socket_timeout": ANSWER_SECONDS,
         "socket_keepalive": True,
         "socket_keepalive_options": dict(TCP_OPTIONS),
-        # Whoever asked decides what to do without an answer; the store is always there to be asked.
+        # No retries: without an answer, callers claim from the store.
         "retry": Retry(NoBackoff(), 1 if location.is_cluster else 0, supported_errors=(RedisConnectionError,)),
     }
     if location.is_encrypted:

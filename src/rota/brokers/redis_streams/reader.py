@@ -1,7 +1,7 @@
-"""The reader's end: takes ids from the streams, and lets go of them when the store has said who has their jobs.
+"""The consumer of a process: takes ids from the streams, and acknowledges them when their jobs are claimed.
 
-A process reads as one consumer. What it took is with it for that short while; if it dies in it, others take it over.
-If a caller goes away while ids are on their way to it, or cannot try them, they are kept here and given to the next.
+Between taking and acknowledging an id is pending for this consumer; if the process dies then, other consumers take it
+over. If a caller is cancelled while ids are coming, or cannot claim them, they are kept here for the next caller.
 """
 
 from __future__ import annotations
@@ -14,125 +14,127 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from rota.brokers.redis_streams.ear import Ear
-from rota.brokers.redis_streams.keys import Keys, word
-from rota.brokers.redis_streams.server import Server
+from rota.brokers.redis_streams.connection import RedisConnection
+from rota.brokers.redis_streams.keys import StreamKeys, escaped
+from rota.brokers.redis_streams.subscription import RedisSubscription
 from rota.core.errors import BrokerUnavailable
-from rota.core.identity import JobId
-from rota.core.lane import Lane
+from rota.core.ids import JobId
+from rota.core.queue import Lane
 
-#: For how long a lane counts as one that somebody takes jobs from after it was last said so.
-FRESH_SECONDS: Final = 10.0
-#: How long after it was last asked for a lane is still said to be read.
+#: For how long a lane has a reader after its last registration.
+REGISTERED_SECONDS: Final = 10.0
+#: For how long after its last `take` a lane is still registered.
 READ_SECONDS: Final = 5.0
-#: An entry that was not touched for so long is taken over; how often to look for such.
+#: An entry that is pending for so long is taken over; how often to look for such entries.
 STALLED_SECONDS: Final = 15.0
-STEAL_SECONDS: Final = 5.0
-#: How often the store is asked too while the lines are empty: nothing may wait there for ever.
+TAKE_OVER_SECONDS: Final = 5.0
+#: How often workers claim from the store while the streams are empty, in case a job was not dispatched.
 STORE_SECONDS: Final = 1.0
-#: A line with fewer entries than this is to be filled.
-SHORT: Final = 128
-#: Who asks for more lanes than this is left to the store, which finds out which of them have work.
+#: A stream with fewer entries than this is to be filled.
+LOW: Final = 128
+#: A `take` for more lanes than this is left to the store, which knows those that have jobs.
 MANY_LANES: Final = 500
-#: How many entries one call lets go of.
+#: How many entries one call acknowledges.
 _BATCH: Final = 500
 
 
-class Entry(NamedTuple):
-    """Where an id was taken from."""
+class StreamEntry(NamedTuple):
+    """The stream entry of an id."""
 
     lane: Lane
     stream: str
     number: str
 
 
-class Reader:
-    """Takes and lets go."""
+class StreamReader:
+    """Takes ids and acknowledges them."""
 
-    def __init__(self, server: Server, keys: Keys, group: str, ear: Ear, *, is_cluster: bool) -> None:
-        self._server = server
+    def __init__(
+        self, redis: RedisConnection, keys: StreamKeys, group: str, subscription: RedisSubscription, *, is_cluster: bool
+    ) -> None:
+        self._redis = redis
         self._keys = keys
         self._group = group
-        self._ear = ear
+        self._subscription = subscription
         self._is_cluster = is_cluster
         self.consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._asked: dict[Lane, float] = {}
-        self._greeted: dict[Lane, float] = {}
-        self._store_asked: dict[Lane, float] = {}
-        self._stolen_at = 0.0
-        #: Taken, and not yet tried.
-        self._entries: dict[JobId, Entry] = {}
-        #: Taken and tried by nobody.
-        self._left: dict[JobId, Lane] = {}
+        self._registered: dict[Lane, float] = {}
+        self._store_claimed: dict[Lane, float] = {}
+        self._took_over_at = 0.0
+        #: Taken and not acknowledged.
+        self._entries: dict[JobId, StreamEntry] = {}
+        #: Taken and not given to a caller.
+        self._kept: dict[JobId, Lane] = {}
         self._streams: dict[str, str] = {}
-        self._settled: list[Entry] = []
-        self._letting_go: asyncio.Task[None] | None = None
+        self._to_acknowledge: list[StreamEntry] = []
+        self._acknowledging: asyncio.Task[None] | None = None
         self._taking: set[asyncio.Task[list[JobId]]] = set()
 
     async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
-        """Take ids; None when the store is to be asked."""
-        if types is None or limit <= 0 or not self._server.is_up or len(queues) * len(types) > MANY_LANES:
+        """Take ids; None if the caller is to claim from the store."""
+        if types is None or limit <= 0 or not self._redis.is_up or len(queues) * len(types) > MANY_LANES:
             return None
         lanes = [Lane(queue, type_) for queue in dict.fromkeys(queues) for type_ in dict.fromkeys(types)]
         if lanes:
-            # Each time begun elsewhere: the lane that is named first would starve the others.
+            # In random order: the first lane would starve the others.
             start = secrets.randbelow(len(lanes))
             lanes = lanes[start:] + lanes[:start]
         now = asyncio.get_running_loop().time()
         self._asked.update(dict.fromkeys(lanes, now))
         taking = asyncio.ensure_future(self._take(lanes, limit))
-        # Not to be broken off: what the server has given would be with us and nobody would know.
+        # Not to be cancelled: ids that the server has given would be lost here.
         self._taking.add(taking)
         try:
             ids = await asyncio.shield(taking)
         except asyncio.CancelledError:
-            taking.add_done_callback(self._keep)
+            taking.add_done_callback(self._keep_result)
             raise
         except BrokerUnavailable:
             return None
         finally:
             taking.add_done_callback(self._taking.discard)
-        if ids or (self._ear.is_tended and not self._is_store_due(lanes, now)):
+        if ids or (self._subscription.has_dispatcher and not self._is_store_due(lanes, now)):
             return ids
-        self._store_asked.update(dict.fromkeys(lanes, now))
+        self._store_claimed.update(dict.fromkeys(lanes, now))
         return None
 
     def _is_store_due(self, lanes: Iterable[Lane], now: float) -> bool:
-        return any(now - self._store_asked.get(lane, -STORE_SECONDS) >= STORE_SECONDS for lane in lanes)
+        return any(now - self._store_claimed.get(lane, -STORE_SECONDS) >= STORE_SECONDS for lane in lanes)
 
-    def _keep(self, taking: asyncio.Task[list[JobId]]) -> None:
+    def _keep_result(self, taking: asyncio.Task[list[JobId]]) -> None:
         if not taking.cancelled() and taking.exception() is None:
             self.hand_back(taking.result())
 
     async def _take(self, lanes: Sequence[Lane], limit: int) -> list[JobId]:
-        ids = self._kept(lanes, limit)
+        ids = self._take_kept(lanes, limit)
         try:
             await self._take_more(lanes, limit, ids)
         except BrokerUnavailable:
-            # What came before it went is with us, and can be tried all the same.
+            # Ids that came before the failure can be claimed all the same.
             if not ids:
                 raise
-        # What was taken over comes on top, so that neither full lines nor many dead readers can hold the other up.
+        # Ids that were taken over come on top, so that neither full streams nor many dead readers delay the other.
         ids = list(dict.fromkeys(ids))
         self.hand_back(ids[limit:])
         return ids[:limit]
 
     async def _take_more(self, lanes: Sequence[Lane], limit: int, ids: list[JobId]) -> None:
         loop = asyncio.get_running_loop()
-        if any(loop.time() - self._greeted.get(lane, -FRESH_SECONDS) > READ_SECONDS for lane in lanes):
-            await self.greet(lanes)
+        if any(loop.time() - self._registered.get(lane, -REGISTERED_SECONDS) > READ_SECONDS for lane in lanes):
+            await self.register(lanes)
         for batch in self._batches(lanes):
             if len(ids) < limit:
-                ids += await self._taken("take", self._keys.streams(batch), limit - len(ids))
-        if loop.time() - self._stolen_at >= STEAL_SECONDS:
-            self._stolen_at = loop.time()
+                ids += await self._run_take("take", self._keys.streams(batch), limit - len(ids))
+        if loop.time() - self._took_over_at >= TAKE_OVER_SECONDS:
+            self._took_over_at = loop.time()
             for batch in self._batches(lanes):
-                ids += await self._taken("steal", self._keys.streams(batch), limit)
+                ids += await self._run_take("take_over", self._keys.streams(batch), limit)
 
-    async def _taken(self, script: str, streams: Sequence[tuple[str, Lane]], limit: int) -> list[JobId]:
-        more = (self._keys.bell, SHORT) if script == "take" else (int(STALLED_SECONDS * 1000),)
+    async def _run_take(self, script: str, streams: Sequence[tuple[str, Lane]], limit: int) -> list[JobId]:
+        more = (self._keys.channel, LOW) if script == "take" else (int(STALLED_SECONDS * 1000),)
         keys = [stream for stream, _ in streams]
-        flat: list[Any] = await self._server.run(script, keys, self._group, self.consumer, limit, *more)
+        flat: list[Any] = await self._redis.run(script, keys, self._group, self.consumer, limit, *more)
         ids: list[JobId] = []
         for place, number, text in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
             stream, lane = streams[int(place) - 1]
@@ -140,14 +142,14 @@ class Reader:
             job_id = JobId(int(text))
             before = self._entries.pop(job_id, None)
             if before is not None and before.number != number:
-                # The same job twice in line: one entry is enough.
-                self._let_go([before])
-            self._entries[job_id] = Entry(lane, stream, number)
+                # The same job twice in a stream: one entry is enough.
+                self._acknowledge([before])
+            self._entries[job_id] = StreamEntry(lane, stream, number)
             ids.append(job_id)
         return list(dict.fromkeys(ids))
 
     def _batches(self, lanes: Sequence[Lane]) -> list[Sequence[Lane]]:
-        """Say which lanes one script can reach: all, but in a cluster only those of one queue."""
+        """Group the lanes by script call: all in one, but in a cluster one call for each queue."""
         if not self._is_cluster:
             return [lanes]
         queues: dict[str, list[Lane]] = {}
@@ -155,81 +157,81 @@ class Reader:
             queues.setdefault(lane.queue, []).append(lane)
         return list(queues.values())
 
-    def _kept(self, lanes: Sequence[Lane], limit: int) -> list[JobId]:
-        wanted = set(lanes)
-        ids = [job_id for job_id, lane in self._left.items() if lane in wanted][:limit] if self._left else []
+    def _take_kept(self, lanes: Sequence[Lane], limit: int) -> list[JobId]:
+        served = set(lanes)
+        ids = [job_id for job_id, lane in self._kept.items() if lane in served][:limit] if self._kept else []
         for job_id in ids:
-            del self._left[job_id]
+            del self._kept[job_id]
         return ids
 
-    async def greet(self, lanes: Sequence[Lane] | None = None) -> None:
-        """Say which lanes are read here; without any, those that were asked for lately."""
+    async def register(self, lanes: Sequence[Lane] | None = None) -> None:
+        """Register lanes as read by this process; by default those of recent calls of `take`."""
         now = asyncio.get_running_loop().time()
         if lanes is None:
             self._asked = {lane: at for lane, at in self._asked.items() if now - at < READ_SECONDS}
             lanes = list(self._asked)
         queues: dict[str, list[str]] = {}
         for lane in lanes:
-            queues.setdefault(lane.queue, []).append(word(lane.type))
+            queues.setdefault(lane.queue, []).append(escaped(lane.type))
         for queue, types in queues.items():
-            await self._server.command("SADD", self._keys.queues, queue)
-            await self._server.run("hello", [self._keys.lanes(queue)], self._keys.bell, FRESH_SECONDS, *types)
-        self._greeted = {lane: at for lane, at in self._greeted.items() if now - at < FRESH_SECONDS}
-        self._greeted.update(dict.fromkeys(lanes, now))
-        self._store_asked = {lane: at for lane, at in self._store_asked.items() if now - at < STORE_SECONDS}
+            await self._redis.command("SADD", self._keys.queues, queue)
+            await self._redis.run("register", [self._keys.lanes(queue)], self._keys.channel, REGISTERED_SECONDS, *types)
+        self._registered = {lane: at for lane, at in self._registered.items() if now - at < REGISTERED_SECONDS}
+        self._registered.update(dict.fromkeys(lanes, now))
+        self._store_claimed = {lane: at for lane, at in self._store_claimed.items() if now - at < STORE_SECONDS}
 
-    def attending(self, queues: Collection[str], types: Collection[str]) -> None:
-        """Learn that somebody still waits for work of some queues and types."""
+    def keep_reading(self, queues: Collection[str], types: Collection[str]) -> None:
+        """Keep lanes registered for a listener that still waits."""
         if len(queues) * len(types) <= MANY_LANES:
             now = asyncio.get_running_loop().time()
             self._asked.update((Lane(queue, type_), now) for queue in queues for type_ in types)
 
     def hand_back(self, ids: Iterable[JobId]) -> None:
-        """Keep ids that nobody has tried for the next caller."""
+        """Keep ids that were not claimed for the next caller."""
         for job_id in ids:
             entry = self._entries.get(job_id)
             if entry is not None:
-                self._left[job_id] = entry.lane
+                self._kept[job_id] = entry.lane
 
     def acknowledge(self, ids: Iterable[JobId]) -> None:
-        """Let go of ids soon."""
+        """Acknowledge ids in the background."""
         entries = [entry for job_id in ids if (entry := self._entries.pop(job_id, None)) is not None]
         if entries:
-            self._let_go(entries)
+            self._acknowledge(entries)
 
-    def _let_go(self, entries: Iterable[Entry]) -> None:
-        self._settled += entries
-        if self._letting_go is None:
-            self._letting_go = asyncio.get_running_loop().create_task(self._let_go_all())
+    def _acknowledge(self, entries: Iterable[StreamEntry]) -> None:
+        self._to_acknowledge += entries
+        if self._acknowledging is None:
+            self._acknowledging = asyncio.get_running_loop().create_task(self._acknowledge_all())
 
-    async def _let_go_all(self) -> None:
+    async def _acknowledge_all(self) -> None:
         try:
-            while self._settled:
-                some, self._settled = self._settled[:_BATCH], self._settled[_BATCH:]
-                # If it fails, somebody takes them over after a while, is refused by the store, and lets go.
+            while self._to_acknowledge:
+                some, self._to_acknowledge = self._to_acknowledge[:_BATCH], self._to_acknowledge[_BATCH:]
+                # If it fails, another reader takes them over, is refused by the store, and acknowledges them.
                 with suppress(BrokerUnavailable):
-                    await self._let_go_of(some)
+                    await self._acknowledge_now(some)
         finally:
-            self._letting_go = None
+            self._acknowledging = None
 
-    async def _let_go_of(self, entries: Sequence[Entry]) -> None:
-        queues: dict[str, list[Entry]] = {}
+    async def _acknowledge_now(self, entries: Sequence[StreamEntry]) -> None:
+        queues: dict[str, list[StreamEntry]] = {}
         for entry in entries:
             queues.setdefault(entry.lane.queue if self._is_cluster else "", []).append(entry)
         for some in queues.values():
             places = {stream: place for place, stream in enumerate(dict.fromkeys(entry.stream for entry in some), 1)}
             pairs = [part for entry in some for part in (places[entry.stream], entry.number)]
-            await self._server.run("let_go", list(places), self._group, *pairs)
+            await self._redis.run("acknowledge", list(places), self._group, *pairs)
 
     async def close(self) -> None:
-        """Let go of what is settled, and of the consumer where nothing is with it."""
+        """Finish acknowledging, and delete the consumer where nothing is pending for it."""
         if self._taking:
             await asyncio.wait(self._taking)
-        if self._letting_go is not None:
-            await asyncio.wait([self._letting_go])
+        if self._acknowledging is not None:
+            await asyncio.wait([self._acknowledging])
         queues: dict[str, list[str]] = {}
         for stream, queue in self._streams.items():
             queues.setdefault(queue, []).append(stream)
         with suppress(BrokerUnavailable):
             for streams in queues.values():
-                await self._server.run("leave", streams, self._group, self.consumer)
+                await self._redis.run("leave", streams, self._group, self.consumer)

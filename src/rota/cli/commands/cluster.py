@@ -1,34 +1,36 @@
-"""The cluster: who leads, who is alive, and what all processes are configured to do."""
+"""`rota cluster` and `rota workers`: leader, members, workers and the shared configuration."""
 
 from __future__ import annotations
 
 import argparse
 
-from rota.cli.commands.setup import printer_of, server_of
+from rota.cli.commands.arguments import api_client_of, printer_of
+from rota.cli.commands.jobs import listed
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
 
 def show(options: argparse.Namespace) -> int:
-    """Show who leads and the shared configuration."""
-    found = server_of(options).get("/v1/cluster")
+    """Show the leader and the shared configuration."""
+    cluster = api_client_of(options).get("/v1/cluster")
     printer = printer_of(options)
     if printer.form != "table":
-        printer.record(found)
+        printer.record(cluster)
         return Exit.OK
+    health = "answers" if cluster["coordinator_health"] else "does not answer"
     printer.record(
         {
-            "coordinator": f"{found['coordinator']}, {'answers' if found['coordinator_health'] else 'does not answer'}",
-            "leader": found["current_leader"] or "nobody",
-            "term": found["term"],
-            **found["configuration"],
+            "coordinator": f"{cluster['coordinator']}, {health}",
+            "leader": cluster["current_leader"] or "none",
+            "term": cluster["term"],
+            **cluster["configuration"],
         }
     )
     return Exit.OK
 
 
 def members(options: argparse.Namespace) -> int:
-    """List the processes that are alive, as the coordinator knows them."""
+    """List the live processes that the coordinator knows."""
     columns = (
         column("role"),
         column("name", "worker_id"),
@@ -38,20 +40,34 @@ def members(options: argparse.Namespace) -> int:
         ("busy", lambda member: f"{member['busy']}/{member['slots']}" if member["slots"] else ""),
         column("version"),
     )
-    found = server_of(options).get("/v1/cluster")["members"]
+    found = api_client_of(options).get("/v1/cluster")["members"]
     printer_of(options).records(found, columns, empty="no process is alive", identity="worker_id")
     return Exit.OK
 
 
 def configure(options: argparse.Namespace) -> int:
-    """Set a key of the shared configuration."""
-    server_of(options).ask("PUT", f"/v1/cluster/configuration/{options.key}", {"value": options.value})
+    api_client_of(options).request("PUT", f"/v1/cluster/configuration/{options.key}", {"value": options.value})
     say(f"{options.key} is {options.value} for all running processes")
     return Exit.OK
 
 
 def forget(options: argparse.Namespace) -> int:
-    """Forget a key of the shared configuration."""
-    server_of(options).ask("DELETE", f"/v1/cluster/configuration/{options.key}")
-    say(f"{options.key}: every process goes by its own settings")
+    api_client_of(options).request("DELETE", f"/v1/cluster/configuration/{options.key}")
+    say(f"{options.key}: every process uses its own setting again")
+    return Exit.OK
+
+
+def list_workers(options: argparse.Namespace) -> int:
+    found = listed(api_client_of(options), "/v1/workers")
+    columns = (
+        column("worker", "worker_id"),
+        column("host"),
+        column("pid"),
+        ("busy", lambda worker: f"{worker['busy']}/{worker['slots']}"),
+        ("queues", lambda worker: ",".join(worker["queues"])),
+        ("types", lambda worker: "any" if worker.get("types") is None else ",".join(worker["types"])),
+        column("seen_at"),
+        column("version"),
+    )
+    printer_of(options).records(found, columns, empty="no workers", identity="worker_id")
     return Exit.OK

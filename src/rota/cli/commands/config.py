@@ -1,18 +1,17 @@
-"""Settings and the version."""
+"""`rota config` and `rota version`."""
 
 from __future__ import annotations
 
 import argparse
 
 from rota import __version__
-from rota.cli.commands.setup import printer_of, settings_of
+from rota.cli.commands.arguments import printer_of, settings_of
 from rota.cli.exits import Exit
 from rota.cli.output import column
 from rota.settings import shown
 
 
 def show(options: argparse.Namespace) -> int:
-    """Show every setting, and where it came from."""
     rows = [
         {"id": name, "name": name, "value": value, "origin": origin}
         for name, value, origin in shown(settings_of(options))
@@ -23,6 +22,5 @@ def show(options: argparse.Namespace) -> int:
 
 
 def version(options: argparse.Namespace) -> int:
-    """Show the version."""
     printer_of(options).record({"version": __version__})
     return Exit.OK

@@ -1,4 +1,4 @@
-"""The store: its form and whether it is sound."""
+"""`rota db` and `rota ledger`: migrations of the store, checks for damage, and the chain of the audit log."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
-from rota.cli.commands.setup import printer_of, settings_of
+from rota.cli.commands.arguments import printer_of, settings_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import clean, column, say
 from rota.core.errors import StoreUnavailable
 from rota.core.redaction import redacted
-from rota.engine.ledger import verify_ledger
+from rota.engine.ledger import LedgerCheck, verify_ledger
 from rota.runtime.store import migrations_of, open_store
 from rota.stores.migrations import MigrationState
 
 
 def migrate(options: argparse.Namespace) -> int:
-    """Bring the store to the form this release needs."""
+    """Migrate the store to the schema of this release."""
     location = settings_of(options).store
 
     async def open_and_close() -> None:
@@ -30,7 +30,7 @@ def migrate(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> int:
-    """Show which migrations the store has seen, also those that only another release knows."""
+    """Show the migrations, also applied ones that this release does not know."""
     migrations = migrations_of(settings_of(options).store)
     rows = [
         {"id": name, "migration": name, "applied": is_applied, "known": is_known}
@@ -44,9 +44,9 @@ def status(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Look for damage and for settings that endanger what is stored."""
+    """Look for damage, and for database settings that endanger the data."""
     location = settings_of(options).store
-    findings = _pending(location) or asyncio.run(_look(location))
+    findings = _pending(location) or asyncio.run(_findings(location))
     for finding in findings:
         print(clean(finding))
     say(f"{redacted(location)}: {f'{len(findings)} findings' if findings else 'sound'}")
@@ -54,19 +54,19 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _pending(location: str) -> Sequence[str]:
-    """Name the migrations that a store lacks, or has too many. A check makes no store and migrates none."""
+    """Name the migrations that are missing or unknown. A check creates no store and migrates none."""
     migrations = require_store(location)
     missing = [migration.name for migration in migrations if not migration.is_applied]
     return _newer(migrations) or [f"migration {name} is missing; run `rota db migrate`" for name in missing]
 
 
 def require_store(location: str) -> Sequence[MigrationState]:
-    """Give the migrations of a store and whether it has them; refuse a place where there is none."""
+    """Give the migrations of a store; refuse a database without one."""
     migrations = migrations_of(location)
     if not any(migration.is_applied for migration in migrations):
         raise CommandFailed(
-            f"{redacted(location)} holds no store of Rota's",
-            fix="is the name right? `rota db migrate` makes a new store",
+            f"{redacted(location)} holds no store of Rota",
+            fix="correct the name, or create a store with `rota db migrate`",
             code=Exit.NOT_FOUND,
         )
     return migrations
@@ -75,22 +75,43 @@ def require_store(location: str) -> Sequence[MigrationState]:
 def _newer(migrations: Sequence[MigrationState]) -> Sequence[str]:
     """Name the migrations of a newer or another release."""
     return [
-        f"migration {migration.name} is of a newer or another release of Rota; this one refuses to start here, install"
-        " that one"
+        f"migration {migration.name} is of a newer or another release of Rota; this release refuses to start here,"
+        " install that one"
         for migration in migrations
         if not migration.is_known
     ]
 
 
-async def _look(location: str) -> Sequence[str]:
+async def _findings(location: str) -> Sequence[str]:
     store = await open_store(location)
     try:
         findings = list(await store.check())
         try:
             broken = (await verify_ledger(store)).finding
         except StoreUnavailable as error:
-            # Damage, which the check has named already unless this says something new.
-            broken = f"ledger: it cannot be read: {error}"
+            # Damage, which the check has mostly found already.
+            broken = f"ledger: cannot be read: {error}"
         return [*findings, broken] if broken is not None else findings
+    finally:
+        await store.close()
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Verify the hash chain of the audit log, and name the first wrong entry."""
+    location = settings_of(options).store
+    require_store(location)
+    found = asyncio.run(_verified(location))
+    if found.finding is not None:
+        print(clean(found.finding))
+        return Exit.PROBLEMS_FOUND
+    digest = f", the last digest is {found.last.digest}" if found.last is not None else ""
+    say(f"{redacted(location)}: the ledger is whole: {found.count} entries{digest}")
+    return Exit.OK
+
+
+async def _verified(location: str) -> LedgerCheck:
+    store = await open_store(location)
+    try:
+        return await verify_ledger(store)
     finally:
         await store.close()

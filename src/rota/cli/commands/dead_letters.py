@@ -1,4 +1,4 @@
-"""Dead letters: looking at what was given up, running it again, or letting it go."""
+"""`rota dlq`: list, retry and discard dead jobs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rota.cli.api_client import ApiClient, refusal_of
+from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
 from rota.cli.commands.jobs import COLUMNS, finished, listed
-from rota.cli.commands.setup import is_meant, printer_of, server_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Progress, column, counted, say
-from rota.cli.server import Server, refusal_of
 from rota.core.errors import JobNotFound
-from rota.core.identity import to_number
+from rota.core.ids import to_number
 
-#: As many as the server acts on in one request.
+#: As many as the API acts on in one request.
 BATCH: Final = 1_000
 
 GROUPS: Final = (
@@ -29,42 +29,41 @@ GROUPS: Final = (
 
 
 def list_letters(options: argparse.Namespace) -> int:
-    """List dead jobs, or the causes they died of."""
-    server, printer = server_of(options), printer_of(options)
+    """List dead jobs, or groups of them by cause."""
+    api, printer = api_client_of(options), printer_of(options)
     if options.group:
-        found = server.get("/v1/dead-letters/groups")["items"]
+        found = api.get("/v1/dead-letters/groups")["items"]
         printer.records(found, GROUPS, empty="no dead letters", identity="fingerprint")
     else:
-        letters = listed(server, "/v1/dead-letters", options.limit)
+        letters = listed(api, "/v1/dead-letters", options.limit)
         printer.records(letters, COLUMNS, empty="no dead letters")
     return Exit.OK
 
 
 def act(options: argparse.Namespace) -> int:
-    """Retry or discard dead jobs."""
-    server = server_of(options)
+    api = api_client_of(options)
     if not options.ids and not options.all:
-        raise CommandFailed(f"dlq {options.verb}: which?", fix="name their ids, or say --all", code=Exit.USAGE)
+        raise CommandFailed(f"dlq {options.verb}: no job is given", fix="give their ids, or --all", code=Exit.USAGE)
     if options.ids and options.all:
-        raise CommandFailed(f"dlq {options.verb}: ids and --all", fix="give one of the two", code=Exit.USAGE)
-    ids = [letter["id"] for letter in listed(server, "/v1/dead-letters", sys.maxsize)] if options.all else options.ids
+        raise CommandFailed(f"dlq {options.verb}: ids and --all are given", fix="give one of the two", code=Exit.USAGE)
+    ids = [letter["id"] for letter in listed(api, "/v1/dead-letters", sys.maxsize)] if options.all else options.ids
     if not ids:
         say("no dead letters")
         return Exit.OK
-    is_careful = len(ids) > 1 or options.verb == "discard" or options.dry_run
-    if is_careful and not is_meant(options, f"{options.verb} {counted(len(ids), 'dead job')}"):
+    needs_confirmation = len(ids) > 1 or options.verb == "discard" or options.dry_run
+    if needs_confirmation and not is_confirmed(options, f"{options.verb} {counted(len(ids), 'dead job')}"):
         return Exit.OK
     wrong = {text: refusal for text in ids if (refusal := _refusal_of_id(text)) is not None}
     for text, refusal in wrong.items():
         say(f"{options.verb} {text}: {refusal}")
-    refusals = [*wrong.values(), *_acted(server, options.verb, [text for text in ids if text not in wrong])]
+    refusals = [*wrong.values(), *_acted(api, options.verb, [text for text in ids if text not in wrong])]
     if not options.quiet and not refusals:
         say(f"{options.verb}: {len(ids)} done")
     return finished(refusals, len(ids))
 
 
 def _refusal_of_id(text: str) -> CommandFailed | None:
-    """Refuse what is no id here: the server would refuse the whole batch with it."""
+    """Refuse a bad id here: the API would refuse the whole batch."""
     try:
         to_number(text)
     except JobNotFound as error:
@@ -72,11 +71,11 @@ def _refusal_of_id(text: str) -> CommandFailed | None:
     return None
 
 
-def _acted(server: Server, verb: str, ids: Sequence[str]) -> Iterator[CommandFailed]:
-    """Act on dead letters batch by batch; give the refusals, each of which is also said."""
+def _acted(api: ApiClient, verb: str, ids: Sequence[str]) -> Iterator[CommandFailed]:
+    """Act on dead jobs in batches; print and give the refusals."""
     progress = Progress(verb, len(ids))
     for start in range(0, len(ids), BATCH):
-        reply = server.post(f"/v1/dead-letters:{verb}", {"ids": ids[start : start + BATCH]})
+        reply = api.post(f"/v1/dead-letters:{verb}", {"ids": ids[start : start + BATCH]})
         progress.show(min(start + BATCH, len(ids)))
         for item in reply["refused"]:
             refusal = refusal_of(item["status"], item["error"])

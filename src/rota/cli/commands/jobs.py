@@ -1,4 +1,4 @@
-"""Looking at jobs and acting on them."""
+"""`rota jobs` and `rota status`: list and show jobs, wait for results, cancel and retry."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rota.cli.commands.setup import duration_of, is_meant, json_of, printer_of, server_of
+from rota.cli.api_client import ApiClient
+from rota.cli.commands.arguments import api_client_of, duration_of, is_confirmed, json_of, printer_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import clean, column, counted, say
-from rota.cli.server import Server
 
 PAGE: Final = 500
 #: How long one request waits for a job's end.
-LOOK_SECONDS: Final = 30
+WAIT_SECONDS: Final = 30
 FINISHED: Final = ("completed", "dead", "cancelled")
-#: Ends that concern one job and not the server: the others are still acted on.
+#: Exit codes that concern one job and not the API: the other jobs are still acted on.
 REFUSALS: Final = (Exit.NOT_FOUND, Exit.CONFLICT, Exit.USAGE)
 
 COLUMNS: Final = (
@@ -34,11 +34,11 @@ COLUMNS: Final = (
 
 
 def status(options: argparse.Namespace) -> int:
-    """Show how the queues stand, or one job."""
+    """Show health and counts of the deployment, or one job."""
     if options.id is not None:
         return get(options)
-    server, printer = server_of(options), printer_of(options)
-    stats, health = server.get("/v1/stats"), server.health()
+    api, printer = api_client_of(options), printer_of(options)
+    stats, health = api.get("/v1/stats"), api.health()
     if printer.form != "table":
         printer.record({**stats, "health": health["status"], "problems": health["problems"]})
         return Exit.OK
@@ -49,7 +49,7 @@ def status(options: argparse.Namespace) -> int:
 
 
 def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, Any]:
-    """Say how things stand, for people: the main figures, and the states in which there are jobs."""
+    """Give the main figures, and the number of jobs by state."""
     shown: dict[str, Any] = {"health": health["status"]}
     shown |= {name: stats[name] for name in ("due", "queue_depth", "running", "dlq_size")}
     shown["workers"] = f"{stats['workers']} with {stats['slots']} slots, {stats['busy']} busy"
@@ -61,19 +61,18 @@ def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, A
 
 
 def list_jobs(options: argparse.Namespace) -> int:
-    """List jobs, newest first, page by page."""
     filters = {name: getattr(options, name) for name in ("status", "type", "queue", "tag")}
-    jobs = listed(server_of(options), "/v1/jobs", options.limit, **filters)
+    jobs = listed(api_client_of(options), "/v1/jobs", options.limit, **filters)
     printer_of(options).records(jobs, COLUMNS, empty="no jobs")
     return Exit.OK
 
 
-def listed(server: Server, path: str, limit: int = sys.maxsize, **query: object) -> list[Mapping[str, Any]]:
+def listed(api: ApiClient, path: str, limit: int = sys.maxsize, **query: object) -> list[Mapping[str, Any]]:
     """Read a list page by page, up to a number of records."""
     records: list[Mapping[str, Any]] = []
     cursor = None
     while len(records) < limit:
-        page = server.get(path, **query, limit=min(limit - len(records), PAGE), cursor=cursor)
+        page = api.get(path, **query, limit=min(limit - len(records), PAGE), cursor=cursor)
         records += page["items"]
         cursor = page["next_cursor"]
         if cursor is None:
@@ -82,19 +81,18 @@ def listed(server: Server, path: str, limit: int = sys.maxsize, **query: object)
 
 
 def get(options: argparse.Namespace) -> int:
-    """Show a job."""
-    printer_of(options).record(server_of(options).get(f"/tasks/{options.id}"))
+    printer_of(options).record(api_client_of(options).get(f"/tasks/{options.id}"))
     return Exit.OK
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Say why a job is where it is."""
-    told = server_of(options).get(f"/v1/jobs/{options.id}/explain")
+    """Show why a job is in its state."""
+    explanation = api_client_of(options).get(f"/v1/jobs/{options.id}/explain")
     printer = printer_of(options)
     if printer.form != "table":
-        printer.record(told)
+        printer.record(explanation)
         return Exit.OK
-    for reason in told["reasons"]:
+    for reason in explanation["reasons"]:
         print(f"{reason['code']}: {clean(reason['text'])}")
         if reason.get("fix"):
             print(f"  fix: {clean(reason['fix'])}")
@@ -102,24 +100,22 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def steps(options: argparse.Namespace) -> int:
-    """Show a job's guarded steps."""
-    found = server_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
+    found = api_client_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
     columns = (column("key"), column("began_at"), column("ended_at"), column("result"))
     printer_of(options).records(found, columns, empty="no steps", identity="key")
     return Exit.OK
 
 
 def resolve(options: argparse.Namespace) -> int:
-    """Say whether the effect of a step in doubt happened."""
+    """Record whether the effect of a step in doubt happened."""
     body = {"key": options.key, "happened": options.happened, "result": json_of(options.result, "result")}
-    server_of(options).post(f"/v1/jobs/{options.id}/steps:resolve", body)
-    say(f"resolved; now: rota jobs retry {options.id}")
+    api_client_of(options).post(f"/v1/jobs/{options.id}/steps:resolve", body)
+    say(f"resolved; next: rota jobs retry {options.id}")
     return Exit.OK
 
 
 def attempts(options: argparse.Namespace) -> int:
-    """Show a job's attempts."""
-    found = server_of(options).get(f"/v1/jobs/{options.id}/attempts")["items"]
+    found = api_client_of(options).get(f"/v1/jobs/{options.id}/attempts")["items"]
     columns = (
         column("fence"),
         column("worker", "worker_id"),
@@ -133,31 +129,30 @@ def attempts(options: argparse.Namespace) -> int:
 
 
 def result(options: argparse.Namespace) -> int:
-    """Show a job's result."""
-    server = server_of(options)
+    api = api_client_of(options)
     if options.wait is not None:
-        return await_end(options, server, options.id, options.wait)
-    return _show_end(options, server.get(f"/v1/jobs/{options.id}/result"))
+        return await_end(options, api, options.id, options.wait)
+    return _show_end(options, api.get(f"/v1/jobs/{options.id}/result"))
 
 
-def await_end(options: argparse.Namespace, server: Server, job_id: str, at_most: str) -> int:
-    """Wait until a job has ended, at most for a while, and show how."""
+def await_end(options: argparse.Namespace, api: ApiClient, job_id: str, at_most: str) -> int:
+    """Wait until a job is finished, and show its result or error."""
     give_up_at = time.monotonic() + duration_of(at_most, "--wait") if at_most else None
     try:
-        return _await_end(options, server, job_id, give_up_at)
+        return _await_end(options, api, job_id, give_up_at)
     except KeyboardInterrupt:
-        say(f"job {job_id} goes on; to wait again: rota jobs result {job_id} --wait")
+        say(f"job {job_id} is not cancelled; to wait again: rota jobs result {job_id} --wait")
         raise
 
 
-def _await_end(options: argparse.Namespace, server: Server, job_id: str, give_up_at: float | None) -> int:
+def _await_end(options: argparse.Namespace, api: ApiClient, job_id: str, give_up_at: float | None) -> int:
     while True:
-        left = LOOK_SECONDS if give_up_at is None else min(max(give_up_at - time.monotonic(), 0), LOOK_SECONDS)
-        ended = server.get(f"/v1/jobs/{job_id}/result", wait=round(left, 3))
+        left = WAIT_SECONDS if give_up_at is None else min(max(give_up_at - time.monotonic(), 0), WAIT_SECONDS)
+        ended = api.get(f"/v1/jobs/{job_id}/result", wait=round(left, 3))
         if ended["status"] in FINISHED:
             return _show_end(options, ended)
         if give_up_at is not None and time.monotonic() >= give_up_at:
-            say(f"rota: job {job_id} is still {ended['status']}\nfix: it goes on; wait longer, or ask why: "
+            say(f"rota: job {job_id} is still {ended['status']}\nfix: wait longer, or see why it is not finished: "
                 f"rota jobs explain {job_id}")  # fmt: skip
             return Exit.TIMED_OUT
 
@@ -176,19 +171,18 @@ def _show_end(options: argparse.Namespace, ended: Mapping[str, Any]) -> int:
 
 
 def act(options: argparse.Namespace) -> int:
-    """Cancel, retry or start jobs."""
     count = len(options.ids)
-    if (count > 1 or options.dry_run) and not is_meant(options, f"{options.verb} {counted(count, 'job')}"):
+    if (count > 1 or options.dry_run) and not is_confirmed(options, f"{options.verb} {counted(count, 'job')}"):
         return Exit.OK
-    server = server_of(options)
-    refusals = [refusal for job_id in options.ids if (refusal := _act_on(server, options, job_id)) is not None]
+    api = api_client_of(options)
+    refusals = [refusal for job_id in options.ids if (refusal := _act_on(api, options, job_id)) is not None]
     return finished(refusals, count)
 
 
-def _act_on(server: Server, options: argparse.Namespace, job_id: str) -> CommandFailed | None:
-    """Act on one job and say what came of it; give the refusal if it was refused."""
+def _act_on(api: ApiClient, options: argparse.Namespace, job_id: str) -> CommandFailed | None:
+    """Act on one job and print the outcome; give the refusal if it was refused."""
     try:
-        job = server.post(f"/v1/jobs/{job_id}/{options.verb}")
+        job = api.post(f"/v1/jobs/{job_id}/{options.verb}")
     except CommandFailed as refusal:
         if refusal.code not in REFUSALS:
             raise
@@ -196,12 +190,12 @@ def _act_on(server: Server, options: argparse.Namespace, job_id: str) -> Command
         return refusal
     if not options.quiet:
         is_asked = options.verb == "cancel" and job.get("status") == "running"
-        say(f"{options.verb} {job_id}: {'it runs; it was asked to stop' if is_asked else 'done'}")
+        say(f"{options.verb} {job_id}: {'asked to stop; it still runs' if is_asked else 'done'}")
     return None
 
 
 def finished(refusals: Sequence[CommandFailed], count: int) -> int:
-    """End a command over many jobs: with the first refusal's exit code, if there is one."""
+    """Give the exit code of a command over many jobs: that of the first refusal, if there is one."""
     if not refusals:
         return Exit.OK
     if count > 1:

@@ -1,18 +1,17 @@
-"""Queues: how they stand, pausing them, letting them go on."""
+"""`rota queues`: list, pause, resume and limit queues."""
 
 from __future__ import annotations
 
 import argparse
 
+from rota.cli.commands.arguments import api_client_of, printer_of
 from rota.cli.commands.jobs import listed
-from rota.cli.commands.setup import printer_of, server_of
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
 
 def list_queues(options: argparse.Namespace) -> int:
-    """List queues."""
-    found = listed(server_of(options), "/v1/queues")
+    found = listed(api_client_of(options), "/v1/queues")
     columns = (
         column("name"),
         column("depth"),
@@ -26,22 +25,19 @@ def list_queues(options: argparse.Namespace) -> int:
 
 
 def pause(options: argparse.Namespace) -> int:
-    """Stop handing out a queue's jobs."""
-    server_of(options).post(f"/v1/queues/{options.name}/pause", {"reason": options.reason})
+    api_client_of(options).post(f"/v1/queues/{options.name}/pause", {"reason": options.reason})
     say(f"paused {options.name}")
     return Exit.OK
 
 
 def limit(options: argparse.Namespace) -> int:
-    """Set how many jobs may wait in a queue."""
     bound = options.max_depth
-    server_of(options).ask("PATCH", f"/v1/queues/{options.name}", {"max_depth": bound})
+    api_client_of(options).request("PATCH", f"/v1/queues/{options.name}", {"max_depth": bound})
     say(f"{options.name}: {'no bound of its own' if bound is None else f'at most {bound} jobs may wait'}")
     return Exit.OK
 
 
 def resume(options: argparse.Namespace) -> int:
-    """Hand out a queue's jobs again."""
-    server_of(options).post(f"/v1/queues/{options.name}/resume")
+    api_client_of(options).post(f"/v1/queues/{options.name}/resume")
     say(f"resumed {options.name}")
     return Exit.OK

@@ -1,11 +1,12 @@
-"""Recurring work."""
+"""`rota schedules`: list, create, pause, run, delete and preview schedules."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any, Final
 
-from rota.cli.commands.setup import is_meant, json_of, printer_of, server_of
+from rota.cli.commands.arguments import api_client_of, is_confirmed, json_of, printer_of
+from rota.cli.commands.jobs import listed
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
@@ -22,22 +23,13 @@ COLUMNS: Final = (
 
 
 def list_schedules(options: argparse.Namespace) -> int:
-    """List schedules."""
-    server = server_of(options)
-    found: list[Any] = []
-    cursor = None
-    while True:
-        page = server.get("/v1/schedules", limit=500, cursor=cursor)
-        found += page["items"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-    printer_of(options).records(found, COLUMNS, empty="no schedules")
+    schedules = listed(api_client_of(options), "/v1/schedules")
+    printer_of(options).records(schedules, COLUMNS, empty="no schedules")
     return Exit.OK
 
 
 def create(options: argparse.Namespace) -> int:
-    """Put a schedule up, or show when it would run."""
+    """Create a schedule, or show when it would run."""
     if options.dry_run:
         options.expression, options.n = options.cron, 10
         return preview(options)
@@ -55,29 +47,28 @@ def create(options: argparse.Namespace) -> int:
         "overlap": options.overlap,
         "catch_up": options.catch_up,
     }
-    made = server_of(options).post("/v1/schedules", _given(body))
+    made = api_client_of(options).post("/v1/schedules", _given(body))
     printer_of(options).record(made)
     return Exit.OK
 
 
 def act(options: argparse.Namespace) -> int:
     """Pause, resume, run or delete a schedule."""
-    is_careful = options.verb == "delete" or options.dry_run
-    if is_careful and not is_meant(options, f"{options.verb} schedule {options.name!r}"):
+    needs_confirmation = options.verb == "delete" or options.dry_run
+    if needs_confirmation and not is_confirmed(options, f"{options.verb} schedule {options.name!r}"):
         return Exit.OK
-    server = server_of(options)
+    api = api_client_of(options)
     if options.verb == "delete":
-        server.ask("DELETE", f"/v1/schedules/{options.name}")
+        api.request("DELETE", f"/v1/schedules/{options.name}")
     else:
-        server.post(f"/v1/schedules/{options.name}/{options.verb}")
+        api.post(f"/v1/schedules/{options.name}/{options.verb}")
     if not options.quiet:
         say(f"{options.verb} {options.name}: done")
     return Exit.OK
 
 
 def upcoming(options: argparse.Namespace) -> int:
-    """Show a schedule's next runs."""
-    schedule = server_of(options).get(f"/v1/schedules/{options.name}")
+    schedule = api_client_of(options).get(f"/v1/schedules/{options.name}")
     options.expression, options.tz = schedule["cron"], schedule["zone"]
     return preview(options)
 
@@ -85,7 +76,7 @@ def upcoming(options: argparse.Namespace) -> int:
 def preview(options: argparse.Namespace) -> int:
     """Show when an expression would run."""
     body = {"cron": options.expression, "zone": options.tz, "count": options.n}
-    found = server_of(options).post("/v1/schedules:preview", body)
+    found = api_client_of(options).post("/v1/schedules:preview", body)
     rows = [
         {"id": at, "utc": at.replace("T", " "), "local": local, "next": at}
         for at, local in zip(found["times"], found["local_times"], strict=True)

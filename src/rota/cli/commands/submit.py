@@ -1,4 +1,4 @@
-"""Submitting jobs: one, a recurring one, or a whole file."""
+"""`rota submit`: one job, a recurring job, or the jobs of a file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rota.cli.api_client import ApiClient
+from rota.cli.commands.arguments import api_client_of, json_of, printer_of, strict_json
 from rota.cli.commands.jobs import await_end
-from rota.cli.commands.setup import json_of, printer_of, server_of, strict_json
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Progress, clean, say
-from rota.cli.server import Server
 
 #: The flags that describe one job, by the names of their values.
 _FLAGS: Final = {
@@ -19,31 +19,30 @@ _FLAGS: Final = {
     "at": "--at", "delay": "--in", "tz": "--tz", "priority": "--priority", "queue": "--queue", "key": "--key",
     "timeout": "--timeout", "tag": "--tag", "on_success": "--on-success", "on_failure": "--on-failure",
 }  # fmt: skip
-#: As many as the server takes at once.
+#: As many as the API takes in one request.
 BATCH: Final = 1000
 
 
 def submit(options: argparse.Namespace) -> int:
-    """Submit what was described."""
     if options.source is not None:
         _refuse_beside_file(options)
         return _submit_file(options)
     body = _body(options)
     if options.tz is not None and options.cron is None:
-        raise CommandFailed("--tz: there is no --cron whose zone it would be", fix="leave --tz out", code=Exit.USAGE)
+        raise CommandFailed("--tz: no --cron is given, whose zone it is", fix="leave --tz out", code=Exit.USAGE)
     if "cron" in body and options.wait is not None:
-        raise CommandFailed("--wait: a recurring job has no end to wait for", fix="leave --wait out", code=Exit.USAGE)
+        raise CommandFailed("--wait: a recurring job never ends", fix="leave --wait out", code=Exit.USAGE)
     if options.dry_run:
         printer_of(options).record(body)
         return Exit.OK
-    server = server_of(options)
-    job = server.post("/tasks" if "cron" in body else "/v1/jobs", body)
+    api = api_client_of(options)
+    job = api.post("/tasks" if "cron" in body else "/v1/jobs", body)
     for warning in job.get("warnings", ()):
         say(f"warning: {clean(warning)}")
     if options.wait is not None:
         if not options.quiet:
             say(f"submitted {job['id']}")
-        return await_end(options, server, job["id"], options.wait)
+        return await_end(options, api, job["id"], options.wait)
     printer = printer_of(options)
     if printer.form != "table":
         printer.record(job)
@@ -76,7 +75,7 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _refuse_beside_file(options: argparse.Namespace) -> None:
-    """Refuse flags that describe one job: each line of the file says all of that itself."""
+    """Refuse flags that describe one job: with a file, each line describes its job."""
     given = [name for name in (*_FLAGS, "wait") if getattr(options, name) is not None]
     if given:
         raise CommandFailed(
@@ -91,18 +90,18 @@ def _submit_file(options: argparse.Namespace) -> int:
     if options.dry_run:
         say(f"would submit {len(lines)} jobs")
         return Exit.OK
-    server, printer = server_of(options), printer_of(options)
+    api, printer = api_client_of(options), printer_of(options)
     progress = Progress("submitting", len(lines))
     refused = 0
     for start in range(0, len(lines), BATCH):
-        refused += _submit_batch(server, lines[start : start + BATCH], start, is_quiet=printer.form != "ids")
+        refused += _submit_batch(api, lines[start : start + BATCH], start, is_quiet=printer.form != "ids")
         progress.show(min(start + BATCH, len(lines)))
     say(f"submitted {len(lines) - refused} of {len(lines)} jobs")
     return Exit.ERROR if refused else Exit.OK
 
 
-def _submit_batch(server: Server, jobs: list[Any], start: int, *, is_quiet: bool) -> int:
-    reply = server.post("/v1/jobs:batch", {"jobs": jobs})
+def _submit_batch(api: ApiClient, jobs: list[Any], start: int, *, is_quiet: bool) -> int:
+    reply = api.post("/v1/jobs:batch", {"jobs": jobs})
     for number, item in enumerate(reply["items"], start + 1):
         if "error" in item:
             say(f"line {number}: {item['error'].get('detail')}")

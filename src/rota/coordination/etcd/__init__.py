@@ -1,8 +1,8 @@
-"""Coordination through etcd, over its JSON gateway: plain HTTP, so that no gRPC is needed (ADR 0013)."""
+"""The coordinator on etcd, over its JSON gateway: plain HTTP, so that no gRPC is needed (ADR 0013)."""
 
 from __future__ import annotations
 
 from rota.coordination.etcd.coordinator import EtcdCoordinator
-from rota.coordination.etcd.location import Location, location_of
+from rota.coordination.etcd.location import EtcdLocation, location_of
 
-__all__ = ["EtcdCoordinator", "Location", "location_of"]
+__all__ = ["EtcdCoordinator", "EtcdLocation", "location_of"]

@@ -1,20 +1,22 @@
-"""Who leads, who is alive, locks and configuration, in etcd.
+"""The coordinator on etcd: leadership, membership, locks and shared configuration.
 
-**Holding.** A lead or lock is a key whose value is its holder, and which hangs on a lease. The lease is kept by asking
-again; when nobody does, etcd deletes the key. It is taken by a transaction that writes the key only if it is not there,
-so two never have it. The revision at which the key was made is the term and the fence: etcd never gives one twice.
+**Leads and locks.** A lead or lock is a key whose value is its holder, attached to an etcd lease. The holder renews the
+lease; if it does not, etcd deletes the key. The key is taken by a transaction that writes it only if it does not exist,
+so there are never two holders. The revision at which the key was created is the term and the fence: etcd never gives
+one twice.
 
-States of a holder: without a lease -> granted -> holding -> (kept ...) -> lost, resigned, or dead.
+States of a holder: without a lease -> granted -> holding -> (renewed ...) -> lost, resigned, or dead.
 
-**Clocks.** Only etcd's decides when a lease has run out. The holder counts from before it asked (see the port), and
-the keeping comes before the look: what is seen to be ours was ours for a whole lease from then.
+**Clocks.** Only etcd's clock decides when a lease lapses. The holder counts from before its request (see the port), and
+renews before it reads: a key that it reads as its own was its own for a whole lease from then.
 
-**What dies.** We, after a grant: the lease runs out, nothing hangs on it. We, as a holder: the key is gone a lease
-later. A node: the next answers within the same call. The answer to a transaction: asked again, it finds the key ours
-by its lease. Etcd's leader: leases last anew with the next one; a lead may last longer than it should, never shorter.
+**Failures.** This process dies after a grant: the lease lapses, no key is attached to it. It dies as a holder: the key
+is gone one lease later. A node dies: the next one answers within the same call. The response to a transaction is lost:
+the repeated call recognises the key by its lease. Etcd's leader dies: all leases begin anew with the next one; a lead
+may last longer than it should, never shorter.
 
-**Room.** Every write stays in etcd's history until it is compacted. So a member is written when it comes or says
-something new, and its load at most once a minute; keeping a lease writes nothing.
+**Space.** Every write stays in etcd's history until it is compacted. So a member is written when it is new or has
+changed, and its load at most once a minute; renewing a lease writes nothing.
 """
 
 from __future__ import annotations
@@ -30,24 +32,24 @@ from typing import Final
 
 import msgspec
 
-from rota.coordination.etcd.gateway import PATIENCE_SECONDS, Gateway
-from rota.coordination.etcd.keys import Entry, Keys
-from rota.coordination.etcd.location import Location
+from rota.coordination.etcd.gateway import CALL_SECONDS, EtcdGateway
+from rota.coordination.etcd.keys import EtcdEntry, EtcdKeys
+from rota.coordination.etcd.location import EtcdLocation
+from rota.core.cluster import ALIVE_FOR, Leadership, Lock, Member, Role
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable
-from rota.core.fleet import ALIVE_FOR, Leadership, Lock, Member, Role
 
 #: How often a member's load is written.
 LOAD_EVERY_SECONDS: Final = 60.0
-_ROUNDS: Final = 3
-#: How many leases are asked about at once when the roll is called.
+_MOST_TRIES: Final = 3
+#: How many leases are read at once to list the members.
 _AT_ONCE: Final = 20
 _log = logging.getLogger("rota.coordination")
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A member as we last wrote it, on which lease, and when."""
+    """A member as last written, its lease, and when."""
 
     member: Member
     lease: int
@@ -55,67 +57,59 @@ class _Record:
 
 
 class EtcdCoordinator:
-    """Coordinates those who share an etcd and a prefix."""
+    """Coordinates the processes that share an etcd and a prefix."""
 
     name = "etcd"
-    enlists_in_store = False
+    keeps_members_in_store = False
     check_in: None = None
 
     def __init__(
-        self, location: Location, *, alive_for: timedelta = ALIVE_FOR, patience: float = PATIENCE_SECONDS
+        self, location: EtcdLocation, *, alive_for: timedelta = ALIVE_FOR, timeout: float = CALL_SECONDS
     ) -> None:
-        self._keys = Keys(Gateway(location, patience=patience))
+        self._keys = EtcdKeys(EtcdGateway(location, timeout=timeout))
         self._prefix = location.prefix
         self._alive_for = alive_for
         self._leases: dict[tuple[str, str], int] = {}
         self._records: dict[str, _Record] = {}
 
     async def campaign(self, name: str, holder: str, lasting: timedelta) -> Leadership:
-        """Take or keep the lead if nobody else holds it, and say who leads."""
         return _leadership(name, await self._take(self._key("leads", name), holder, lasting), lasting)
 
     async def leader(self, name: str) -> Leadership | None:
-        """Say who leads, if anybody does."""
-        found = await self._keys.get(self._key("leads", name))
-        return None if found is None else _leadership(name, found, timedelta(0))
+        entry = await self._keys.get(self._key("leads", name))
+        return None if entry is None else _leadership(name, entry, timedelta(0))
 
     async def resign(self, name: str, holder: str) -> None:
-        """Give the lead up."""
-        await self._let_go(self._key("leads", name), holder)
+        await self._release(self._key("leads", name), holder)
 
     async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
-        """Take or keep a lock if nobody else holds it."""
-        found = await self._take(self._key("locks", name), holder, lasting)
-        return Lock(name, holder, found.created) if found.value == holder else None
+        entry = await self._take(self._key("locks", name), holder, lasting)
+        return Lock(name, holder, entry.created) if entry.value == holder else None
 
     async def unlock(self, name: str, holder: str) -> None:
-        """Give a lock back."""
-        await self._let_go(self._key("locks", name), holder)
+        await self._release(self._key("locks", name), holder)
 
-    async def enlist(self, members: Sequence[Member]) -> None:
-        """Record that processes are alive."""
+    async def register(self, members: Sequence[Member]) -> None:
         for member in members:
             await self._enlist(member)
 
-    async def dismiss(self, boots: Iterable[str]) -> None:
-        """Forget processes that said goodbye."""
+    async def deregister(self, boots: Iterable[str]) -> None:
         for boot in boots:
             record = self._records.pop(boot, None)
             await self._keys.delete(self._key("members", boot))
             if record is not None:
                 await self._keys.revoke(record.lease)
 
-    async def roll(self, role: Role | None = None) -> Sequence[Member]:
-        """Give the processes that are alive."""
+    async def members(self, role: Role | None = None) -> Sequence[Member]:
         page = await self._keys.under(self._key("members", ""))
         members = [(entry, member) for entry in page.entries if (member := _member(entry)) is not None]
-        found = [(entry, member) for entry, member in members if role in (None, member.role)]
+        chosen = [(entry, member) for entry, member in members if role in (None, member.role)]
         turns = asyncio.Semaphore(_AT_ONCE)
-        seen = await asyncio.gather(*(self._seen(entry, member, turns) for entry, member in found))
+        seen = await asyncio.gather(*(self._seen(entry, member, turns) for entry, member in chosen))
         return sorted(seen, key=lambda member: (member.name, member.role, member.boot))
 
-    async def _seen(self, entry: Entry, member: Member, turns: asyncio.Semaphore) -> Member:
-        """Give a member with when it was last heard of: it keeps its lease, and seldom writes."""
+    async def _seen(self, entry: EtcdEntry, member: Member, turns: asyncio.Semaphore) -> Member:
+        """Set `seen_at` from the age of the member's lease: it is renewed often, the key seldom written."""
         async with turns:
             age = await self._keys.age(entry.lease)
         if age is None or member.seen_at is None:
@@ -123,50 +117,47 @@ class EtcdCoordinator:
         return replace(member, seen_at=max(member.seen_at, datetime.now(UTC) - age))
 
     async def configuration(self) -> Configuration:
-        """Read the configuration."""
         prefix = self._key("configuration", "")
         page = await self._keys.under(prefix)
         return Configuration({entry.key.removeprefix(prefix): entry.value for entry in page.entries}, page.revision)
 
     async def configure(self, key: str, value: str | None) -> None:
-        """Set a key, or forget it."""
         place = self._key("configuration", key)
         await (self._keys.delete(place) if value is None else self._keys.put(place, value))
 
     async def changed(self, since: Configuration, at_most: timedelta) -> Configuration:
-        """Watch until the configuration is another. A node that falls silent ends the watch, not the answer."""
+        """Watch until the configuration changes. If a node fails, the watch ends and the configuration is read."""
         with suppress(TimeoutError, CoordinatorUnavailable):
             async with asyncio.timeout(at_most.total_seconds()):
                 await self._keys.wait(self._key("configuration", ""), since.revision)
         return await self.configuration()
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._keys.close()
 
     def _key(self, family: str, name: str) -> str:
         return f"{self._prefix}/{family}/{name}"
 
-    async def _take(self, key: str, holder: str, lasting: timedelta) -> Entry:
-        lease = await self._kept(key, holder)
-        for _ in range(_ROUNDS):
-            found = await self._keys.get(key)
-            if found is not None and (found.value != holder or found.lease == lease):
+    async def _take(self, key: str, holder: str, lasting: timedelta) -> EtcdEntry:
+        lease = await self._renewed_lease(key, holder)
+        for _ in range(_MOST_TRIES):
+            entry = await self._keys.get(key)
+            if entry is not None and (entry.value != holder or entry.lease == lease):
                 break
-            # It is free, or ours by a lease that we know nothing of: the answer was lost, or it was a former life.
+            # It is free, or ours under an unknown lease: a response was lost, or this process was restarted.
             lease = lease or await self._keys.grant(lasting)
-            found = await self._keys.take(key, holder, lease, found)
-            if found is not None:
+            entry = await self._keys.take(key, holder, lease, entry)
+            if entry is not None:
                 break
-        if found is None:
-            raise CoordinatorUnavailable(f"etcd: {key} keeps coming and going; try again")
-        await self._remember(key, holder, lease, is_held=found.value == holder and found.lease == lease)
-        return found
+        if entry is None:
+            raise CoordinatorUnavailable(f"etcd: {key} is taken and released again and again; try again")
+        await self._remember(key, holder, lease, is_held=entry.value == holder and entry.lease == lease)
+        return entry
 
-    async def _kept(self, key: str, holder: str) -> int:
-        """Keep the lease of what we hold, and give it; nought when there is none, or it has run out."""
+    async def _renewed_lease(self, key: str, holder: str) -> int:
+        """Renew the lease of a key that this holder has, and give it; 0 without one, or if it lapsed."""
         lease = self._leases.get((key, holder), 0)
-        return lease if lease and await self._keys.keep(lease) else 0
+        return lease if lease and await self._keys.renew(lease) else 0
 
     async def _remember(self, key: str, holder: str, lease: int, *, is_held: bool) -> None:
         self._leases.pop((key, holder), None)
@@ -175,7 +166,7 @@ class EtcdCoordinator:
         elif lease:
             await self._keys.revoke(lease)
 
-    async def _let_go(self, key: str, holder: str) -> None:
+    async def _release(self, key: str, holder: str) -> None:
         await self._keys.drop(key, holder)
         lease = self._leases.pop((key, holder), 0)
         if lease:
@@ -183,30 +174,30 @@ class EtcdCoordinator:
 
     async def _enlist(self, member: Member) -> None:
         record = self._records.get(member.boot)
-        lease = record.lease if record is not None and await self._keys.keep(record.lease) else 0
+        lease = record.lease if record is not None and await self._keys.renew(record.lease) else 0
         now = time.monotonic()
-        if record is not None and lease and _says_nothing_new(record, member, now):
+        if record is not None and lease and _is_unchanged(record, member, now):
             return
         lease = lease or await self._keys.grant(self._alive_for)
-        told = msgspec.json.encode(replace(member, seen_at=datetime.now(UTC))).decode()
-        await self._keys.put(self._key("members", member.boot), told, lease)
+        text = msgspec.json.encode(replace(member, seen_at=datetime.now(UTC))).decode()
+        await self._keys.put(self._key("members", member.boot), text, lease)
         self._records[member.boot] = _Record(member, lease, now)
 
 
-def _says_nothing_new(record: _Record, member: Member, now: float) -> bool:
-    """Say whether all but the load is as it was written, and the load was written lately."""
+def _is_unchanged(record: _Record, member: Member, now: float) -> bool:
+    """Whether a member is as it was written, except a load that was written lately."""
     is_same = replace(record.member, busy=member.busy) == member
     return is_same and (record.member.busy == member.busy or now - record.at < LOAD_EVERY_SECONDS)
 
 
-def _member(entry: Entry) -> Member | None:
+def _member(entry: EtcdEntry) -> Member | None:
     try:
         return msgspec.json.decode(entry.value, type=Member)
     except msgspec.MsgspecError as error:
-        # Someone else's, or another release's: one that cannot be read must not hide the others.
-        _log.warning("%s is no member that this release can read: %s", entry.key, error)
+        # Of another program or release: it must not hide the other members.
+        _log.warning("%s is not a member that this release can read: %s", entry.key, error)
         return None
 
 
-def _leadership(name: str, entry: Entry, lasting: timedelta) -> Leadership:
+def _leadership(name: str, entry: EtcdEntry, lasting: timedelta) -> Leadership:
     return Leadership(name, entry.value, entry.created, datetime.now(UTC) + lasting)

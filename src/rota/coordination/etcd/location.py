@@ -1,4 +1,4 @@
-"""Where an etcd is: `etcd://user:password@host:2379,other:2379/prefix?ca=…`, `etcds://…` with TLS, or a bare list.
+"""Etcd by URL: `etcd://user:password@host:2379,other:2379/prefix?ca=…`, `etcds://…` with TLS, or a bare list.
 
 A bare list is what `ETCD_ENDPOINTS` holds: `host:2379,other:2379`, each with `http://` or `https://` before it or not.
 """
@@ -21,32 +21,31 @@ _PREFIX: Final = "rota"
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
-    """Which nodes to ask, as whom, and under which prefix our keys stand."""
+class EtcdLocation:
+    """The nodes, the credentials, and the prefix of all keys."""
 
     endpoints: tuple[str, ...]
     prefix: str = _PREFIX
     user: str = ""
     password: str = field(default="", repr=False)
-    #: Files: who signs the nodes' certificates (else whom this machine trusts), and how we show who we are.
+    #: Files: the certificate authority of the nodes (default: the system's), and the client certificate with its key.
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
-    #: Whether the nodes must show who they are.
+    #: Whether the certificates of the nodes are verified.
     verify: bool = True
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether TLS is spoken."""
         return self.endpoints[0].startswith("https")
 
     @property
     def is_exposed(self) -> bool:
-        """Whether words travel beyond this machine that anyone on the way can read or change."""
+        """Whether requests leave this machine without encryption or without verified certificates."""
         return not (self.is_encrypted and self.verify) and not all(map(_is_loopback, self.endpoints))
 
     def context(self) -> ssl.SSLContext | bool:
-        """Make what TLS needs; False where none is spoken."""
+        """Make the TLS context; False without TLS."""
         if not self.is_encrypted:
             return False
         try:
@@ -61,19 +60,19 @@ class Location:
         return context
 
 
-def location_of(url: str) -> Location:
-    """Read where an etcd is."""
+def location_of(url: str) -> EtcdLocation:
+    """Parse the address of an etcd."""
     scheme, separator, rest = url.strip().partition("://")
     if not separator or scheme in {"http", "https"}:
-        return Location(_endpoints(url.strip(), "http"))
+        return EtcdLocation(_endpoints(url.strip(), "http"))
     if scheme not in {"etcd", "etcds"}:
-        raise _unusable(f"{scheme!r} is no scheme of it; write etcd://host:2379/prefix, or etcds:// for TLS")
+        raise _unusable(f"{scheme!r} is not a scheme of etcd; write etcd://host:2379/prefix, or etcds:// for TLS")
     rest, _, query = rest.partition("?")
     hosts, _, prefix = rest.partition("/")
     credentials, _, hosts = hosts.rpartition("@")
     user, _, password = credentials.partition(":")
     options = _options(query)
-    return Location(
+    return EtcdLocation(
         _endpoints(hosts, _SCHEMES[scheme]),
         prefix=unquote(prefix).strip("/") or _PREFIX,
         user=unquote(user),
@@ -90,11 +89,11 @@ def _endpoints(listed: str, scheme: str) -> tuple[str, ...]:
     if not found:
         raise _unusable("it names no host")
     if len({one.partition("://")[0] for one in found}) > 1:
-        raise _unusable("some of its hosts are to be reached with TLS and some without")
+        raise _unusable("some of its hosts use TLS and some do not")
     return found
 
 
-#: What was wrong is not repeated: it may be a part of a password.
+#: The wrong text is not shown: it may be a part of a password.
 _ESCAPED: Final = ", with '/', '@' and ':' in a password as %2F, %40 and %3A"
 
 
@@ -102,22 +101,22 @@ def _endpoint(word: str, scheme: str) -> str:
     named, separator, rest = word.partition("://")
     scheme, word = (named, rest) if separator else (scheme, word)
     if "@" in word:
-        told = "user and password stand once, before the first host, as in etcds://user:password@host:2379"
-        raise _unusable(f"{told}{_ESCAPED}")
+        rule = "user and password are given once, before the first host, as in etcds://user:password@host:2379"
+        raise _unusable(f"{rule}{_ESCAPED}")
     try:
         parts = urlsplit(f"//{word}")
         host, port = parts.hostname, parts.port or _PORT
     except ValueError:
-        raise _unusable(f"what stands behind a host's colon is no port; write host:2379{_ESCAPED}") from None
+        raise _unusable(f"the text after a host's colon is not a port; write host:2379{_ESCAPED}") from None
     if scheme not in _SCHEMES or not host:
-        raise _unusable(f"{word!r} is no host with a port, such as localhost:2379")
+        raise _unusable(f"{word!r} is not a host with a port, such as localhost:2379")
     return f"{_SCHEMES[scheme]}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _options(query: str) -> Mapping[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(set(options) - _OPTIONS):
-        raise _unusable(f"{unknown[0]!r} is no option of it; there are: {', '.join(sorted(_OPTIONS))}")
+        raise _unusable(f"{unknown[0]!r} is not an option; known options: {', '.join(sorted(_OPTIONS))}")
     return options
 
 
@@ -130,4 +129,4 @@ def _is_loopback(endpoint: str) -> bool:
 
 
 def _unusable(why: str) -> InvalidRequest:
-    return InvalidRequest(f"coordinator: not usable as the address of an etcd: {why}", field="coordinator")
+    return InvalidRequest(f"coordinator: not a usable address of etcd: {why}", field="coordinator")

@@ -1,8 +1,8 @@
-"""Cron: when does a recurring rule fire next.
+"""Cron expressions: parse a rule and compute its next fire time.
 
-This room reads an expression (`parse`) and counts forward from a moment (`CronExpression.next`). It knows calendars
-and clock changes. It refuses to look at a clock, to remember what has fired, and to guess what was meant: whatever is
-not plainly valid is refused with a message that names the field, the value and what is allowed.
+`parse` reads an expression; `CronExpression.next` counts forward from a moment. The package knows calendars and clock
+changes. It reads no clock and keeps no state. An expression that is not plainly valid is refused with a message that
+names the field, the value and what is allowed.
 
 The rules, in the order in which a reader meets them:
 

@@ -1,8 +1,8 @@
-"""The value that `parse` hands out: a rule with the text it came from."""
+"""A parsed cron expression: a rule with its source text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 
 from rota.core.cron.rules import Every, FixedTime, WallClock
@@ -25,7 +25,7 @@ class CronExpression:
         return self.text
 
     def next(self, after: datetime) -> datetime:
-        """Give the first fire time strictly after `after`, in the same zone, in whole seconds.
+        """Return the first fire time strictly after `after`, in the same zone, in whole seconds.
 
         Compare and subtract fire times in UTC: Python ignores `fold` between two moments of one zone.
         """
@@ -39,7 +39,7 @@ class CronExpression:
             ) from None
 
     def preview(self, after: datetime, count: int) -> list[datetime]:
-        """Give the next `count` fire times, fewer when the calendar ends before."""
+        """Return the next `count` fire times, fewer when the calendar ends before."""
         zone, instant = _instant_of(after)
         times: list[datetime] = []
         try:
@@ -49,17 +49,6 @@ class CronExpression:
         except OverflowError:
             pass
         return times
-
-    def anchored(self, anchor: datetime) -> CronExpression:
-        """Count an interval from `anchor` (cut to whole seconds) instead of from 1970; other rules stay as they are.
-
-        The anchor is no part of the text: whoever wants one keeps it.
-        """
-        match self.rule:
-            case Every(interval):
-                return replace(self, rule=Every(interval, _instant_of(anchor)[1]))
-            case WallClock() | FixedTime():
-                return self
 
 
 def _instant_of(moment: datetime) -> tuple[tzinfo, datetime]:

@@ -1,7 +1,7 @@
-"""Reading one cron field: ``1-5,*/10`` becomes a set of numbers.
+"""Parser of one cron field: ``1-5,*/10`` becomes a set of numbers.
 
-The set is an integer whose bit *n* says that *n* matches: small, hashable, and the next match is a shift away. Reading
-takes time linear in the text, whatever the text is: it is only ever cut at separators, never searched back and forth.
+The set is an integer whose bit *n* says that *n* matches: small, hashable, and the next match is a shift away. Parsing
+takes time linear in the text, since the text is only split at separators.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reading a whole expression: aliases, intervals, five fields or six.
+"""Parser of cron expressions: aliases, intervals, five fields or six.
 
-The text is bounded first and then cut, once, so that no text can cost more than its length.
+The length is bounded first and the text split once, so parsing takes linear time.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _ALIASES: Final = {
 
 
 def parse(text: str) -> CronExpression:
-    """Read a cron expression, or refuse it with an `InvalidCron` that says what is wrong and what is allowed."""
+    """Parse a cron expression, or raise an `InvalidCron` that says what is wrong and what is allowed."""
     if len(text) > LONGEST_TEXT:
         raise InvalidCron(f"cron: the expression has {len(text)} characters; allowed are at most {LONGEST_TEXT}")
     return _parse(text)
 
 
-# Expressions are values: a scheduler that ticks through thousands of schedules reads each text once.
+# Cached, since a scheduler with thousands of schedules uses the same texts again and again.
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> CronExpression:
     # Only spaces and tabs separate: `split()` would take line ends and Unicode's blanks as well.
@@ -92,7 +92,7 @@ def _read_fields(words: list[str]) -> CronExpression:
     seconds = sets[0] if has_second else 1
     minutes, hours, days, months, weekdays = sets[-5:]
     minute_text, hour_text, day_text, _, weekday_text = words[-5:]
-    wanted = Pattern(
+    pattern = Pattern(
         seconds=seconds,
         minutes=minutes,
         hours=hours,
@@ -102,10 +102,10 @@ def _read_fields(words: list[str]) -> CronExpression:
         either_day=not (day_text.startswith(STAR) or weekday_text.startswith(STAR)),
         has_seconds=has_second,
     )
-    if not wanted.occurs():
+    if not pattern.occurs():
         raise InvalidCron(
             f"{DAY_OF_MONTH.name}: {day_text!r} never occurs in month {words[-2]!r}; choose a day that the month has",
             field=DAY_OF_MONTH.name,
         )
     follows_wall = minute_text.startswith(STAR) or hour_text.startswith(STAR)
-    return CronExpression(" ".join(words).upper(), WallClock(wanted) if follows_wall else FixedTime(wanted))
+    return CronExpression(" ".join(words).upper(), WallClock(pattern) if follows_wall else FixedTime(pattern))

@@ -1,7 +1,7 @@
-"""Which times on a wall clock match, without any zone: the calendar half of cron.
+"""Matching of wall-clock times, without any zone: the calendar half of cron.
 
-A `Pattern` answers one question, "which is the first matching time from here on", by jumping from field to field. It
-knows leap years and weekdays. It does not know that clocks change: that is the business of `rules`.
+A `Pattern` finds the first matching time from a given one on, by jumping from field to field. It knows leap years and
+weekdays, but no clock changes; see `rules` for those.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _DECEMBER: Final = 12
 
 
 def _lowest(bits: int) -> int:
-    """Give the smallest member of a set, or -1 of the empty one."""
+    """Return the smallest member of a set, or -1 of the empty one."""
     return (bits & -bits).bit_length() - 1
 
 
 def _lowest_from(bits: int, start: int) -> int:
-    """Give the smallest member that is not below `start`, or -1."""
+    """Return the smallest member that is not below `start`, or -1."""
     return _lowest(bits >> start << start)
 
 
@@ -35,8 +35,8 @@ def _days_up_to(length: int) -> int:
 class Pattern:
     """Sets of matching seconds, minutes, hours, days, months and weekdays (Sunday is 0), each as a bit mask.
 
-    `either_day` says that one matching day field is enough; otherwise both must match. `has_seconds` tells an
-    expression with a field for seconds from one that is content with the minute's first.
+    `either_day` says that one matching day field is enough; otherwise both must match. `has_seconds` says that the
+    expression has a field for seconds.
     """
 
     seconds: int
@@ -49,7 +49,7 @@ class Pattern:
     has_seconds: bool
 
     def occurs(self) -> bool:
-        """Say whether any date matches at all.
+        """Whether any date matches at all.
 
         Weekdays need no look: every date, 29 February too, falls on each of them within the calendar's 400 years.
         """
@@ -59,7 +59,7 @@ class Pattern:
         )
 
     def first_from(self, wall: datetime) -> datetime:
-        """Give the first match at or after `wall`, in whole seconds; OverflowError if none is left."""
+        """Return the first match at or after `wall`, in whole seconds; OverflowError if none is left."""
         year, month, day, zone = wall.year, wall.month, wall.day, wall.tzinfo
         if self.months >> month & 1 and self._days_in(year, month) >> day & 1:
             hour, minute, second = self._first_time_from(wall.hour, wall.minute, wall.second)
@@ -90,7 +90,7 @@ class Pattern:
         raise OverflowError("the calendar ends with the year 9999")
 
     def _days_in(self, year: int, month: int) -> int:
-        """Give the set of matching days of one month."""
+        """Return the set of matching days of one month."""
         starts_on = date(year, month, 1).isoweekday() % 7
         by_weekday = (self.weekdays * _SIX_WEEKS) >> starts_on << 1
         matching = self.days | by_weekday if self.either_day else self.days & by_weekday

@@ -1,7 +1,7 @@
-"""When a rule fires next, as an instant: the calendar and the clock changes put together.
+"""Rules: the next fire time as an instant, from the calendar pattern and the clock changes of a zone.
 
-Each rule answers `next_instant(after, zone)`, in whole seconds of UTC. What the kinds of rule mean is told in the
-package's docstring, what instants and walls are in `zones`.
+Each rule has `next_instant(after, zone)`, in whole seconds of UTC. The package's docstring defines the kinds of rule;
+`zones` defines instants and walls.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from rota.core.cron.pattern import Pattern
 from rota.core.cron.zones import CALM, SECOND, change_between
-from rota.core.instant import EPOCH
+from rota.core.time import EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Fires at `anchor` plus whole multiples of `interval`, before the anchor as well as after it."""
+    """Fires at whole multiples of `interval` since 1970."""
 
     interval: timedelta
-    anchor: datetime = EPOCH
 
     def next_instant(self, after: datetime, zone: tzinfo) -> datetime:  # noqa: ARG002 - an interval has no zone
-        """Give the first multiple after `after`."""
-        return after + (self.interval - (after - self.anchor) % self.interval)
+        return after + (self.interval - (after - EPOCH) % self.interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,11 @@ class WallClock:
     pattern: Pattern
 
     def next_instant(self, after: datetime, zone: tzinfo) -> datetime:
-        """Give the first matching instant after `after`.
+        """Return the first matching instant after `after`.
 
-        Between two clock changes the wall and the instant run alike, so the pattern alone finds the next match. We go
-        from change to change until the match found lies before the next one. A match far away is approached in two
-        leaps, because only changes within `CALM` of either end can bring an earlier match.
+        Between two clock changes wall and instant advance together, so the pattern alone finds the next match. The loop
+        goes from change to change until the match lies before the next one. A distant match is approached in two
+        steps, because only changes within `CALM` of either end can cause an earlier match.
         """
         here, wall = after, after.astimezone(zone)
         wanted = self.pattern.first_from(wall + SECOND)
@@ -61,7 +59,7 @@ class FixedTime:
     pattern: Pattern
 
     def next_instant(self, after: datetime, zone: tzinfo) -> datetime:
-        """Give the first instant after `after` at which the clock reaches or passes a time it has not passed before."""
+        """Return the first instant after `after` at which the clock reaches or passes a time not passed before."""
         wanted = self.pattern.first_from(self._first_not_passed(after, zone))
         fire = self._reached(wanted, zone)
         # Taken only when the clock jumps in the middle of a minute and `after` is in what is left of that minute.
@@ -71,7 +69,7 @@ class FixedTime:
         return fire
 
     def _first_not_passed(self, instant: datetime, zone: tzinfo) -> datetime:
-        """Give the wall from which on things may still have to fire, `instant` being past."""
+        """Return the wall time from which on times may still fire after `instant`."""
         wall = instant.astimezone(zone)
         if wall.fold:
             # All that is shown until the end of the overlap was shown before.
@@ -87,7 +85,7 @@ class FixedTime:
         return wall + SECOND
 
     def _reached(self, wall: datetime, zone: tzinfo) -> datetime:
-        """Say when the clock first shows `wall`, or the first whole minute or second after the gap that swallows it."""
+        """Return when the clock first shows `wall`, or the first whole minute or second after the gap that skips it."""
         instant = wall.astimezone(UTC)
         if instant.astimezone(zone) == wall:
             return instant

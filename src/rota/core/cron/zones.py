@@ -1,10 +1,10 @@
-"""Where a zone's clock jumps, learned from nothing but what the zone says about single moments.
+"""Clock changes of a time zone, found by comparing UTC offsets and bisection.
 
-Python's zones keep their list of clock changes to themselves, so changes are found by comparing offsets and halving.
-That is sound because no zone has ever changed its clock twice within `CALM`; a test holds the tz database to it.
+Python's zones do not expose their list of clock changes. Bisection is correct because no zone has ever changed its
+clock twice within `CALM`; a test checks the tz database for that.
 
-Two kinds of `datetime` are passed around in the cron room. An *instant* is in UTC. A *wall* is in the zone: Python
-compares and subtracts such values by what the clock shows, blind to offsets, and that is just what is wanted of them.
+The cron package uses two kinds of `datetime`. An *instant* is in UTC. A *wall* is in the zone: Python compares and
+subtracts such values by what the clock shows, ignoring offsets, as needed here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The store on MariaDB (10.6 and newer) or MySQL 8.
 
-Jobs stand in narrow tables, each clustered by what it is scanned by; see `schema.sql`. Calls that can share a
-transaction are merged by a desk; every transaction that the server gives up is run again. Any number of processes may
-share a database.
+A job has a row in `rota_job` and one in the narrow table of its state, clustered by the key it is scanned by; see
+`schema.sql`. Calls that can share a transaction are batched. Transactions that end in a deadlock or a lock wait timeout
+are run again. Any number of processes may share a database.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A connection to the server, as little of it as we need, over asyncmy. Its errors, in our words.
+"""A connection to the server over asyncmy, and the errors of the driver as exceptions of this store.
 
-Statements with named parameters go as text, which lists need. Those with a row, or many, go as prepared statements:
-MariaDB takes any number of rows in one round trip, for inserts and updates alike.
+Statements with named parameters are sent as text, which lists need. Those with a row, or many rows, are sent as
+prepared statements: MariaDB takes any number of rows in one round trip, for inserts and updates alike.
 """
 
 from __future__ import annotations
@@ -23,121 +23,121 @@ from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
 from rota.sockets import notice_silence_of
-from rota.stores.mysql.flight import Carrier, Freight, Grounded, Parcel, Unfit
-from rota.stores.mysql.location import Location
-from rota.stores.mysql.packets import MOST_ROWS, most_alike, packets, without_nulls
+from rota.stores.mysql.location import MysqlLocation
+from rota.stores.mysql.multi_row import MAX_ROWS, inline_nulls, rows_per_command, split_rows
+from rota.stores.mysql.pipeline import BulkInsert, CannotPipeline, Pipeline, PipeliningBroken, RowBatch
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
-#: Compares characters by their number, and a trailing space is a character. The same thing has two names.
+#: Compares code points and counts trailing spaces. The same collation has two names.
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
 MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
-#: How long it may take to connect. With a statement that is waited for in vain it makes 10 s.
+#: How long it may take to connect. With a statement that gets no response it makes 10 s.
 CONNECT_SECONDS: Final = 3
-#: A server that has not answered after so long is gone, whatever the network says. We count it ourselves, once for each
-#: thing that we ask: the driver would start a task for each piece of an answer, a sixth of the client's work in a bulk.
-#: Longer than the server lets a statement wait for a lock.
-PATIENCE_SECONDS: Final = 7.0
-#: What many rows in one statement may take longer.
-SECONDS_FOR_A_ROW: Final = 0.01
-#: How long a connection that has rested may take to answer a ping.
+#: A server that has not responded after so long is taken for gone. Measured here once for each command: the driver
+#: would start a task for each packet of a response, a sixth of the client's work in a bulk. Longer than the server lets
+#: a statement wait for a lock.
+RESPONSE_SECONDS: Final = 7.0
+#: Additional time for each row of a statement.
+SECONDS_PER_ROW: Final = 0.01
+#: How long an idle connection may take to answer a ping.
 PROBE_SECONDS: Final = 2.0
-#: For what goes through whole tables: migrations, and a check of all there is.
-LONG_PATIENCE_SECONDS: Final = 6 * 3600.0
+#: For statements that read whole tables: migrations and the consistency check.
+LONG_RESPONSE_SECONDS: Final = 6 * 3600.0
 LOCK_WAIT_SECONDS: Final = 5
-#: A connection that was used within this time is taken for sound.
-REST_SECONDS: Final = 0.1
-#: Lists longer than this are cut: for very long ones the planner stops looking at keys.
-LONGEST_LIST: Final = 500
+#: A connection that was used within this time needs no test.
+IDLE_SECONDS: Final = 0.1
+#: Longer lists are split: for very long ones the planner does not use keys.
+MAX_LIST: Final = 500
 _STATEMENTS_KEPT: Final = 128
 _COMMIT: Final = "COMMIT"
-#: What the driver raises when a statement fails. A RuntimeError is raised for a transport that is closed by now.
+#: What the driver raises when a statement fails; a RuntimeError if the transport is already closed.
 _FAILURES: Final = (errors.MySQLError, OSError, EOFError, RuntimeError)
 _NAMED: Final = re.compile(r"%\((\w+)\)s")
 
-#: Without backslash escapes our quoting would not hold; without strictness values would be bent to fit.
+#: Without backslash escapes the driver's quoting would not be safe; without strict mode values would be truncated.
 _SESSION: Final = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', time_zone = '+00:00'",
-    # The second is for tables as such: whoever waits to change one stops everybody who comes after.
+    # The second is for table locks: a statement that waits to alter a table blocks all later statements on it.
     f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, lock_wait_timeout = {LOCK_WAIT_SECONDS}",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 
 
-class Again(Exception):
-    """The transaction was chosen to yield, or waited too long for another: it is to be run again, whole."""
+class RetryTransaction(Exception):
+    """Deadlock or lock wait timeout: the whole transaction has to be run again."""
 
 
-class Lost(Exception):
-    """The server or the way to it is gone. What was not committed did not happen."""
+class ConnectionLost(Exception):
+    """The connection is gone. What was not committed did not happen."""
 
 
-class Silent(Lost):
-    """It did not answer in time. Other connections may lead to the same silence."""
+class NoResponse(ConnectionLost):
+    """The server did not respond in time. Other connections may be half-open too."""
 
 
-class Unsent(Lost):
-    """It was gone before anything was sent that could have been done."""
+class NothingSent(ConnectionLost):
+    """The connection was lost before anything was sent that could have had an effect."""
 
 
-class Unpassable(Unsent):
-    """It is gone because we tried to fly, and whatever is between us and the server does not bear it."""
+class PipelineLost(NothingSent):
+    """The connection was lost because a proxy does not support pipelining."""
 
 
-class Clash(Exception):
-    """A constraint refused a row. The statement did nothing, the transaction goes on."""
+class ConstraintViolated(Exception):
+    """A constraint refused a row. The statement had no effect, the transaction goes on."""
 
 
-class Unmet(Exception):
-    """A statement that goes on only under a condition has ended: the rest was not done, and all is to be undone."""
+class ConditionFailed(Exception):
+    """A condition within a script was not met: the rest was not run, and the transaction has to be rolled back."""
 
 
-class Broken(Exception):
-    """The server refuses to serve: full disk, missing rights, missing table."""
+class ServerRefused(Exception):
+    """The server refuses: full disk, missing privileges, missing table."""
 
 
-class Interrupted(Broken):
-    """Somebody has ended the statement, and nothing but that."""
+class StatementKilled(ServerRefused):
+    """The statement was ended by KILL QUERY; the connection is intact."""
 
 
 #: Deadlock, lock wait, and a row that changed under a snapshot.
-_AGAIN: Final = frozenset({1213, 1205, 1020, 1412})
-CLASHES: Final = frozenset({1062, 1048, 4025, 3819})
-#: Too long, not text, out of range, larger than a packet: the request's own fault.
-_UNFIT: Final = frozenset({1406, 1366, 1264, 1153, 1300})
+_RETRY: Final = frozenset({1213, 1205, 1020, 1412})
+CONSTRAINT_ERRORS: Final = frozenset({1062, 1048, 4025, 3819})
+#: Too long, not text, out of range, larger than a packet: the request is at fault.
+_UNSTORABLE: Final = frozenset({1406, 1366, 1264, 1153, 1300})
 #: Connection errors of the client; and of the server: too many, shutting down, killed, network, idle, read only.
 _LOST: Final = frozenset(
     {0, 2000, 2002, 2003, 2006, 2013, 2014, 2055}
     | {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1792, 1836, 1927, 4031}
 )
-_INTERRUPTED: Final = 1317
-#: Raised by a statement of ours.
+_KILLED: Final = 1317
+#: Raised by SIGNAL in our statements.
 _SIGNALLED: Final = 1644
 
 
-def translated(error: Exception) -> Exception:
-    """Say in our words what the driver or the server reported."""
+def translate_error(error: Exception) -> Exception:
+    """Return an error of the driver or the server as an exception of this store."""
     if isinstance(error, TimeoutError):
-        return Silent("no answer in time")
+        return NoResponse("no response in time")
     if not isinstance(error, errors.MySQLError):
-        return Lost(f"{type(error).__name__}: {error}")
+        return ConnectionLost(f"{type(error).__name__}: {error}")
     code, message = (*error.args, 0, "")[:2] if error.args else (0, str(error))
     text = f"{message} ({code})"
-    if code in _AGAIN:
-        return Again(text)
-    if code in CLASHES:
-        return Clash(text)
+    if code in _RETRY:
+        return RetryTransaction(text)
+    if code in CONSTRAINT_ERRORS:
+        return ConstraintViolated(text)
     if code == _SIGNALLED:
-        return Unmet(text)
-    if code in _UNFIT:
-        return InvalidRequest(f"the database cannot keep this: {text}")
+        return ConditionFailed(text)
+    if code in _UNSTORABLE:
+        return InvalidRequest(f"the database cannot store this: {text}")
     if code in _LOST or isinstance(error, errors.InterfaceError | errors.InternalError):
-        return Lost(text)
-    return Interrupted(text) if code == _INTERRUPTED else Broken(text)
+        return ConnectionLost(text)
+    return StatementKilled(text) if code == _KILLED else ServerRefused(text)
 
 
-class _QuietCursor(Cursor):
-    """Asks for no warnings: what matters is an error in strict mode."""
+class _CursorWithoutWarnings(Cursor):
+    """Does not read warnings: in strict mode whatever matters is an error."""
 
     async def _show_warnings(self, conn: object) -> None:
         pass
@@ -146,324 +146,317 @@ class _QuietCursor(Cursor):
 class Runner(Protocol):
     """Runs statements, in a transaction that is ours or a caller's."""
 
-    #: Whether the transaction has made work that others should hear of.
+    #: Whether the transaction has made work of which other processes have to be notified.
     has_made_work: bool
-    #: Whether statements may be sent before the last is answered, and read variables of the session, which is ours.
-    can_fly: bool
-    #: Which queues had a bound when we last looked. None if nothing may be done before we look.
+    #: Whether statements may be pipelined, and may read session variables, because the session is ours.
+    can_pipeline: bool
+    #: The bounded queues when last read; None if they have to be read before anything is done.
     bounds: Mapping[str, int] | None
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        """Run a statement and give the rows it yields."""
+        """Run a statement and return its rows."""
         ...
 
     async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
-        """Run a statement and say how many rows it found to change, or made."""
+        """Run a statement and return how many rows it matched or inserted."""
         ...
 
     def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
-        """Run a statement together with the next one, or with the commit: for what gives no answer that matters."""
+        """Run a statement together with the next one, or with the commit; its result is not read."""
         ...
 
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
         ...
 
-    async def each(self, sql: str, rows: Sequence[Row]) -> None:
-        """Run a statement that changes one row, for each row of parameters; it fails unless all were there."""
+    async def update_each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement that updates one row, for each row of parameters; fails unless all exist."""
         ...
 
-    async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
-        """Ask a question, if any, and run statements with many rows, all at once; give the rows the question yields."""
+    async def pipeline(self, sql: str | None, batches: Iterable[RowBatch]) -> Sequence[Row]:
+        """Run a query, if any, and statements with many rows, pipelined; return the rows of the query."""
         ...
 
     async def rollback(self) -> None:
-        """Undo what was done; in a caller's transaction, only what we did."""
+        """Roll back; in a caller's transaction, to our savepoint."""
         ...
 
 
-class Connection:
+class MysqlConnection:
     """One connection. Used by one task at a time."""
 
     def __init__(self, raw: asyncmy.Connection, origin: str) -> None:
         self._raw = raw
-        self._cursor = raw.cursor(_QuietCursor)
+        self._cursor = raw.cursor(_CursorWithoutWarnings)
         self.is_mariadb = "mariadb" in str(raw.get_server_info()).lower()
-        self._carrier = Carrier(raw)
-        #: Whether statements may be sent before the last is answered, and read variables of the session.
-        self.can_fly = self.is_mariadb and self._carrier.is_able
-        #: Which queues had a bound when we last looked.
+        self._pipeline = Pipeline(raw)
+        self.can_pipeline = self.is_mariadb and self._pipeline.is_available
         self.bounds: Mapping[str, int] | None = {}
-        #: Under which name this writer rings the bell.
+        #: The name of this writer in `rota_notification`.
         self.origin = origin
-        #: Whether the transaction has made work that others should hear of.
+        #: Whether the transaction has made work of which other processes have to be notified.
         self.has_made_work = False
-        #: Whether what runs now has run before and had to yield to others: it goes where it waits for nobody.
-        self.has_yielded = False
-        #: When it was last given back.
+        #: Whether the transaction is run again after a deadlock or lock wait; it then avoids waiting for locks.
+        self.is_retry = False
+        #: When it was last returned to the pool (monotonic).
         self.used_at = time.monotonic()
         self._deferred: list[str] = []
-        #: Rows that go ahead of what was put off.
-        self._freight: list[Freight] = []
-        self._patience = PATIENCE_SECONDS
+        #: Bulk inserts, sent before the deferred statements.
+        self._bulk_inserts: list[BulkInsert] = []
+        self._response_seconds = RESPONSE_SECONDS
 
     @contextmanager
-    def at_leisure(self, seconds: float = LONG_PATIENCE_SECONDS) -> Iterator[None]:
-        """Give the server more time: hours for what goes through whole tables, or as much as it was told to wait."""
-        self._patience = seconds
+    def allowing(self, seconds: float = LONG_RESPONSE_SECONDS) -> Iterator[None]:
+        """Allow the server more time to respond: hours by default, for statements that read whole tables."""
+        self._response_seconds = seconds
         try:
             yield
         finally:
-            self._patience = PATIENCE_SECONDS
+            self._response_seconds = RESPONSE_SECONDS
 
-    async def probe(self) -> None:
-        """See that the server still answers."""
+    async def ping(self) -> None:
+        """Ping the server."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await self._raw.ping(reconnect=False)
         except Exception as error:
-            failure = translated(error)
-            raise failure if isinstance(failure, Lost) else Lost(str(failure)) from error
+            failure = translate_error(error)
+            raise failure if isinstance(failure, ConnectionLost) else ConnectionLost(str(failure)) from error
         self.used_at = time.monotonic()
 
     @property
     def collation(self) -> str:
-        """How this server calls the collation we use."""
+        """The name of our collation on this server."""
         return MARIADB_COLLATION if self.is_mariadb else MYSQL_COLLATION
 
     @property
-    def has_rested(self) -> bool:
-        """Whether nothing was asked for so long that the server may have hung up meanwhile; the driver does not say."""
-        return time.monotonic() > self.used_at + REST_SECONDS
+    def is_idle(self) -> bool:
+        """Whether it was unused for so long that the server may have hung up; the driver does not tell."""
+        return time.monotonic() > self.used_at + IDLE_SECONDS
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | Row | None = None) -> Sequence[Row]:
-        """Run a statement and give the rows it yields."""
-        if self._freight:
-            return await self._follow(sql, parameters)
+        """Run a statement and return its rows."""
+        if self._bulk_inserts:
+            return await self._send_with_bulk(sql, parameters)
         await self._execute(sql, parameters)
         found: Sequence[Row] = await self._cursor.fetchall()
         return found
 
-    async def look(self, sql: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
-        """Run a statement that comes often and names no lists, and give the rows it yields.
+    async def prepared_rows(self, sql: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
+        """Run a frequent statement without lists as a prepared statement, and return its rows.
 
-        It is prepared: the server need not read it again, nor we what its columns are.
+        The server does not parse it again, and we do not parse its column definitions.
         """
-        prepared, names = _in_places(sql)
+        prepared, names = _positional(sql)
         return await self.rows(prepared, tuple([parameters[name] for name in names]))
 
     async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
-        """Run a statement and say how many rows it found to change, or made."""
+        """Run a statement and return how many rows it matched or inserted."""
         await self._execute(sql, parameters)
-        # Typed as an object; it is a number.
+        # The driver types it as an object.
         return cast("int", self._cursor.rowcount)
 
     def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
-        """Run a statement together with the next one, or with the commit: for what gives no answer that matters.
+        """Run a statement together with the next one, or with the commit; its result is not read.
 
-        A round trip costs more than most statements. What goes wrong with it is told by the next one.
+        A round trip costs more than most statements. Its error is raised by the next statement.
         """
         self._deferred.append(self._cursor.mogrify(sql, parameters))
 
     def defer_rows(self, sql: str, rows: Sequence[Row]) -> None:
-        """Insert rows together with the next statement; the statement says what one row is."""
+        """Insert rows together with the next statement; `sql` has the VALUES of one row."""
         head, row = sql.split(" VALUES ")
         self.defer(f"{head} VALUES {', '.join([row] * len(rows))}", tuple(chain.from_iterable(rows)))
 
-    def carry(self, sql: str, columns: tuple[Sequence[int], ...], common: Row) -> None:
-        """Insert rows together with the next statement, and ahead of all that was put off; only where one can fly.
+    def insert_bulk(self, sql: str, columns: tuple[Sequence[int], ...], common: Row) -> None:
+        """Insert rows with the next statement, before all deferred ones; only if `can_pipeline`.
 
-        They differ in columns of numbers only, behind which stands what they have in common: that is written once.
+        Rows differ only in the number columns; the common columns behind them are encoded once.
         """
-        most = most_alike(common)
+        most = rows_per_command(common)
         for start in range(0, len(columns[0]), most):
-            self._freight.append((sql, tuple(column[start : start + most] for column in columns), common))
+            self._bulk_inserts.append((sql, tuple(column[start : start + most] for column in columns), common))
 
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
         await self._many(sql, rows)
 
-    async def each(self, sql: str, rows: Sequence[Row]) -> None:
-        """Run a statement that changes one row, for each row of parameters; it fails unless all were there.
+    async def update_each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement that updates one row, for each row of parameters; fails unless all exist.
 
-        To one that somebody ends in the midst of its rows, MariaDB answers that all is well.
+        If the statement is killed between two rows, MariaDB reports success.
         """
         changed = await self._many(sql, rows)
         if changed != len(rows):
-            raise Interrupted(f"{changed} of {len(rows)} rows were changed")
+            raise StatementKilled(f"{changed} of {len(rows)} rows were changed")
 
     async def _many(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run a statement for each row of parameters, and say how many rows it found to change, or made."""
-        await self._send_freight()
+        """Run a statement for each row of parameters, and return how many rows it matched or inserted."""
+        await self._send_bulk_inserts()
         changed = 0
         try:
             await self._run_deferred()
-            for batch in packets(rows):
-                async with asyncio.timeout(self._patience + len(batch) * SECONDS_FOR_A_ROW):
+            for batch in split_rows(rows):
+                async with asyncio.timeout(self._response_seconds + len(batch) * SECONDS_PER_ROW):
                     if len(batch) == 1:
                         await self._cursor.execute(sql, batch[0])
                     elif self.is_mariadb:
-                        await self._cursor.executemany(*without_nulls(sql, batch))
+                        await self._cursor.executemany(*inline_nulls(sql, batch))
                     else:
                         await self._cursor.executemany(sql, batch)
                 changed += cast("int", self._cursor.rowcount)
         except _FAILURES as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
         return changed
 
-    async def fly(self, sql: str | None, parcels: Iterable[Parcel]) -> Sequence[Row]:
-        """Ask a question, if any, and run statements with many rows; give the rows that the question yields.
+    async def pipeline(self, sql: str | None, batches: Iterable[RowBatch]) -> Sequence[Row]:
+        """Run a query, if any, and statements with many rows, pipelined; return the rows of the query.
 
-        What was put off goes first. Nothing waits for the answer to what was sent before it, so parcels that are made
-        one by one are made while the server works. If this raises, some of it may have been done: roll back.
+        Deferred statements go first. Batches are taken from the iterable while the server works on those before. If
+        this raises, some statements may have been run: roll back.
         """
-        await self._send_freight()
+        await self._send_bulk_inserts()
         script = ";\n".join((*self._deferred, sql) if sql is not None else self._deferred)
         self._deferred.clear()
-        with self._flying():
-            return await self._carrier.fly(script, parcels, self._patience + MOST_ROWS * SECONDS_FOR_A_ROW)
+        with self._pipelining():
+            return await self._pipeline.run(script, batches, self._response_seconds + MAX_ROWS * SECONDS_PER_ROW)
 
-    async def _send_freight(self) -> None:
-        """Send the rows that wait, if any do, and see that they were stored."""
-        if self._freight:
-            await self._follow("DO 0", None)
+    async def _send_bulk_inserts(self) -> None:
+        """Send the waiting bulk inserts, and check that they were stored."""
+        if self._bulk_inserts:
+            await self._send_with_bulk("DO 0", None)
 
-    async def _follow(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> Sequence[Row]:
-        """Send the rows that wait, and all that was put off and a statement behind them, in one go."""
-        *others, last = self._freight
+    async def _send_with_bulk(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> Sequence[Row]:
+        """Send the waiting bulk inserts, the deferred statements and a statement, pipelined."""
+        *others, last = self._bulk_inserts
         self.defer(sql, parameters or {})
-        are_stored = self._cursor.mogrify(statement("are_stored"), {"count": len(last[1][0])})
-        script = self._script((are_stored, *self._deferred), is_end=sql == _COMMIT)
-        self._freight.clear()
+        check = self._cursor.mogrify(statement("require_row_count"), {"count": len(last[1][0])})
+        script = self._script((check, *self._deferred), is_end=sql == _COMMIT)
+        self._bulk_inserts.clear()
         self._deferred.clear()
-        with self._flying():
+        with self._pipelining():
             try:
-                await self._carrier.be_ready([one for one, *_ in (*others, last)], self._patience)
+                await self._pipeline.prepare_all([one for one, *_ in (*others, last)], self._response_seconds)
             except _FAILURES as error:
-                raise Unsent(str(error)) from error
+                raise NothingSent(str(error)) from error
             for one in others:
-                await self._carrier.follow(one, "", self._patience_for(one))
-            return await self._carrier.follow(last, script, self._patience_for(last))
+                await self._pipeline.insert(one, "", self._response_seconds_for(one))
+            return await self._pipeline.insert(last, script, self._response_seconds_for(last))
 
-    def _patience_for(self, freight: Freight) -> float:
-        return self._patience + len(freight[1][0]) * SECONDS_FOR_A_ROW
+    def _response_seconds_for(self, insert: BulkInsert) -> float:
+        return self._response_seconds + len(insert[1][0]) * SECONDS_PER_ROW
 
     def _script(self, statements: Sequence[str], *, is_end: bool) -> str:
-        """Write statements one after the other; if nobody asks what each of them yields, as one, with one answer.
+        """Join statements; with the commit as the last, into one compound statement with a single response.
 
-        That spares answers to be written and read. And of several by themselves, one that somebody ends between two of
-        them leaves us waiting for the others' answers.
+        That saves responses. And if a list of statements is killed between two of them, the responses of the rest would
+        never come.
         """
         if is_end and self.is_mariadb and len(statements) > 1:
             return ";\n".join(("BEGIN NOT ATOMIC\n" + statements[0], *statements[1:], "END"))
         return ";\n".join(statements)
 
     @contextmanager
-    def _flying(self) -> Iterator[None]:
+    def _pipelining(self) -> Iterator[None]:
         try:
             yield
-        except Unfit as error:
-            raise Unpassable("two commands at once were not answered") from error
-        except Grounded as error:
-            self.can_fly = False
-            raise Again("the server has no statements prepared for us") from error
+        except PipeliningBroken as error:
+            raise PipelineLost("two pipelined commands were not answered") from error
+        except CannotPipeline as error:
+            self.can_pipeline = False
+            raise RetryTransaction("the server prepares no statements") from error
         except _FAILURES as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
 
     async def commit(self) -> None:
-        """Make what was done durable."""
-        if self._freight:
-            await self._follow(_COMMIT, None)
+        if self._bulk_inserts:
+            await self._send_with_bulk(_COMMIT, None)
         else:
             await self._execute(_COMMIT, None)
 
     async def rollback(self) -> None:
-        """Undo what was done."""
-        self._freight.clear()
+        self._bulk_inserts.clear()
         self._deferred.clear()
         await self._execute("ROLLBACK", None)
 
     async def close(self) -> None:
-        """Let go of the server."""
         try:
             await self._raw.ensure_closed()
         except _FAILURES:
             self._raw.close()
         except asyncio.CancelledError:
-            # Nobody comes back for it.
             self._raw.close()
             raise
 
     def abandon(self) -> None:
-        """Drop the connection as it is; the server undoes what was not committed."""
+        """Drop the connection without a goodbye; the server rolls back."""
         self._raw.close()
 
     async def _execute(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> None:
-        await self._send_freight()
+        await self._send_bulk_inserts()
         try:
             if self._deferred:
                 self.defer(sql, parameters or {})
                 await self._run_deferred(is_end=sql == _COMMIT)
             else:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._response_seconds):
                     await self._cursor.execute(sql, parameters)
         except _FAILURES as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
 
     async def _run_deferred(self, *, is_end: bool = False) -> None:
-        """Send all that was put off in one packet; what is left to be read is the answer to the last of it."""
+        """Send all deferred statements in one packet; the result of the last one is left to be read."""
         if self._deferred:
             script = self._script(self._deferred, is_end=is_end)
             self._deferred.clear()
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._response_seconds):
                 await self._cursor.execute(script)
                 while await self._cursor.nextset():
                     pass
 
 
-async def connect(location: Location, origin: str, *, autocommit: bool) -> Connection:
-    """Open a connection and set it up."""
-    words = location.words()
+async def connect(location: MysqlLocation, origin: str, *, autocommit: bool) -> MysqlConnection:
+    """Open a connection and set up its session."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             raw = await asyncmy.connect(
-                **words,
+                **location.driver_arguments(),
                 autocommit=autocommit,
                 binary_prefix=True,
-                # Rows found, not rows changed: a compare-and-set that sets what was there holds.
+                # Count matched rows, not changed ones: a compare-and-set that changes nothing still holds.
                 client_flag=CLIENT.FOUND_ROWS,
                 connect_timeout=CONNECT_SECONDS,
                 stmt_cache_size=_STATEMENTS_KEPT,
             )
     except Exception as error:
-        # Whatever it is: one that is reset while the driver sets it up is reported by a plain RuntimeError.
-        raise translated(error) from error
+        # Any exception: a connection that is reset during its setup raises a plain RuntimeError.
+        raise translate_error(error) from error
     notice_silence_of(getattr(raw, "_transport", None))
-    connection = Connection(raw, origin)
+    connection = MysqlConnection(raw, origin)
     try:
         for sql in (*_SESSION, f"SET NAMES utf8mb4 COLLATE {connection.collation}"):
             await connection.run(sql)
         if connection.is_mariadb:
-            # Or it makes a subquery of a long list, and a list of a subquery, and scans whole tables for them.
+            # Otherwise it turns long lists into subqueries, and EXISTS into IN, and scans whole tables for them.
             await connection.run(
                 "SET SESSION in_predicate_conversion_threshold = 0, optimizer_switch = 'exists_to_in=off'"
             )
     except BaseException:
         connection.abandon()
         raise
-    # A status in which nothing is set is overlooked by the driver. It would go on to quote as the server has it by
-    # default, and not as we have told it.
+    # The driver overlooks a status without flags. It would go on to quote as the server does by default, and not as in
+    # this session.
     cast("Any", raw).server_status &= ~SERVER_STATUS_NO_BACKSLASH_ESCAPES
     return connection
 
 
 @cache
-def _in_places(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Give a statement whose parameters have places instead of names, and the names in the order of the places."""
+def _positional(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with positional parameters instead of named ones, and the names in order."""
     return _NAMED.sub("%s", sql), tuple(_NAMED.findall(sql))
 
 
-def lists(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Cut a list into such as a statement may name."""
-    for start in range(0, len(items), LONGEST_LIST):
-        yield tuple(items[start : start + LONGEST_LIST])
+def chunks(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Split a list into lists that are short enough for a statement."""
+    for start in range(0, len(items), MAX_LIST):
+        yield tuple(items[start : start + MAX_LIST])

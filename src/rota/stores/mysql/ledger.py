@@ -1,18 +1,18 @@
-"""The ledger's chain, and the keys to the API."""
+"""The audit log, a chain of digests, and API tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.instant import from_micros
-from rota.core.ledger import GENESIS, Entry, Token
-from rota.stores.mysql.driver import Again, Clash, Connection, lists
+from rota.core.ledger import GENESIS, LedgerEntry, Token
+from rota.core.time import from_micros
+from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row, entry_of, token_of, token_row
 
 
-async def record(connection: Connection, entries: Sequence[Entry], now: int) -> None:
-    """Append entries to the ledger, each bound to the one before it."""
+async def record(connection: MysqlConnection, entries: Sequence[LedgerEntry], now: int) -> None:
+    """Append audit entries; the digest of each covers the entry before it."""
     last = await connection.rows(statement("last_entry"))
     number, digest = last[0] if last else (0, GENESIS)
     for entry in entries:
@@ -31,27 +31,25 @@ async def record(connection: Connection, entries: Sequence[Entry], now: int) -> 
         }
         try:
             await connection.run(statement("append_entry"), row)
-        except Clash as error:
-            raise Again("somebody else wrote to the ledger at this moment") from error
+        except ConstraintViolated as error:
+            raise RetryTransaction("another process wrote to the audit log at the same time") from error
 
 
-async def ledger(connection: Connection, before: int, limit: int) -> list[Entry]:
-    """Give the ledger's entries, newest first."""
+async def ledger(connection: MysqlConnection, before: int, limit: int) -> list[LedgerEntry]:
     rows = await connection.rows(statement("ledger"), {"before": before, "limit": limit})
     return [entry_of(row) for row in rows]
 
 
-async def put_tokens(connection: Connection, tokens_: Sequence[Token]) -> None:
-    """Create or replace tokens by id."""
+async def put_tokens(connection: MysqlConnection, tokens_: Sequence[Token]) -> None:
     if tokens_:
-        await connection.many(statement("put_token"), [token_row(token) for token in tokens_])
+        await connection.many(statement("upsert_token"), [token_row(token) for token in tokens_])
 
 
-async def tokens(connection: Connection, ids: Sequence[str]) -> list[Token]:
-    """Give tokens by id; all of them without."""
+async def tokens(connection: MysqlConnection, ids: Sequence[str]) -> list[Token]:
+    """Return tokens by id; without ids, all of them."""
     rows: list[Row] = []
     if not ids:
         rows += await connection.rows(statement("tokens"))
-    for some in lists(ids):
-        rows += await connection.rows(statement("tokens_by_id"), {"ids": some})
+    for chunk in chunks(ids):
+        rows += await connection.rows(statement("tokens_by_id"), {"ids": chunk})
     return [token_of(row) for row in rows]

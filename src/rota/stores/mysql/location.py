@@ -1,4 +1,4 @@
-"""Where a server is and how to reach it, read from a URL or from a DSN as Go programs write it."""
+"""Location of a database, read from a URL or from a DSN in the format of Go's driver."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rota.core.errors import InvalidRequest
 from rota.core.redaction import redacted
 
 DEFAULT_PORT: Final = 3306
-#: Such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true. The last @ parts the password, as Go's driver has it.
+#: Such as root:root@tcp(127.0.0.1:3310)/scheduler?parseTime=true. The last @ ends the password, as in Go's driver.
 _GO_STYLE: Final = re.compile(
     r"(?:(?P<who>.*)@)?(?P<net>tcp|unix)\((?P<address>[^()]*)\)/(?P<database>[^/?]*)(?:\?(?P<options>.*))?", re.DOTALL
 )
 _OUR_OPTIONS: Final = frozenset({"tls", "ssl_ca", "ssl_cert", "ssl_key"})
-#: What Go's driver is told and what means nothing here: we have our own ways with time, text and waiting.
+#: Options of Go's driver that have no effect here.
 _OTHERS_OPTIONS: Final = frozenset(
     {
         "allowNativePasswords", "charset", "checkConnLiveness", "clientFoundRows", "collation", "interpolateParams",
@@ -30,8 +30,8 @@ _TLS: Final = {"true": True, "1": True, "false": False, "0": False, "skip-verify
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
-    """A database on a server. Never shown with its password."""
+class MysqlLocation:
+    """A database on a server. Its name has no password."""
 
     host: str
     port: int
@@ -46,11 +46,11 @@ class Location:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """The location in messages, without the password."""
         return f"mysql://{self.user}@{self.socket or f'{self.host}:{self.port}'}/{self.database}"
 
-    def words(self) -> dict[str, Any]:
-        """Say in the driver's words where the database is, and as whom and how to come there."""
+    def driver_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of asyncmy.connect."""
         return {
             "host": self.host,
             "port": self.port,
@@ -59,16 +59,16 @@ class Location:
             "password": self.password.encode(),
             "database": self.database,
             "charset": "utf8mb4",
-            "ssl": self.security(),
+            "ssl": self.tls_context(),
         }
 
-    def security(self) -> ssl.SSLContext | None:
-        """Say how to secure the connection; None for not at all."""
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the TLS context; None for a connection without TLS."""
         if not _TLS[self.tls]:
             return None
         for field, path in (("ssl_ca", self.ssl_ca), ("ssl_cert", self.ssl_cert), ("ssl_key", self.ssl_key)):
             if path is not None and not Path(path).is_file():
-                _refuse(f"{field}={path!r} is no file; name the file, in PEM")
+                _refuse(f"{field}={path!r} is not a file; name a PEM file")
         context = ssl.create_default_context(cafile=self.ssl_ca)
         if self.tls == "skip-verify":
             context.check_hostname = False
@@ -78,8 +78,7 @@ class Location:
         return context
 
 
-def location_of(text: str) -> Location:
-    """Read a URL or a DSN."""
+def location_of(text: str) -> MysqlLocation:
     found = _GO_STYLE.fullmatch(text)
     if found is None:
         return _of_url(text)
@@ -91,14 +90,14 @@ def location_of(text: str) -> Location:
     return _location(host, port, user, password, found["database"], options)
 
 
-def _of_url(text: str) -> Location:
+def _of_url(text: str) -> MysqlLocation:
     try:
         parts = urlsplit(text)
         port = parts.port or DEFAULT_PORT
     except ValueError:
-        # Without what the parser says: it may have taken a part of the password for a port.
-        remedy = "write mysql://user:password@host:port/database, with signs in user and password as in %40"
-        _refuse(f"{redacted(text)!r} cannot be read; {remedy}")
+        # Without the parser's message, which may have a part of the password in it.
+        remedy = "write mysql://user:password@host:port/database, with %40 for @ in user and password"
+        _refuse(f"{redacted(text)!r} is not a valid URL; {remedy}")
     options = _options(parts.query)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return _location(
@@ -114,10 +113,10 @@ def _location(
     database: str,
     options: Mapping[str, str],
     socket: str | None = None,
-) -> Location:
+) -> MysqlLocation:
     if not database:
-        _refuse("no database is named; write one behind the slash, such as mysql://user@host/rota")
-    return Location(host, port, user or "root", password, database, socket, **options)
+        _refuse("no database is named; write one after the slash, such as mysql://user@host/rota")
+    return MysqlLocation(host, port, user or "root", password, database, socket, **options)
 
 
 def _options(text: str) -> Mapping[str, str]:
@@ -126,9 +125,9 @@ def _options(text: str) -> Mapping[str, str]:
         if name in _OUR_OPTIONS:
             options[name] = value
         elif name not in _OTHERS_OPTIONS:
-            _refuse(f"{name!r} is no option; those there are: {', '.join(sorted(_OUR_OPTIONS))}")
+            _refuse(f"{name!r} is not an option; options are {', '.join(sorted(_OUR_OPTIONS))}")
     if options.get("tls", "false") not in _TLS:
-        _refuse(f"tls={options['tls']!r} will not do; it is one of {', '.join(_TLS)}")
+        _refuse(f"tls={options['tls']!r} is not valid; it is one of {', '.join(_TLS)}")
     if "tls" not in options and options.keys() & {"ssl_ca", "ssl_cert", "ssl_key"}:
         options["tls"] = "true"
     return options
@@ -139,7 +138,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not separator or host.count("[") != host.count("]"):
         host, port = address, str(DEFAULT_PORT)
     if not port.isdecimal():
-        _refuse(f"{port!r} is no port")
+        _refuse(f"{port!r} is not a port")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -1,29 +1,30 @@
 -- The database as all migrations together leave it; a test compares the two.
 --
--- MySQL has no partial indexes, so what SQLite and PostgreSQL keep in one is here a narrow table of its own: the place
--- where a job stands. A submission becomes a row of `job`, which is wide, cold and written twice in a plain life: when
--- it comes and when it ends. Beside it the job stands in exactly one place: `held` while it is blocked or queued,
--- `scheduled` while it is scheduled or retrying, `ready` while it is pending, `lease` while it runs, `finished` after
--- its end; and in `expiry` as long as it is unfinished and has a latest start. `ready` is clustered in the order of
--- claims, so a claim reads as many rows as it takes.
+-- MySQL has no partial indexes. What SQLite and PostgreSQL keep in a partial index is here a narrow table per state. A
+-- submission becomes a row of `rota_job`, which is wide and is written twice in a plain life: on insert and at the end.
+-- Beside it, the job has a row in exactly one state table: `rota_held` while it is blocked or queued, `rota_scheduled`
+-- while it is scheduled or retrying, `rota_ready` while it is pending, `rota_lease` while it runs, `rota_finished` after
+-- its end; and one in `rota_expiry` as long as it is unfinished and has a latest start. `rota_ready` is clustered in the
+-- order of claims, so a claim reads as many rows as it takes.
 --
--- While a job runs, its `lease` overlays its row: worker, fence, start, the wish that it should stop. `job.state` is
--- then what it was before the claim, and `job.fence` and `job.attempts` are one less than what is shown. The
--- settlement copies the lease into the job and deletes it. So whoever has the row of `ready` or `lease` locked owns
--- the job's next move; all other moves lock the row of `job`.
+-- While a job runs, its `rota_lease` row overlays its `rota_job` row: worker, fence, start, request to cancel. The state
+-- in `rota_job` is then the one before the claim, and its `fence` and `attempts` are one less than shown. The settlement
+-- copies the lease into the job and deletes it. A transaction that has locked the row of `rota_ready` or `rota_lease`
+-- owns the next transition of the job; all other transitions lock the row of `rota_job`.
 --
--- A settlement leaves a row of `attempt` unless the attempt was a plain success. `claim` remembers named claims,
--- `dependency` who waits for whom, `idempotency` the submitters' keys, `tag` the words jobs are found by, `step` the
--- guarded effects. A `schedule` makes jobs, one for each fire time, recorded in `occurrence`; by `fired` the jobs that it
--- made are found. `queue` has the settings of queues, `member` the processes that take part, `leader` which of them
--- leads, `ledger` what operators did, `token` who may. `pruned` counts what retention has deleted: nothing disappears.
--- `bell` lets other processes hear of new work, `gate` keeps bounded queues within bounds.
+-- A settlement inserts a row of `rota_attempt` unless the attempt was a plain success. `rota_claim` has the answers of
+-- named claims, `rota_dependency` which job waits for which, `rota_idempotency` the keys of submitters, `rota_tag` the
+-- tags, `rota_step` the guarded side effects. A `rota_schedule` makes a job for each fire time, recorded in
+-- `rota_occurrence`; `rota_fired` finds the jobs of a schedule. `rota_queue` has the settings of queues, `rota_member`
+-- the processes of the cluster, `rota_leader` their leader, `rota_ledger` the audit log, `rota_token` the API tokens.
+-- `rota_pruned` counts what retention has deleted. `rota_notification` tells other processes of new work;
+-- `rota_queue_lock` serialises inserts into bounded queues.
 --
--- Times and spans are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
--- collation compares characters by their number and takes trailing spaces seriously; its name depends on the server.
+-- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
+-- collation compares code points and counts trailing spaces; its name depends on the server.
 
--- Which migrations this database has seen.
-CREATE TABLE migration (
+-- Migrations that were applied to this database.
+CREATE TABLE rota_migration (
     number     BIGINT       NOT NULL,
     name       VARCHAR(255) NOT NULL,
     digest     VARCHAR(64)  NOT NULL,
@@ -32,7 +33,7 @@ CREATE TABLE migration (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- One submission of a task. `turn` is the moment it became due, moved ahead by its priority: lower goes first.
-CREATE TABLE job (
+CREATE TABLE rota_job (
     id                  BIGINT       NOT NULL,
     type                VARCHAR(255) NOT NULL,
     queue               VARCHAR(255) NOT NULL,
@@ -70,20 +71,20 @@ CREATE TABLE job (
     parent_id           BIGINT,
     schedule_id         BIGINT,
     fire_time           BIGINT,
-    -- Kept free for what the end of the job will write: a row that grows splits its page, at three times the cost.
+    -- Padding, set to NULL when the job ends: a row that grows then splits its page, at three times the cost.
     room                VARCHAR(96) DEFAULT (repeat(' ', 96)),
     PRIMARY KEY (id),
-    CONSTRAINT job_state CHECK (
+    CONSTRAINT rota_job_state CHECK (
         state IN ('blocked', 'scheduled', 'pending', 'queued', 'retrying', 'completed', 'dead', 'cancelled')
     ),
-    CONSTRAINT job_end CHECK ((finished_at IS NOT NULL) = (state IN ('completed', 'dead', 'cancelled'))),
-    CONSTRAINT job_blockers CHECK (state <> 'blocked' OR blockers > 0),
-    CONSTRAINT job_attempts CHECK (attempts BETWEEN 0 AND max_attempts),
-    CONSTRAINT job_fence CHECK (attempts <= fence)
+    CONSTRAINT rota_job_end CHECK ((finished_at IS NOT NULL) = (state IN ('completed', 'dead', 'cancelled'))),
+    CONSTRAINT rota_job_blockers CHECK (state <> 'blocked' OR blockers > 0),
+    CONSTRAINT rota_job_attempts CHECK (attempts BETWEEN 0 AND max_attempts),
+    CONSTRAINT rota_job_fence CHECK (attempts <= fence)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Pending jobs, in the order in which a lane is claimed.
-CREATE TABLE ready (
+CREATE TABLE rota_ready (
     queue      VARCHAR(255) NOT NULL,
     type       VARCHAR(255) NOT NULL,
     turn       BIGINT       NOT NULL,
@@ -93,8 +94,8 @@ CREATE TABLE ready (
     PRIMARY KEY (queue, type, turn, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Running jobs: who has them, until when, and under which fence.
-CREATE TABLE lease (
+-- Running jobs: the worker, until when it holds the lease, and under which fence.
+CREATE TABLE rota_lease (
     id                  BIGINT       NOT NULL,
     fence               BIGINT       NOT NULL,
     worker              VARCHAR(255) NOT NULL,
@@ -105,23 +106,23 @@ CREATE TABLE lease (
     cancel_requested_at BIGINT,
     expires_at          BIGINT,
     PRIMARY KEY (id),
-    KEY lease_end (lease_until, id),
-    CONSTRAINT lease_fence CHECK (fence > 0)
+    KEY rota_lease_end (lease_until, id),
+    CONSTRAINT rota_lease_fence CHECK (fence > 0)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Jobs that wait for their time, in the order of their time: `scheduled` and `retrying`.
-CREATE TABLE scheduled (
+-- Jobs in state `scheduled` and `retrying`, in the order in which they become due.
+CREATE TABLE rota_scheduled (
     run_at BIGINT       NOT NULL,
     id     BIGINT       NOT NULL,
     state  VARCHAR(16)  NOT NULL,
     queue  VARCHAR(255) NOT NULL,
     type   VARCHAR(255) NOT NULL,
     PRIMARY KEY (run_at, id),
-    KEY scheduled_state (state, id)
+    KEY rota_scheduled_state (state, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Jobs that wait for something else than a worker or their time: `blocked` and `queued`.
-CREATE TABLE held (
+-- Jobs in state `blocked` (wait for other jobs) and `queued` (handed to an external broker).
+CREATE TABLE rota_held (
     id    BIGINT       NOT NULL,
     state VARCHAR(16)  NOT NULL,
     queue VARCHAR(255) NOT NULL,
@@ -129,8 +130,8 @@ CREATE TABLE held (
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Jobs that have ended, by how and when.
-CREATE TABLE finished (
+-- Finished jobs, by state and time of their end.
+CREATE TABLE rota_finished (
     state       VARCHAR(16) NOT NULL,
     finished_at BIGINT      NOT NULL,
     id          BIGINT      NOT NULL,
@@ -138,31 +139,31 @@ CREATE TABLE finished (
     PRIMARY KEY (state, finished_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Unfinished jobs that must start before a moment.
-CREATE TABLE expiry (
+-- Unfinished jobs that expire if they have not started by a time.
+CREATE TABLE rota_expiry (
     expires_at BIGINT NOT NULL,
     id         BIGINT NOT NULL,
     PRIMARY KEY (expires_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- The words a job is found by.
-CREATE TABLE tag (
+-- Tags of jobs.
+CREATE TABLE rota_tag (
     tag    VARCHAR(255) NOT NULL,
     job_id BIGINT       NOT NULL,
     PRIMARY KEY (tag, job_id),
-    KEY tag_job (job_id)
+    KEY rota_tag_job (job_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Jobs that a schedule has made, for those who ask for them.
-CREATE TABLE fired (
+-- Jobs that a schedule has made; serves the list of the jobs of a schedule.
+CREATE TABLE rota_fired (
     schedule_id BIGINT NOT NULL,
     job_id      BIGINT NOT NULL,
     PRIMARY KEY (schedule_id, job_id),
-    KEY fired_job (job_id)
+    KEY rota_fired_job (job_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- One run of a job under one fence, if it was anything but a plain success.
-CREATE TABLE attempt (
+-- Attempts: one run of a job under one fence, unless it was a plain success.
+CREATE TABLE rota_attempt (
     job_id     BIGINT       NOT NULL,
     fence      BIGINT       NOT NULL,
     worker     VARCHAR(255) NOT NULL,
@@ -176,39 +177,39 @@ CREATE TABLE attempt (
     PRIMARY KEY (job_id, fence)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A job (`child`) waits for another (`parent`); `met` once that wait is over.
-CREATE TABLE dependency (
+-- A job (`child`) waits for another (`parent`); `met` is 1 once the wait is over.
+CREATE TABLE rota_dependency (
     parent BIGINT      NOT NULL,
     child  BIGINT      NOT NULL,
     need   VARCHAR(16) NOT NULL,
     met    BIGINT      NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, child),
-    KEY dependency_child (child)
+    KEY rota_dependency_child (child)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A submitter's key and the job it stands for; `request` is a hash of what was asked.
-CREATE TABLE idempotency (
+-- Idempotency keys of submitters and their jobs; `request` is a hash of the submission.
+CREATE TABLE rota_idempotency (
     scope      VARCHAR(255)  NOT NULL,
     `key`      VARCHAR(255)  NOT NULL,
     request    VARBINARY(64) NOT NULL,
     job_id     BIGINT        NOT NULL,
     expires_at BIGINT        NOT NULL,
     PRIMARY KEY (scope, `key`),
-    KEY idempotency_job (job_id),
-    KEY idempotency_expiry (expires_at)
+    KEY rota_idempotency_job (job_id),
+    KEY rota_idempotency_expiry (expires_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- What a named claim gave: pairs of job and fence.
-CREATE TABLE claim (
+-- The answer of a named claim, as pairs of job and fence, so that a repeated request gets the same jobs.
+CREATE TABLE rota_claim (
     claim_id VARCHAR(255) NOT NULL,
     at       BIGINT       NOT NULL,
     leases   LONGTEXT     NOT NULL,
     PRIMARY KEY (claim_id),
-    KEY claim_at (at)
+    KEY rota_claim_at (at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A guarded effect: begun, and, once it is known to have happened, ended. Found by a digest, for a key may be long.
-CREATE TABLE step (
+-- Steps: side effects guarded by (job, key). The primary key has a digest, because keys may be long.
+CREATE TABLE rota_step (
     job_id      BIGINT     NOT NULL,
     key_digest  BINARY(32) NOT NULL,
     `key`       LONGTEXT   NOT NULL,
@@ -218,11 +219,11 @@ CREATE TABLE step (
     ended_at    BIGINT,
     outcome     LONGTEXT,
     PRIMARY KEY (job_id, key_digest),
-    CONSTRAINT step_end CHECK ((ended_at IS NULL) = (outcome IS NULL))
+    CONSTRAINT rota_step_end CHECK ((ended_at IS NULL) = (outcome IS NULL))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A recurring rule.
-CREATE TABLE schedule (
+-- Schedules: recurring rules.
+CREATE TABLE rota_schedule (
     id             BIGINT       NOT NULL,
     name           VARCHAR(255) NOT NULL,
     rule           TEXT         NOT NULL,
@@ -246,23 +247,23 @@ CREATE TABLE schedule (
     updated_at     BIGINT       NOT NULL,
     app            VARCHAR(255),
     PRIMARY KEY (id),
-    UNIQUE KEY schedule_name (name),
-    KEY schedule_due (paused_at, next_fire_at)
+    UNIQUE KEY rota_schedule_name (name),
+    KEY rota_schedule_due (paused_at, next_fire_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- What became of one fire time of a schedule, once and for all.
-CREATE TABLE occurrence (
+-- Occurrences: what became of each fire time of a schedule.
+CREATE TABLE rota_occurrence (
     schedule_id BIGINT      NOT NULL,
     fire_time   BIGINT      NOT NULL,
     fate        VARCHAR(16) NOT NULL,
     job_id      BIGINT,
     at          BIGINT      NOT NULL,
     PRIMARY KEY (schedule_id, fire_time),
-    KEY occurrence_at (at)
+    KEY rota_occurrence_at (at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- The settings of a queue.
-CREATE TABLE queue (
+-- Settings of queues.
+CREATE TABLE rota_queue (
     name         VARCHAR(255) NOT NULL,
     paused_at    BIGINT,
     pause_reason TEXT,
@@ -274,8 +275,8 @@ CREATE TABLE queue (
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A process that takes part, as it last described itself.
-CREATE TABLE `member` (
+-- Processes of the cluster, as they last described themselves.
+CREATE TABLE rota_member (
     boot        VARCHAR(255) NOT NULL,
     role        VARCHAR(16)  NOT NULL,
     name        VARCHAR(255) NOT NULL,
@@ -293,8 +294,8 @@ CREATE TABLE `member` (
     PRIMARY KEY (boot)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Who leads.
-CREATE TABLE leader (
+-- Leaderships: holder, term, and until when it holds.
+CREATE TABLE rota_leader (
     name   VARCHAR(255) NOT NULL,
     holder VARCHAR(255) NOT NULL,
     term   BIGINT       NOT NULL,
@@ -302,8 +303,8 @@ CREATE TABLE leader (
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- What operators did; each entry's digest binds it to all before it.
-CREATE TABLE ledger (
+-- Audit log of operators' actions; the digest of an entry covers all entries before it.
+CREATE TABLE rota_ledger (
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
     actor  TEXT        NOT NULL,
@@ -315,8 +316,8 @@ CREATE TABLE ledger (
     PRIMARY KEY (number)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A key to the API, of which only a hash is kept.
-CREATE TABLE token (
+-- API tokens, stored as hashes.
+CREATE TABLE rota_token (
     id           VARCHAR(255)   NOT NULL,
     name         VARCHAR(255)   NOT NULL,
     digest       VARBINARY(255) NOT NULL,
@@ -329,23 +330,23 @@ CREATE TABLE token (
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- How many jobs retention has deleted, by the state they ended in.
-CREATE TABLE pruned (
+-- Number of jobs that retention has deleted, by final state.
+CREATE TABLE rota_pruned (
     state VARCHAR(16) NOT NULL,
     count BIGINT      NOT NULL,
     PRIMARY KEY (state)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- How often each writer has made work: whoever sees a number move knows that there may be some.
-CREATE TABLE bell (
+-- Notifications: how often each writer has made work. A changed number means that there may be new work.
+CREATE TABLE rota_notification (
     origin VARCHAR(32) NOT NULL,
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
     PRIMARY KEY (origin)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Queues with a bound: their rows are locked by whoever puts something in, one at a time.
-CREATE TABLE gate (
+-- Bounded queues: a transaction that adds jobs locks the row of the queue, so that only one at a time counts them.
+CREATE TABLE rota_queue_lock (
     queue VARCHAR(255) NOT NULL,
     PRIMARY KEY (queue)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

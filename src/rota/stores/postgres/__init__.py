@@ -1,8 +1,8 @@
-"""The store on PostgreSQL: unfinished jobs in one small table, finished ones beside it in parts by day.
+"""The store on PostgreSQL: unfinished jobs in one small table, finished ones in a table partitioned by day.
 
-Calls that come together are served together; rows that another process holds are stepped over, never waited for; the
-server's clock judges leases. Any number of processes may share a database. Hearing of each other's work is a hint over
-LISTEN and NOTIFY, and nothing is lost without it.
+Concurrent calls are batched; claims skip locked rows instead of waiting; the server's clock decides about leases. Any
+number of processes may share a database. They notify each other over LISTEN and NOTIFY, as a hint: nothing is lost
+without it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which lanes (queue and type) a claim has to look at.
+"""Lanes (queue and type) that a claim has to read.
 
-Workers mostly name their types, and then queues and types make the lanes. One that takes every type, or a great many,
-has to learn which types there are: by leaping from type to type over the claim index, once. Types seen are remembered,
-and later claims look only into the gaps between them, where nothing is until a new type comes.
+Most workers name their types, and queues times types are the lanes. A worker that takes every type, or a great many,
+first discovers which types there are, by a loose scan over the claim index. Types are remembered, and later claims look
+only into the gaps between them, where nothing is until a new type comes.
 """
 
 from __future__ import annotations
@@ -15,73 +15,73 @@ from typing import Final, NamedTuple
 from rota.core.lease import Claim
 from rota.stores.postgres.session import Session
 
-#: Up to this many lanes are looked at without asking first which of them have work.
+#: Up to this many lanes are read without asking first which of them have work.
 FEW_LANES: Final = 128
-#: More types than this in memory are a sign that someone makes them up: start anew.
+#: With more types in memory than this, something generates them: start anew.
 MANY_TYPES: Final = 10_000
-#: Before every turn.
+#: Before every turn and every time.
 LOWEST: Final = -(2**63)
-#: The text behind a given one in the order of bytes: PostgreSQL's texts cannot hold NUL.
+#: Appended to a text, gives the next one in the order of bytes: texts of PostgreSQL cannot hold NUL.
 _NEXT: Final = "\1"
-#: Behind every type: they are shorter.
+#: Behind every type: types are shorter.
 _BEYOND: Final = "\U0010ffff" * 201
 
 
-#: Where a job has been stored: queue, type and priority.
+#: Where a job was stored: queue, type and priority.
 Place = tuple[str, str, int]
 
 
-class Lane(NamedTuple):
-    """A lane, and the turn before which nothing waits in it."""
+class LaneStart(NamedTuple):
+    """A lane, and the turn from which a claim reads it: its low-water mark."""
 
     queue: str
     type: str
-    floor: int = LOWEST
+    turn: int = LOWEST
 
 
 @lru_cache
-def _named(queues: tuple[str, ...], types: tuple[str, ...]) -> tuple[Lane, ...] | None:
-    """Give the lanes of some queues and types, unless they are many. A worker asks for the same again and again."""
-    named, known = dict.fromkeys(queues), dict.fromkeys(types)
-    if len(named) * len(known) > FEW_LANES:
+def _lanes_of(queues: tuple[str, ...], types: tuple[str, ...]) -> tuple[LaneStart, ...] | None:
+    """Return the lanes of some queues and types, unless they are many. A worker asks for the same each time."""
+    known_queues, known_types = dict.fromkeys(queues), dict.fromkeys(types)
+    if len(known_queues) * len(known_types) > FEW_LANES:
         return None
-    return tuple(Lane(queue, type_) for queue in named for type_ in known)
+    return tuple(LaneStart(queue, type_) for queue in known_queues for type_ in known_types)
 
 
-class Lanes:
+class KnownTypes:
     """The types that have been seen in each queue."""
 
     def __init__(self) -> None:
         self._types: dict[str, list[str]] = {}
 
-    def named(self, wanted: Claim) -> Sequence[Lane] | None:
-        """Give the lanes that a claim names, unless it takes every type or too many to try them all."""
-        return None if wanted.types is None else _named(wanted.queues, wanted.types)
+    def named_lanes(self, claim: Claim) -> Sequence[LaneStart] | None:
+        """Return the lanes that a claim names; None if it takes every type or too many to read them all."""
+        return None if claim.types is None else _lanes_of(claim.queues, claim.types)
 
-    async def discovered(self, session: Session, wanted: Claim) -> list[Lane]:
-        """Find out which lanes there are, and give those that a claim has to look at."""
-        queues = list(dict.fromkeys(wanted.queues))
+    async def discover_lanes(self, session: Session, claim: Claim) -> list[LaneStart]:
+        """Find out which types have pending jobs, and return the lanes that a claim has to read."""
+        queues = list(dict.fromkeys(claim.queues))
         await self._discover(session, queues)
-        known = None if wanted.types is None else set(wanted.types)
+        types = None if claim.types is None else set(claim.types)
         return [
-            Lane(queue, type_)
+            LaneStart(queue, type_)
             for queue in queues
             for type_ in self._types.get(queue, ())
-            if known is None or type_ in known
+            if types is None or type_ in types
         ]
 
     async def _discover(self, session: Session, queues: Sequence[str]) -> None:
-        """Look into the gaps between the types we know, until nothing new is found."""
+        """Look into the gaps between the known types, until nothing new is found."""
         if sum(map(len, self._types.values())) > MANY_TYPES:
             self._types.clear()
         gaps = [gap for queue in queues for gap in self._gaps(queue, "", _BEYOND)]
         while gaps:
             columns = zip(*gaps, strict=True)
-            found = await session.rows("next_types", *map(list, columns))
-            for queue, type_ in found:
+            rows = await session.rows("next_types", *map(list, columns))
+            for queue, type_ in rows:
                 self._remember(queue, type_)
-            # Behind each type that was new there may be another.
-            gaps = [(queue, type_ + _NEXT, self._following(queue, type_)) for queue, type_ in found]
+            # Behind each new type there may be another.
+            gaps = [(queue, type_ + _NEXT, self._following(queue, type_)) for queue, type_ in rows]
 
     def _gaps(self, queue: str, first: str, beyond: str) -> Iterator[tuple[str, str, str]]:
         for type_ in self._types.get(queue, ()):
@@ -91,11 +91,11 @@ class Lanes:
 
     def _following(self, queue: str, type_: str) -> str:
         types = self._types.get(queue, [])
-        place = bisect_left(types, type_) + 1
-        return types[place] if place < len(types) else _BEYOND
+        index = bisect_left(types, type_) + 1
+        return types[index] if index < len(types) else _BEYOND
 
     def _remember(self, queue: str, type_: str) -> None:
         types = self._types.setdefault(queue, [])
-        place = bisect_left(types, type_)
-        if place == len(types) or types[place] != type_:
+        index = bisect_left(types, type_)
+        if index == len(types) or types[index] != type_:
             insort(types, type_)

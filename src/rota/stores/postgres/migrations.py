@@ -1,17 +1,19 @@
-"""Bringing a database to the form this release expects.
+"""Migrations of the PostgreSQL store: numbered files, forward only.
 
-Numbered files, forward only. All that is missing runs in one transaction, under a lock that makes whoever comes second
-wait and find it done.
+All that are missing run in one transaction, under a lock that makes a second process wait and find it done. A schema
+that the store's URL names is created if it is not there.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from rota.core.errors import InvalidRequest
 from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, require_known
-from rota.stores.postgres.connecting import Connector
+from rota.stores.postgres.connection import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.session import Session
+from rota.stores.postgres.statements import qualified
 
 #: Any number will do, as long as every process uses the same.
 _LOCK: Final = 0x726F7461
@@ -19,30 +21,40 @@ _LOCK: Final = 0x726F7461
 _SECONDS: Final = 3600.0
 
 _REGISTER: Final = """
-CREATE TABLE IF NOT EXISTS migration (
+CREATE TABLE IF NOT EXISTS {schema}rota_migration (
     number     integer PRIMARY KEY,
     name       text    NOT NULL,
     digest     text    NOT NULL,
     applied_at bigint  NOT NULL
 )
 """
+_RECORD: Final = """
+INSERT INTO {schema}rota_migration (number, name, digest, applied_at)
+VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+"""
+#: The columns of the register of releases whose tables had no prefix.
+_OLD_REGISTER: Final = """
+SELECT count(*) = 4 FROM pg_attribute
+WHERE attrelid = to_regclass($1) AND attname IN ('number', 'name', 'digest', 'applied_at')
+"""
 
 
 def all_migrations() -> list[Migration]:
-    """Give the migrations that this release brings, in order."""
+    """Return the migrations of this release, in order."""
     return migrations_in(__package__)
 
 
 async def applied(session: Session) -> dict[int, str]:
-    """Give the migrations a database has seen, by number; none for an empty one."""
-    ((register,),) = await session.fetch("SELECT to_regclass('migration')")
+    """Return the names of the applied migrations by number; none for an empty database."""
+    table = f"{session.qualifier}rota_migration"
+    ((register,),) = await session.fetch("SELECT to_regclass($1)", table)
     if register is None:
         return {}
-    return {row[0]: row[1] for row in await session.fetch("SELECT number, name FROM migration")}
+    return {row[0]: row[1] for row in await session.fetch(f"SELECT number, name FROM {table}")}  # noqa: S608 - ours
 
 
 async def status(dsn: str) -> list[MigrationState]:
-    """Give the migrations of this release, and those of others, and whether a database has seen them."""
+    """Return the migrations of this release, and those of others, and whether they are applied."""
     database = Database(Connector(dsn))
     try:
         seen = await database.read(applied)
@@ -51,14 +63,17 @@ async def status(dsn: str) -> list[MigrationState]:
     return compare(all_migrations(), seen)
 
 
-async def migrate(session: Session) -> list[str]:
-    """Apply what is missing and give the names of what was applied. Within a transaction."""
+async def migrate(session: Session, schema: str | None = None) -> list[str]:
+    """Apply the missing migrations and return their names. Within a transaction."""
     seen = await applied(session)
     require_known(all_migrations(), seen)
     if {migration.number for migration in all_migrations()} <= seen.keys():
         return []
-    await session.say(f"SELECT pg_advisory_xact_lock({_LOCK})", seconds=_SECONDS)
-    await session.say(_REGISTER)
+    if not seen:
+        await _refuse_old_store(session)
+    await session.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", seconds=_SECONDS)
+    await _create_schema(session, schema)
+    await session.execute(qualified(_REGISTER, session.qualifier))
     seen = await applied(session)
     require_known(all_migrations(), seen)
     done = []
@@ -69,12 +84,25 @@ async def migrate(session: Session) -> list[str]:
     return done
 
 
+async def _refuse_old_store(session: Session) -> None:
+    """Refuse a store whose tables have no prefix yet: new tables beside them would hide its jobs."""
+    register = f'{session.qualifier}"migration"'
+    ((is_old,),) = await session.fetch(_OLD_REGISTER, register)
+    if is_old and await session.fetch(f"SELECT 1 FROM {register} WHERE number = 1 AND name = '0001_first'"):  # noqa: S608 - ours
+        raise InvalidRequest(
+            "store: this database holds a store of an earlier release, whose tables lack the prefix rota_; stop all"
+            " processes of Rota, run tools/rename_tables/postgres.py with the store's URL, and start them again",
+            field="store",
+        )
+
+
+async def _create_schema(session: Session, schema: str | None) -> None:
+    """Create the schema unless it is there: IF NOT EXISTS would need the right to create it in any case."""
+    if schema is not None and not await session.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
+        await session.execute(f'CREATE SCHEMA "{schema}"')
+
+
 async def _apply(session: Session, migration: Migration) -> None:
-    await session.say(migration.text, seconds=_SECONDS)
-    await session.say(
-        "INSERT INTO migration (number, name, digest, applied_at)"
-        " VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
-        migration.number,
-        migration.name,
-        migration.digest,
-    )
+    await session.execute(qualified(migration.text, session.qualifier), seconds=_SECONDS)
+    record = qualified(_RECORD, session.qualifier)
+    await session.execute(record, migration.number, migration.name, migration.digest)

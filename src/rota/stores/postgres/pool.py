@@ -1,10 +1,10 @@
-"""A few connections, lent out one caller at a time.
+"""A pool of connections: each is lent to one task at a time.
 
-Connections are made when they are first needed and made anew when they have died. Whoever was interrupted in the middle
-of something does not give its connection back: nobody knows what is still on its way through it. Whoever waits for an
-answer for too long is called off. Where one was waited for in vain the server may be gone without a word, and so those
-that rest are dropped as well, in all pools (`condemn`): the next caller has one made, and need not find out about each
-of them. One that has rested is asked for a sign of life before it is lent, since it may be half-open.
+Connections are made when they are first needed and replaced when they have died. A task that is interrupted in the
+middle of a statement does not return its connection, since an answer may still be on its way. A task that waits for an
+answer for too long is cancelled. After such a silence the server may have vanished, so the idle connections of all
+pools are dropped too (`on_silence`): the next caller makes a new one instead of finding out about each of them. A
+connection that was idle for a while is probed before it is lent, since it may be half-open.
 """
 
 from __future__ import annotations
@@ -17,69 +17,69 @@ from typing import Final
 
 from rota.core.errors import StoreUnavailable
 from rota.stores.postgres import session as sessions
-from rota.stores.postgres.connecting import Connector
-from rota.stores.postgres.faults import AWAY
+from rota.stores.postgres.connection import AWAY, Connector
 from rota.stores.postgres.session import Session
 
-#: A connection that has rested for so long is asked for a sign of life before it is lent.
+#: A connection that was idle for so long is probed before it is lent.
 REST_SECONDS: Final = 1.0
-#: How often in such a time to look who has waited for it.
-LOOKS: Final = 13
+#: How often the deadlines are checked within `COMMAND_SECONDS`.
+CHECKS: Final = 13
 
 
 class Pool:
-    """Lends sessions, at most `size` at a time, in the order in which they are asked for.
+    """Lends sessions, at most `size` at a time, first come first served.
 
-    Use it so: `with pool.at_hand() or await pool.lend() as session:`. What is at hand costs no turn of the loop.
+    Use: `with pool.acquire_idle() or await pool.acquire() as session:`. An idle session costs no turn of the event
+    loop.
     """
 
     def __init__(self, connect: Connector, size: int) -> None:
         self._connect = connect
         self._idle: list[Session] = []
         self.lent: set[Session] = set()
-        #: How many more may be lent, and who waits for that.
-        self._places = size
+        #: How many more may be lent, and the callers that wait for one.
+        self._free = size
         self._waiting: deque[asyncio.Future[None]] = deque()
-        #: Who looks after those that are lent, and when that is too late to judge anybody.
-        self._patrol: asyncio.TimerHandle | None = None
+        #: The timer of the next check of deadlines, and from when on that check is too late to judge any session.
+        self._check: asyncio.TimerHandle | None = None
         self._late_from = 0.0
         self._is_open = True
-        #: Called when a connection is silent: drops those that rest, of other pools too where there are any.
-        self.condemn: Callable[[], None] = self.drop_idle
+        #: Called when a connection is silent: drops the idle ones, of other pools too where there are any.
+        self.on_silence: Callable[[], None] = self.drop_idle
 
-    def at_hand(self) -> Session | None:
-        """Lend a session that was used just now and is alive, if there is one and nobody waits."""
-        while self._idle and self._places and self._is_open:
-            # The last one back first: the others may rest, and a busy one is the most surely alive.
+    def acquire_idle(self) -> Session | None:
+        """Lend a session that was used just now and is alive, if there is one and no caller waits."""
+        while self._idle and self._free and self._is_open:
+            # The last one returned first: it is the most surely alive.
             session = self._idle[-1]
             if session.used_at < monotonic() - REST_SECONDS:
                 return None
             del self._idle[-1]
             if not session.connection.is_closed():
-                self._places -= 1
-                self._note(session)
+                self._free -= 1
+                self._lend(session)
                 return session
         return None
 
-    async def lend(self) -> Session:
+    async def acquire(self) -> Session:
         """Lend a session, as soon as there is one or one can be made."""
-        if not self._places:
-            await self._turn()
-            self._places += 1
-        session = self.at_hand()
+        if not self._free:
+            await self._wait_for_turn()
+            self._free += 1
+        session = self.acquire_idle()
         if session is not None:
             return session
-        self._places -= 1
+        self._free -= 1
         try:
-            session = await self._rested() or await self._new()
+            session = await self._probed() or await self._new()
         except BaseException:
-            self._free_a_place()
+            self._release()
             raise
-        self._note(session)
+        self._lend(session)
         return session
 
-    async def _rested(self) -> Session | None:
-        """Give a session that has rested and still answers, if there is one."""
+    async def _probed(self) -> Session | None:
+        """Return a session that was idle and still answers, if there is one."""
         while self._idle and self._is_open:
             session = self._idle.pop()
             try:
@@ -87,7 +87,7 @@ class Pool:
             except AWAY as error:
                 session.connection.terminate()
                 if isinstance(error, TimeoutError):
-                    self.condemn()
+                    self.on_silence()
             except BaseException:
                 session.connection.terminate()
                 raise
@@ -98,13 +98,16 @@ class Pool:
     async def _new(self) -> Session:
         if not self._is_open:
             raise StoreUnavailable("the store is closed")
-        return Session(await self._connect(), self._take_back, is_pooled=self._connect.is_pooled)
+        connection = await self._connect()
+        return Session(
+            connection, self._take_back, is_pooled=self._connect.is_pooled, qualifier=self._connect.qualifier
+        )
 
     async def close(self) -> None:
-        """Let go of all connections; those lent out, when they come back."""
+        """Close all connections; those lent out, when they are returned."""
         self._is_open = False
         while self._idle:
-            await self._idle.pop().leave()
+            await self._idle.pop().close()
 
     def _take_back(self, session: Session, *, is_sound: bool) -> None:
         self.lent.remove(session)
@@ -115,55 +118,53 @@ class Pool:
         else:
             session.connection.terminate()
             if session.is_silent:
-                self.condemn()
-        self._free_a_place()
+                self.on_silence()
+        self._release()
 
     def drop_idle(self) -> None:
-        """Drop the connections that nobody uses."""
         while self._idle:
             self._idle.pop().connection.terminate()
 
-    async def _turn(self) -> None:
-        """Wait for a place, which is then ours."""
+    async def _wait_for_turn(self) -> None:
+        """Wait until another caller releases a session, which is then ours."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                # It had come, and we are no longer there to take it.
-                self._free_a_place()
+                # Our turn had come, and this task can no longer take it.
+                self._release()
             raise
 
-    def _free_a_place(self) -> None:
-        """Give a place to whoever has waited longest, so that nobody who comes just now takes it."""
+    def _release(self) -> None:
+        """Pass a turn to the caller that has waited longest, so that no newcomer takes it."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
-        self._places += 1
+        self._free += 1
 
-    def _note(self, session: Session) -> None:
-        """Keep an eye on a session that is lent."""
-        session.lent_to(asyncio.current_task())
+    def _lend(self, session: Session) -> None:
+        session.assign(asyncio.current_task())
         self.lent.add(session)
-        if self._patrol is None:
-            self._come_again()
+        if self._check is None:
+            self._schedule_check()
 
-    def _come_again(self) -> None:
-        pause = sessions.COMMAND_SECONDS / LOOKS
+    def _schedule_check(self) -> None:
+        pause = sessions.COMMAND_SECONDS / CHECKS
         self._late_from = monotonic() + 2 * pause
-        self._patrol = asyncio.get_running_loop().call_later(pause, self._look_around)
+        self._check = asyncio.get_running_loop().call_later(pause, self._check_deadlines)
 
-    def _look_around(self) -> None:
-        """Call off who has waited for too long, and come again as long as there is anybody."""
-        self._patrol = None
+    def _check_deadlines(self) -> None:
+        """Cancel tasks whose answer is overdue, and check again as long as any session is lent."""
+        self._check = None
         if self.lent:
             now = monotonic()
-            # If we are late ourselves, the loop stood still. Answers may have come that nobody has read yet.
+            # If this check is late itself, the loop stood still, and answers may have come that were not read yet.
             if now < self._late_from:
                 for session in self.lent:
                     if session.answer_by < now:
-                        session.call_off()
-            self._come_again()
+                        session.cancel()
+            self._schedule_check()

@@ -1,33 +1,44 @@
--- The database as all migrations together leave it; a test compares the two.
+-- The tables as the migrations leave them; a test compares the two.
 --
--- A submission becomes a row of `job`, which holds unfinished jobs only and so stays small, whatever is kept. It waits
--- in `blocked` (with rows of `dependency` for what it waits for), `scheduled`, `retrying` or `pending`; only pending
--- rows stand in the claim index, so what is not due costs a claim nothing. A claim makes it `running` under a new fence
--- (and is remembered in `claim` if it was named, so that it can be repeated, or waits in `open_claim` for whoever brings
--- something, if there was nothing); a settlement sends it back, or ends it and
--- moves it to `job_done`, and leaves a row of `attempt` unless the attempt was a plain success. `job_done` is cut by the
--- day on which jobs were made (ids are ordered by time): a job is found in one part by its id alone, and a day that is
--- past its time is dropped as a whole. Days are added and dropped by upkeep; what belongs to none is in `job_done_rest`.
--- `any_job` shows both. `idempotency` holds the submitters' keys, `tag` the words jobs are found by, `step` the guarded
--- effects. A `schedule` makes jobs, one for each fire time, recorded in `occurrence`. `queue` has the settings of
--- queues, `member` the processes that take part, `leader` which of them leads, `ledger` what operators did, `token` who
--- may. `pruned` counts what retention has deleted: nothing disappears.
+-- rota_migration    applied migrations
+-- rota_job          unfinished jobs only, so it stays small whatever the retention. Only pending rows are in the claim
+--                   index, so jobs that are not due cost a claim nothing
+-- rota_job_done     finished jobs, partitioned by the day on which they were created. Ids are ordered by time, so a job
+--                   is found in one partition by its id, and a day past its retention is dropped as a whole. Upkeep adds
+--                   and drops partitions; rota_job_done_rest is the default partition
+-- rota_any_job      view of both
+-- rota_tag          tags of jobs
+-- rota_attempt      attempts that were anything but a plain success
+-- rota_dependency   which job waits for which
+-- rota_idempotency  the submitters' idempotency keys
+-- rota_claim        what each claim with an id leased, so that it can be repeated
+-- rota_open_claim   claims that found nothing and wait for a new job
+-- rota_step         guarded side effects
+-- rota_schedule     recurring rules; rota_occurrence the fate of each fire time
+-- rota_queue        settings of queues
+-- rota_member       processes of the cluster; rota_leader which of them leads
+-- rota_ledger       audit log of operators' actions
+-- rota_token        API tokens
+-- rota_pruned       how many jobs retention has deleted
 --
--- Times and spans are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text, kept
--- to the letter. Names are compared byte by byte, so that their order is the same everywhere.
+-- A claim makes a job `running` under a new fence. A settlement puts it back to waiting, or ends it and moves it to
+-- rota_job_done.
+--
+-- Times and spans are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text, stored
+-- unchanged. Names are compared byte by byte, so that their order is the same everywhere.
 
--- Which migrations this database has seen.
-CREATE TABLE migration (
+-- Applied migrations.
+CREATE TABLE rota_migration (
     number     integer PRIMARY KEY,
     name       text    NOT NULL,
     digest     text    NOT NULL,
     applied_at bigint  NOT NULL
 );
 
--- One unfinished submission of a task. `turn` is the moment it became due, moved ahead by its priority: lower goes first.
--- `is_awaited` once another job waits for this one: its end then takes longer, since it must let go of others.
--- Rows come and go all the time, so dead ones are cleared early.
-CREATE TABLE job (
+-- Unfinished jobs. `turn` is the time at which the job became due, moved ahead by its priority: lower goes first.
+-- `is_awaited` is set once another job depends on this one; such a job is not settled by the fast path.
+-- Rows are inserted and deleted all the time, so autovacuum starts early.
+CREATE TABLE rota_job (
     id                  bigint           NOT NULL,
     type                text COLLATE "C" NOT NULL,
     queue               text COLLATE "C" NOT NULL,
@@ -67,8 +78,8 @@ CREATE TABLE job (
     schedule_id         bigint,
     fire_time           bigint,
     is_awaited          boolean          NOT NULL DEFAULT false,
-    CONSTRAINT job_pkey PRIMARY KEY (id),
-    CONSTRAINT job_has_a_lease_while_it_runs CHECK ((lease_until IS NOT NULL) = (state = 'running'))
+    CONSTRAINT rota_job_pkey PRIMARY KEY (id),
+    CONSTRAINT rota_job_has_a_lease_while_it_runs CHECK ((lease_until IS NOT NULL) = (state = 'running'))
 ) WITH (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -77,16 +88,16 @@ CREATE TABLE job (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX job_turn ON job (queue, type, turn, id) WHERE state = 'pending';
-CREATE INDEX job_time ON job (run_at, id) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX job_lease ON job (lease_until, id) WHERE state = 'running';
-CREATE INDEX job_expiry ON job (expires_at, id) WHERE expires_at IS NOT NULL;
-CREATE INDEX job_queued ON job (queue) WHERE state = 'queued';
-CREATE INDEX job_waiting ON job (state, id) WHERE state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued');
-CREATE INDEX job_schedule ON job (schedule_id, id) WHERE schedule_id IS NOT NULL;
+CREATE INDEX rota_job_turn ON rota_job (queue, type, turn, id) WHERE state = 'pending';
+CREATE INDEX rota_job_time ON rota_job (run_at, id) WHERE state IN ('scheduled', 'retrying');
+CREATE INDEX rota_job_lease ON rota_job (lease_until, id) WHERE state = 'running';
+CREATE INDEX rota_job_expiry ON rota_job (expires_at, id) WHERE expires_at IS NOT NULL;
+CREATE INDEX rota_job_queued ON rota_job (queue) WHERE state = 'queued';
+CREATE INDEX rota_job_waiting ON rota_job (state, id) WHERE state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued');
+CREATE INDEX rota_job_schedule ON rota_job (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
--- A job that has ended.
-CREATE TABLE job_done (
+-- Finished jobs.
+CREATE TABLE rota_job_done (
     id                  bigint           NOT NULL,
     type                text COLLATE "C" NOT NULL,
     queue               text COLLATE "C" NOT NULL,
@@ -125,67 +136,67 @@ CREATE TABLE job_done (
     parent_id           bigint,
     schedule_id         bigint,
     fire_time           bigint,
-    CONSTRAINT job_done_pkey PRIMARY KEY (id),
-    CONSTRAINT job_done_is_finished CHECK (
+    CONSTRAINT rota_job_done_pkey PRIMARY KEY (id),
+    CONSTRAINT rota_job_done_is_finished CHECK (
         state IN ('completed', 'dead', 'cancelled') AND finished_at IS NOT NULL AND lease_until IS NULL
     )
 ) PARTITION BY RANGE (id);
 
-CREATE TABLE job_done_rest PARTITION OF job_done DEFAULT;
+CREATE TABLE rota_job_done_rest PARTITION OF rota_job_done DEFAULT;
 
--- Without the id: a plan made while a day is empty must not take this index for one that leads to ids.
-CREATE INDEX job_done_finished ON job_done (state, finished_at);
-CREATE INDEX job_done_dead ON job_done (fingerprint, id) WHERE state = 'dead';
-CREATE INDEX job_done_schedule ON job_done (schedule_id, id) WHERE schedule_id IS NOT NULL;
+-- Without the id: a plan made while a partition is empty must not use this index to look up ids.
+CREATE INDEX rota_job_done_finished ON rota_job_done (state, finished_at);
+CREATE INDEX rota_job_done_dead ON rota_job_done (fingerprint, id) WHERE state = 'dead';
+CREATE INDEX rota_job_done_schedule ON rota_job_done (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
--- Refuse an id whose job came and ended while the statement that stores it was under way.
+-- Refuse an id whose job was inserted and finished by others while the inserting statement was running.
 --
--- Its snapshot shows neither the job (it came too late) nor its end, and the unique index no longer holds the id. No job
--- is submitted, run and settled within 0.4 ms, so only a statement that takes longer looks again, with a new snapshot,
--- which each query of a volatile function has. Nearly all statements that store one job are faster.
-CREATE FUNCTION refuse_ended_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
+-- The snapshot of the statement shows neither the job nor its end, and the unique index no longer holds the id. No job
+-- is submitted, run and settled within 0.4 ms, so only a statement that takes longer checks again, with a new snapshot,
+-- which each query of a volatile function has. Nearly all statements that insert one job are faster.
+CREATE FUNCTION rota_refuse_ended_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    -- OFFSET 0 keeps it one look by primary key for each job, whatever the caller's session lets the planner do.
+    -- OFFSET 0 keeps it one lookup by primary key for each job, whatever planner settings the caller's session has.
     IF EXISTS (
-        SELECT 1 FROM stored WHERE EXISTS (SELECT 1 FROM job_done WHERE job_done.id = stored.id OFFSET 0)
+        SELECT 1 FROM stored WHERE EXISTS (SELECT 1 FROM rota_job_done AS done WHERE done.id = stored.id OFFSET 0)
     ) THEN
-        RAISE unique_violation USING MESSAGE = 'a job of this id has ended meanwhile';
+        RAISE unique_violation USING MESSAGE = 'a job with this id has ended meanwhile';
     END IF;
     RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER job_ended_meanwhile AFTER INSERT ON job REFERENCING NEW TABLE AS stored FOR EACH STATEMENT
+CREATE TRIGGER rota_job_ended_meanwhile AFTER INSERT ON rota_job REFERENCING NEW TABLE AS stored FOR EACH STATEMENT
 WHEN (clock_timestamp() NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '400 microseconds')
-EXECUTE FUNCTION refuse_ended_jobs();
+EXECUTE FUNCTION rota_refuse_ended_jobs();
 
--- All jobs.
-CREATE VIEW any_job AS
+-- All jobs, unfinished and finished.
+CREATE VIEW rota_any_job AS
 SELECT
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, fence, attempts, crashes, max_attempts,
     worker, boot, lease_until, started_at, finished_at, cancel_requested_at, expires_at, timeout, delivery, backoff,
     payload, result, error, reason, fingerprint, idempotency_key, concurrency_key, tags, meta, blockers, on_success,
     on_failure, parent_id, schedule_id, fire_time
-FROM job
+FROM rota_job
 UNION ALL
 SELECT
     id, type, queue, priority, state, turn, run_at, created_at, updated_at, fence, attempts, crashes, max_attempts,
     worker, boot, lease_until, started_at, finished_at, cancel_requested_at, expires_at, timeout, delivery, backoff,
     payload, result, error, reason, fingerprint, idempotency_key, concurrency_key, tags, meta, blockers, on_success,
     on_failure, parent_id, schedule_id, fire_time
-FROM job_done;
+FROM rota_job_done;
 
--- The words a job is found by.
-CREATE TABLE tag (
+-- Tags of jobs.
+CREATE TABLE rota_tag (
     tag    text COLLATE "C" NOT NULL,
     job_id bigint           NOT NULL,
     PRIMARY KEY (tag, job_id)
 );
 
-CREATE INDEX tag_job ON tag (job_id);
+CREATE INDEX rota_tag_job ON rota_tag (job_id);
 
--- One run of a job under one fence, if it was anything but a plain success.
-CREATE TABLE attempt (
+-- Attempts (runs of a job under one fence), except plain successes.
+CREATE TABLE rota_attempt (
     job_id     bigint NOT NULL,
     fence      bigint NOT NULL,
     worker     text   NOT NULL,
@@ -199,8 +210,8 @@ CREATE TABLE attempt (
     PRIMARY KEY (job_id, fence)
 );
 
--- A job (`child`) waits for another (`parent`); `met` once that wait is over.
-CREATE TABLE dependency (
+-- A job (`child`) waits for another (`parent`); `met` once that is over.
+CREATE TABLE rota_dependency (
     parent bigint  NOT NULL,
     child  bigint  NOT NULL,
     need   text    NOT NULL,
@@ -208,10 +219,10 @@ CREATE TABLE dependency (
     PRIMARY KEY (parent, child)
 );
 
-CREATE INDEX dependency_child ON dependency (child);
+CREATE INDEX rota_dependency_child ON rota_dependency (child);
 
--- A submitter's key and the job it stands for; `request` is a hash of what was asked.
-CREATE TABLE idempotency (
+-- Idempotency keys and their jobs; `request` is a hash of the submission.
+CREATE TABLE rota_idempotency (
     scope      text COLLATE "C" NOT NULL,
     key        text COLLATE "C" NOT NULL,
     request    bytea            NOT NULL,
@@ -220,22 +231,22 @@ CREATE TABLE idempotency (
     PRIMARY KEY (scope, key)
 );
 
-CREATE INDEX idempotency_job ON idempotency (job_id);
-CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+CREATE INDEX rota_idempotency_job ON rota_idempotency (job_id);
+CREATE INDEX rota_idempotency_expiry ON rota_idempotency (expires_at);
 
--- What a named claim gave: pairs of job and fence.
-CREATE TABLE claim (
+-- What a claim leased: JSON pairs of job and fence.
+CREATE TABLE rota_claim (
     claim_id text COLLATE "C" PRIMARY KEY,
     at       bigint           NOT NULL,
     leases   text             NOT NULL
 );
 
-CREATE INDEX claim_at ON claim (at);
+CREATE INDEX rota_claim_at ON rota_claim (at);
 
--- Claims of workers that have found nothing: whoever brings a job may answer one with it. `sign` is the number of a lock
--- that is held for as long as the worker can be told, by a `channel` of whose name nobody else knows. Only rows of the last
--- seconds count. Not logged: after a crash of the server nobody waits any more.
-CREATE UNLOGGED TABLE open_claim (
+-- Claims of workers that found nothing: a submitter may lease its new job to one of them. `sign` is the number of an
+-- advisory lock that is held while the worker's process listens on `channel`, whose name is secret. Only rows of the last
+-- seconds count. Unlogged: after a crash of the server no claim waits any more.
+CREATE UNLOGGED TABLE rota_open_claim (
     claim_id text COLLATE "C" PRIMARY KEY,
     worker   text COLLATE "C" NOT NULL,
     boot     text COLLATE "C" NOT NULL,
@@ -251,10 +262,10 @@ CREATE UNLOGGED TABLE open_claim (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX open_claim_since ON open_claim (since);
+CREATE INDEX rota_open_claim_since ON rota_open_claim (since);
 
--- A guarded effect: begun, and, once it is known to have happened, ended.
-CREATE TABLE step (
+-- Guarded side effects: begun, and, once known to have happened, ended.
+CREATE TABLE rota_step (
     job_id      bigint           NOT NULL,
     key         text COLLATE "C" NOT NULL,
     number      bigint           NOT NULL,
@@ -263,11 +274,11 @@ CREATE TABLE step (
     ended_at    bigint,
     outcome     text,
     PRIMARY KEY (job_id, key),
-    CONSTRAINT step_has_an_outcome_when_it_ended CHECK ((ended_at IS NULL) = (outcome IS NULL))
+    CONSTRAINT rota_step_has_an_outcome_when_it_ended CHECK ((ended_at IS NULL) = (outcome IS NULL))
 );
 
--- A recurring rule.
-CREATE TABLE schedule (
+-- Recurring rules. `app` is the app whose code defines the schedule; NULL if it was created by hand.
+CREATE TABLE rota_schedule (
     id             bigint           PRIMARY KEY,
     name           text COLLATE "C" NOT NULL UNIQUE,
     rule           text             NOT NULL,
@@ -292,10 +303,10 @@ CREATE TABLE schedule (
     app            text
 );
 
-CREATE INDEX schedule_due ON schedule (next_fire_at, id) WHERE paused_at IS NULL AND next_fire_at IS NOT NULL;
+CREATE INDEX rota_schedule_due ON rota_schedule (next_fire_at, id) WHERE paused_at IS NULL AND next_fire_at IS NOT NULL;
 
--- What became of one fire time of a schedule, once and for all.
-CREATE TABLE occurrence (
+-- The fate of each fire time of a schedule.
+CREATE TABLE rota_occurrence (
     schedule_id bigint NOT NULL,
     fire_time   bigint NOT NULL,
     fate        text   NOT NULL,
@@ -304,10 +315,10 @@ CREATE TABLE occurrence (
     PRIMARY KEY (schedule_id, fire_time)
 );
 
-CREATE INDEX occurrence_at ON occurrence (at);
+CREATE INDEX rota_occurrence_at ON rota_occurrence (at);
 
--- The settings of a queue.
-CREATE TABLE queue (
+-- Settings of queues.
+CREATE TABLE rota_queue (
     name         text COLLATE "C" PRIMARY KEY,
     paused_at    bigint,
     pause_reason text,
@@ -318,8 +329,8 @@ CREATE TABLE queue (
     version      bigint           NOT NULL
 );
 
--- A process that takes part, as it last described itself.
-CREATE TABLE member (
+-- Processes of the cluster, as of their last heartbeat.
+CREATE TABLE rota_member (
     boot        text COLLATE "C" PRIMARY KEY,
     role        text             NOT NULL,
     name        text COLLATE "C" NOT NULL,
@@ -336,16 +347,16 @@ CREATE TABLE member (
     seen_at     bigint           NOT NULL
 );
 
--- Who leads.
-CREATE TABLE leader (
+-- The current leader.
+CREATE TABLE rota_leader (
     name   text COLLATE "C" PRIMARY KEY,
     holder text             NOT NULL,
     term   bigint           NOT NULL,
     until  bigint           NOT NULL
 );
 
--- What operators did; each entry's digest binds it to all before it.
-CREATE TABLE ledger (
+-- Audit log of operators' actions; each entry's digest covers all before it.
+CREATE TABLE rota_ledger (
     number bigint PRIMARY KEY,
     at     bigint NOT NULL,
     actor  text   NOT NULL,
@@ -356,8 +367,8 @@ CREATE TABLE ledger (
     digest text   NOT NULL
 );
 
--- A key to the API, of which only a hash is kept.
-CREATE TABLE token (
+-- API tokens; only a hash is stored.
+CREATE TABLE rota_token (
     id           text COLLATE "C" PRIMARY KEY,
     name         text             NOT NULL,
     digest       bytea            NOT NULL,
@@ -369,8 +380,8 @@ CREATE TABLE token (
     last_used_at bigint
 );
 
--- How many jobs retention has deleted, by the state they ended in.
-CREATE TABLE pruned (
+-- How many jobs retention has deleted, by final state.
+CREATE TABLE rota_pruned (
     state text   PRIMARY KEY,
     count bigint NOT NULL
 );

@@ -1,4 +1,9 @@
-"""The SQL of this store, and who runs it."""
+"""The SQL statements of this store by name, and the interface that runs them.
+
+Two things besides bound parameters are put into the text of a statement: the schema that the store's URL names, and the
+range of ids that a statement is restricted to (see `partitions`). A name may be followed by such a range, as in
+`insert_one 17 42`.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +11,69 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
-from rota.core.identity import LARGEST, JobId
+from rota.core.ids import LARGEST, JobId
 from rota.stores.rows import Row
 from rota.stores.statements import statements_of
 
-#: Says for ids from one to another how the names of statements end that are made for them; see `archive`.
-Endings: TypeAlias = Callable[[JobId, JobId], str]
-#: The end of a name that is made for all ids.
-ANYWHERE: Final = ""
+#: Gives the suffix of a statement's name for ids from one to another; see `partitions`.
+IdRanges: TypeAlias = Callable[[JobId, JobId], str]
+#: The suffix of a statement that is valid for all ids.
+ALL_IDS: Final = ""
 
 _text_of: Final = statements_of(__package__)
 
 
-def among(first: int, last: int) -> str:
-    """Give the end of a statement's name that is made for ids from one to another."""
+def id_range(first: int, last: int) -> str:
+    """Return the suffix of a statement's name that restricts it to ids from one to another."""
     return f" {first:d} {last:d}"
 
 
-def anywhere(_first: JobId, _last: JobId) -> str:
-    """Have statements made for all ids."""
-    return ANYWHERE
+def all_ids(_first: JobId, _last: JobId) -> str:
+    """Return the suffix for all ids, whatever the ids are."""
+    return ALL_IDS
+
+
+def qualifier_of(schema: str | None) -> str:
+    """Return what is written before a table's name: the schema and a dot, or nothing if no schema was given."""
+    return "" if schema is None else f'"{schema}".'
 
 
 @lru_cache(maxsize=512)
-def statement(name: str) -> str:
-    """Give a statement by the name of its file; what follows that says for which ids it is made."""
-    file, *ids = name.split()
+def statement(name: str, qualifier: str = "") -> str:
+    """Return a statement by its name, restricted to a range of ids if the name ends with one."""
+    base, *ids = name.split()
     first, last = ids or ("0", str(LARGEST))
-    return _text_of(file).replace("{first}", first).replace("{last}", last)
+    return qualified(_text_of(base), qualifier).replace("{first}", first).replace("{last}", last)
 
 
-# Remembered: there are few outcomes, and nearly always it is this one.
+def qualified(text: str, qualifier: str) -> str:
+    """Put the schema before the tables' names in a text."""
+    return text.replace("{schema}", qualifier)
+
+
+# Cached: there are few outcomes, and nearly always it is the same.
 @lru_cache(maxsize=1024)
 def changed_by(status: str) -> int:
-    """Say how many rows a statement changed, by what the server calls its outcome: "INSERT 0 1"."""
+    """Return how many rows a statement changed, by its command tag such as "INSERT 0 1"."""
     count = status.rpartition(" ")[2]
     return int(count) if count.isdecimal() else 0
 
 
-class Runner(Protocol):
-    """Runs statements by the names of their files, in a transaction that is ours or a caller's."""
+class StatementRunner(Protocol):
+    """Runs statements by name, in a transaction of the store or of a caller."""
 
     async def rows(self, name: str, *arguments: object) -> Sequence[Row]:
-        """Run a statement and give the rows it yields."""
+        """Run a statement and return its rows."""
         ...
 
     async def values(self, name: str, *arguments: object) -> list[Any]:
-        """Run a statement and give the first column of the rows it yields."""
+        """Run a statement and return the first column of its rows."""
         ...
 
     async def run(self, name: str, *arguments: object) -> int:
-        """Run a statement and say how many rows it changed."""
+        """Run a statement and return how many rows it changed."""
         ...
 
-    async def say(self, command: str) -> object:
-        """Give a command that has no file: where the transaction has a point to go back to."""
+    async def execute(self, command: str) -> object:
+        """Run a command that is not in the SQL files: a savepoint."""
         ...

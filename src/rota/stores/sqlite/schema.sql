@@ -1,26 +1,28 @@
--- The database as all migrations together leave it; a test compares the two.
+-- The database as all migrations together leave it; a test compares the two. All tables and indexes begin with `rota_`,
+-- so that a store can share a file with an application's own tables.
 --
--- A submission becomes a row of `job`, and that row is all that a job which succeeds at once ever costs. It waits in
--- `blocked` (with rows of `dependency` for what it waits for), `scheduled`, `retrying` or `pending`; only pending rows
--- stand in the claim index, so what is not due costs a claim nothing. A claim makes it `running` under a new fence (and
--- is remembered in `claim` if it was named, so that it can be repeated); a settlement ends it or sends it back, and
--- leaves a row of `attempt` unless the attempt was a plain success. `idempotency` holds the submitters' keys, `tag` the
--- words jobs are found by, `step` the guarded effects. A `schedule` makes jobs, one for each fire time, recorded in
--- `occurrence`. `queue` has the settings of queues, `member` the processes that take part, `leader` which of them leads,
--- `ledger` what operators did, `token` who may. `pruned` counts what retention has deleted: nothing disappears.
+-- A submission becomes a row of `rota_job`; a job that succeeds at once has no other row. It waits as `blocked` (with
+-- rows of `rota_dependency`), `scheduled`, `retrying` or `pending`. Only pending rows are in the claim index
+-- `rota_job_turn`, so jobs that are not due cost a claim nothing. A claim makes the job `running` under a new fence; a
+-- claim with an id is recorded in `rota_claim`, so that it can be repeated. A settlement finishes the job or makes it
+-- wait again, and adds a row of `rota_attempt` unless the attempt was a plain success. `rota_idempotency` holds the
+-- submitters' keys, `rota_tag` the tags, `rota_step` the guarded side effects. A `rota_schedule` makes one job for each
+-- fire time, recorded in `rota_occurrence`. `rota_queue` holds the settings of queues, `rota_member` the processes of
+-- the cluster, `rota_leader` leadership, `rota_ledger` the audit log, `rota_token` API tokens, `rota_pruned` the number
+-- of jobs deleted by retention. `rota_migration` lists the applied migrations.
 --
--- Times and spans are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text.
+-- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text.
 
--- Which migrations this database has seen.
-CREATE TABLE migration (
+-- The migrations applied to this database.
+CREATE TABLE rota_migration (
     number     INTEGER PRIMARY KEY,
     name       TEXT    NOT NULL,
     digest     TEXT    NOT NULL,
     applied_at INTEGER NOT NULL
 ) STRICT;
 
--- One submission of a task. `turn` is the moment it became due, moved ahead by its priority: lower goes first.
-CREATE TABLE job (
+-- One job. `turn` orders claims: the time the job became due, minus a span for its priority; lower goes first.
+CREATE TABLE rota_job (
     id                  INTEGER PRIMARY KEY,
     type                TEXT    NOT NULL,
     queue               TEXT    NOT NULL,
@@ -59,7 +61,7 @@ CREATE TABLE job (
     parent_id           INTEGER,
     schedule_id         INTEGER,
     fire_time           INTEGER,
-    -- With OR, not IN: for a list SQLite builds a table at every row, which doubled the cost of an insert.
+    -- OR instead of IN: for a list SQLite builds a temporary table at every row, which doubled the cost of an insert.
     CHECK (
         state = 'pending' OR state = 'running' OR state = 'completed' OR state = 'scheduled' OR state = 'retrying'
         OR state = 'blocked' OR state = 'queued' OR state = 'dead' OR state = 'cancelled'
@@ -71,30 +73,30 @@ CREATE TABLE job (
     CHECK (attempts <= fence)
 ) STRICT;
 
-CREATE INDEX job_turn ON job (queue, type, turn) WHERE state = 'pending';
-CREATE INDEX job_time ON job (run_at) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX job_lease ON job (lease_until) WHERE state = 'running';
-CREATE INDEX job_finished ON job (state, finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND finished_at IS NULL;
-CREATE INDEX job_held ON job (state, queue, type) WHERE state IN ('blocked', 'queued');
-CREATE INDEX job_later ON job (state, queue, type) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX job_dead ON job (fingerprint, id) WHERE state = 'dead';
-CREATE INDEX job_lane ON job (queue, type);
-CREATE INDEX job_waiting ON job (state)
+CREATE INDEX rota_job_turn ON rota_job (queue, type, turn) WHERE state = 'pending';
+CREATE INDEX rota_job_time ON rota_job (run_at) WHERE state IN ('scheduled', 'retrying');
+CREATE INDEX rota_job_lease ON rota_job (lease_until) WHERE state = 'running';
+CREATE INDEX rota_job_finished ON rota_job (state, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX rota_job_expiry ON rota_job (expires_at) WHERE expires_at IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX rota_job_held ON rota_job (state, queue, type) WHERE state IN ('blocked', 'queued');
+CREATE INDEX rota_job_later ON rota_job (state, queue, type) WHERE state IN ('scheduled', 'retrying');
+CREATE INDEX rota_job_dead ON rota_job (fingerprint, id) WHERE state = 'dead';
+CREATE INDEX rota_job_lane ON rota_job (queue, type);
+CREATE INDEX rota_job_waiting ON rota_job (state)
 WHERE (state = 'pending' OR state = 'scheduled' OR state = 'retrying' OR state = 'blocked' OR state = 'queued');
-CREATE INDEX job_schedule ON job (schedule_id, id) WHERE schedule_id IS NOT NULL;
+CREATE INDEX rota_job_schedule ON rota_job (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
--- The words a job is found by.
-CREATE TABLE tag (
+-- The tags by which jobs are found.
+CREATE TABLE rota_tag (
     tag    TEXT    NOT NULL,
     job_id INTEGER NOT NULL,
     PRIMARY KEY (tag, job_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX tag_job ON tag (job_id);
+CREATE INDEX rota_tag_job ON rota_tag (job_id);
 
--- One run of a job under one fence, if it was anything but a plain success.
-CREATE TABLE attempt (
+-- One attempt of a job under one fence, unless it was a plain success.
+CREATE TABLE rota_attempt (
     job_id     INTEGER NOT NULL,
     fence      INTEGER NOT NULL,
     worker     TEXT    NOT NULL,
@@ -108,8 +110,8 @@ CREATE TABLE attempt (
     PRIMARY KEY (job_id, fence)
 ) STRICT, WITHOUT ROWID;
 
--- A job (`child`) waits for another (`parent`); `met` once that wait is over.
-CREATE TABLE dependency (
+-- A job (`child`) waits for another (`parent`) until `met` is 1.
+CREATE TABLE rota_dependency (
     parent INTEGER NOT NULL,
     child  INTEGER NOT NULL,
     need   TEXT    NOT NULL,
@@ -117,10 +119,10 @@ CREATE TABLE dependency (
     PRIMARY KEY (parent, child)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX dependency_child ON dependency (child);
+CREATE INDEX rota_dependency_child ON rota_dependency (child);
 
--- A submitter's key and the job it stands for; `request` is a hash of what was asked.
-CREATE TABLE idempotency (
+-- A submitter's idempotency key and its job; `request` is a hash of the submission.
+CREATE TABLE rota_idempotency (
     scope      TEXT    NOT NULL,
     key        TEXT    NOT NULL,
     request    BLOB    NOT NULL,
@@ -129,20 +131,20 @@ CREATE TABLE idempotency (
     PRIMARY KEY (scope, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idempotency_job ON idempotency (job_id);
-CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+CREATE INDEX rota_idempotency_job ON rota_idempotency (job_id);
+CREATE INDEX rota_idempotency_expiry ON rota_idempotency (expires_at);
 
--- What a named claim gave: pairs of job and fence.
-CREATE TABLE claim (
+-- The answer of a claim with an id, so that it can be repeated: pairs of job and fence.
+CREATE TABLE rota_claim (
     claim_id TEXT    PRIMARY KEY,
     at       INTEGER NOT NULL,
     leases   TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX claim_at ON claim (at);
+CREATE INDEX rota_claim_at ON rota_claim (at);
 
--- A guarded effect: begun, and, once it is known to have happened, ended.
-CREATE TABLE step (
+-- A side effect guarded by (job, key): begun, and ended once its outcome is known.
+CREATE TABLE rota_step (
     job_id      INTEGER NOT NULL,
     key         TEXT    NOT NULL,
     number      INTEGER NOT NULL,
@@ -155,7 +157,7 @@ CREATE TABLE step (
 ) STRICT, WITHOUT ROWID;
 
 -- A recurring rule.
-CREATE TABLE schedule (
+CREATE TABLE rota_schedule (
     id             INTEGER PRIMARY KEY,
     name           TEXT    NOT NULL UNIQUE,
     rule           TEXT    NOT NULL,
@@ -180,10 +182,10 @@ CREATE TABLE schedule (
     app            TEXT
 ) STRICT;
 
-CREATE INDEX schedule_due ON schedule (next_fire_at) WHERE paused_at IS NULL AND next_fire_at IS NOT NULL;
+CREATE INDEX rota_schedule_due ON rota_schedule (next_fire_at) WHERE paused_at IS NULL AND next_fire_at IS NOT NULL;
 
--- What became of one fire time of a schedule, once and for all.
-CREATE TABLE occurrence (
+-- The fate of one fire time of a schedule.
+CREATE TABLE rota_occurrence (
     schedule_id INTEGER NOT NULL,
     fire_time   INTEGER NOT NULL,
     fate        TEXT    NOT NULL,
@@ -192,10 +194,10 @@ CREATE TABLE occurrence (
     PRIMARY KEY (schedule_id, fire_time)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX occurrence_at ON occurrence (at);
+CREATE INDEX rota_occurrence_at ON rota_occurrence (at);
 
 -- The settings of a queue.
-CREATE TABLE queue (
+CREATE TABLE rota_queue (
     name         TEXT    PRIMARY KEY,
     paused_at    INTEGER,
     pause_reason TEXT,
@@ -206,8 +208,8 @@ CREATE TABLE queue (
     version      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A process that takes part, as it last described itself.
-CREATE TABLE member (
+-- A process of the cluster, as of its last heartbeat.
+CREATE TABLE rota_member (
     boot        TEXT    PRIMARY KEY,
     role        TEXT    NOT NULL,
     name        TEXT    NOT NULL,
@@ -224,16 +226,16 @@ CREATE TABLE member (
     seen_at     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Who leads.
-CREATE TABLE leader (
+-- Leadership: which process holds it, until when.
+CREATE TABLE rota_leader (
     name   TEXT    PRIMARY KEY,
     holder TEXT    NOT NULL,
     term   INTEGER NOT NULL,
     until  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What operators did; each entry's digest binds it to all before it.
-CREATE TABLE ledger (
+-- The audit log: operators' actions. Each entry's digest includes that of the entry before it.
+CREATE TABLE rota_ledger (
     number INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,
     actor  TEXT    NOT NULL,
@@ -244,8 +246,8 @@ CREATE TABLE ledger (
     digest TEXT    NOT NULL
 ) STRICT;
 
--- A key to the API, of which only a hash is kept.
-CREATE TABLE token (
+-- An API token, of which only a hash is stored.
+CREATE TABLE rota_token (
     id           TEXT    PRIMARY KEY,
     name         TEXT    NOT NULL,
     digest       BLOB    NOT NULL,
@@ -257,8 +259,8 @@ CREATE TABLE token (
     last_used_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- How many jobs retention has deleted, by the state they ended in.
-CREATE TABLE pruned (
+-- How many jobs retention has deleted, by final state.
+CREATE TABLE rota_pruned (
     state TEXT    PRIMARY KEY,
     count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

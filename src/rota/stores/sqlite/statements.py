@@ -1,4 +1,4 @@
-"""The SQL of this store."""
+"""The SQL statements of this store by name, from `sql/*.sql`."""
 
 from __future__ import annotations
 

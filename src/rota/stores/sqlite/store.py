@@ -1,6 +1,7 @@
-"""The store's face: every verb of the port, handed to the desk where it belongs.
+"""The SQLite store: every verb of the store port, run on the writer's or a reader's connection.
 
-Writes go to the one writer, reads to the readers beside it. In memory both use one connection.
+Each verb is a function of one of the modules beside this one. On a file, writes go to the writer thread and reads to
+the reader threads. In memory both use one connection without threads.
 """
 
 from __future__ import annotations
@@ -8,122 +9,139 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import cycle
 from time import time_ns
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
-from rota.core.attempt import Attempt
+from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
-from rota.core.fleet import Bearings, CheckIn, Leadership, Member, Role
-from rota.core.identity import LARGEST, JobId, ScheduleId
-from rota.core.instant import to_micros
-from rota.core.job import Job
-from rota.core.lane import Lane, Queue
+from rota.core.ids import LARGEST, JobId, ScheduleId
+from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.core.ledger import Entry, Token
+from rota.core.ledger import LedgerEntry, Token
+from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
+from rota.core.time import to_micros
 from rota.ports.clock import Clock
 from rota.ports.store import (
     Census,
     DeadGroup,
     Dispatched,
-    Heed,
     Inserted,
     JobQuery,
     JobSlice,
-    Receipt,
+    OnWake,
     Retention,
     Timetable,
 )
 from rota.stores import listing
 from rota.stores.sqlite import (
-    dispatching,
-    fleet,
-    leasing,
+    check,
+    claim,
+    cluster,
+    dispatch,
+    insert,
     ledger,
-    reading,
-    scheduling,
-    settling,
-    stepping,
-    submitting,
+    queries,
+    queues,
+    schedules,
+    settle,
+    steps,
     upkeep,
 )
-from rota.stores.sqlite.bell import Knocker
-from rota.stores.sqlite.board import Board
-from rota.stores.sqlite.desk import Desk, ReaderDesk, WriterDesk, part_with
-from rota.stores.sqlite.driver import Broken, Busy, Connection, StandardConnection
-from rota.stores.sqlite.files import IN_MEMORY, Connect, FileWitness, for_reading, found, open_file
-from rota.stores.sqlite.forking import Opening
-from rota.stores.sqlite.inline import InlineDesk, InlineReader
-from rota.stores.sqlite.lengthening import Lengthener
-from rota.stores.sqlite.lookout import Lookout
+from rota.stores.sqlite.driver import (
+    IN_MEMORY,
+    Connect,
+    DatabaseBusy,
+    DatabaseFailed,
+    SqliteConnection,
+    StandardConnection,
+    open_database,
+    open_reader,
+    resolve_path,
+)
+from rota.stores.sqlite.file_identity import FileIdentity
+from rota.stores.sqlite.fork import ForkBlocker
+from rota.stores.sqlite.group_commit import MERGEABLE, PLAIN, OperationMode
+from rota.stores.sqlite.handoff.claim_handoff import ClaimHandoff
+from rota.stores.sqlite.handoff.claims_file import ClaimsFile
 from rota.stores.sqlite.migrations import migrate
-from rota.stores.sqlite.open_claims import OpenClaims
-from rota.stores.sqlite.operations import MERGED, PLAINLY, Manner, Verb
+from rota.stores.sqlite.notify import Listener, Notifier
+from rota.stores.sqlite.schedules import put_schedules
+from rota.stores.sqlite.wal_growth import WalPreallocator
+from rota.stores.sqlite.writer import (
+    ConnectionRunner,
+    InlineReader,
+    InlineWriter,
+    ReaderThread,
+    WriterThread,
+    close_connection,
+)
 
+T = TypeVar("T")
 READERS: Final = 2
-#: The largest count of microseconds that a moment of Python can be.
+#: The range of a datetime in microseconds.
 _LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
 _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 
 
 def wall_clock() -> datetime:
-    """Tell the time of this host, which is the store's: SQLite has no host of its own."""
+    """Return the time of this host, which is the store's time: SQLite has no server."""
     return datetime.now(UTC)
 
 
 def wall_micros() -> int:
-    """Tell the same in microseconds since 1970."""
     return time_ns() // 1000
 
 
 class SqliteStore:
-    """All verbs of `rota.ports.store.Store` on SQLite."""
+    """The store port on SQLite."""
 
     def __init__(
         self,
-        writer: Desk,
-        readers: Sequence[Desk],
+        writer: ConnectionRunner,
+        readers: Sequence[ConnectionRunner],
         clock: Clock,
         *,
-        lookout: Lookout | None = None,
-        open_claims: OpenClaims | None = None,
-        tools: ExitStack | None = None,
+        listener: Listener | None = None,
+        handoff: ClaimHandoff | None = None,
+        resources: ExitStack | None = None,
     ) -> None:
         self._writer = writer
-        self._lookout = lookout
-        self._open_claims = open_claims
-        self._tools = tools
+        self._listener = listener
+        self._handoff = handoff
+        #: What the threads use; closed after them.
+        self._resources = resources
         self._readers = readers
-        self._turns = cycle(readers)
+        self._next_reader = cycle(readers)
         self._clock = clock
-        # Asked for each lone submission: a moment costs more to make than to count.
+        # Called at each single submission: microseconds cost less than a datetime.
         self._now = _micros_of(clock)
-        # Made once: operations share a call only if they have the very same verb.
-        self._insert = self._timed(submitting.insert)
-        self._inserting = Manner(is_mergeable=True, stroke=self._insert_at_once)
-        self._claiming = Manner(reads_first=True)
-        self._settle = self._timed(settling.settle)
-        self._renew = self._timed(leasing.renew)
+        # Made once: operations are merged only if they have the same verb object.
+        self._insert = self._timed(insert.insert)
+        self._insert_mode = OperationMode(is_mergeable=True, single_statement=self._insert_at_once)
+        self._claim_mode = OperationMode(reads_first=True)
+        self._settle = self._timed(settle.settle)
+        self._renew = self._timed(claim.renew)
 
     @classmethod
     async def open(
         cls, location: str | os.PathLike[str], *, clock: Clock = wall_clock, connect: Connect = StandardConnection
     ) -> Self:
-        """Open a database file, or `:memory:`, and bring it to the form this release expects."""
-        with Opening():
-            return await cls._open(found(os.fspath(location)), clock, connect)
+        """Open a database file, or `:memory:`, and apply the missing migrations."""
+        with ForkBlocker():
+            return await cls._open(resolve_path(os.fspath(location)), clock, connect)
 
     @classmethod
     async def _open(cls, path: str, clock: Clock, connect: Connect) -> Self:
-        opener = partial(open_file, path, connect)
+        opener = partial(open_database, path, connect)
         try:
             first = opener()
             try:
@@ -132,108 +150,104 @@ class SqliteStore:
                 first.close()
                 raise
             if path == IN_MEMORY:
-                return cls(InlineDesk(first), [InlineReader(first)], clock)
-            # Closed only now: while one connection is open, nobody takes the file for unused.
+                return cls(InlineWriter(first), [InlineReader(first)], clock)
+            # Closed last: while a connection is open, no other process takes the file for unused.
             try:
-                return await cls._on_file(opener, FileWitness(path), clock)
+                return await cls._on_file(opener, FileIdentity(path), clock)
             finally:
                 first.close()
-        except (Broken, Busy) as error:
+        except (DatabaseFailed, DatabaseBusy) as error:
             raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
 
     @classmethod
-    async def _on_file(cls, opener: Callable[[], Connection], witness: FileWitness, clock: Clock) -> Self:
+    async def _on_file(cls, opener: Callable[[], SqliteConnection], identity: FileIdentity, clock: Clock) -> Self:
         async with AsyncExitStack() as opened:
             readers = []
             for number in range(READERS):
-                readers.append(
-                    ReaderDesk(
-                        f"rota-sqlite-reader-{number}", partial(for_reading, opener), witness=witness.for_another()
-                    )
+                reader = ReaderThread(
+                    f"rota-sqlite-reader-{number}",
+                    partial(open_reader, opener),
+                    check_file=identity.for_another_thread().check,
                 )
-                opened.push_async_callback(readers[-1].close)
-            # What those at the desks use, let go of after them.
-            tools = opened.enter_context(ExitStack())
-            knocker = Knocker(witness.path)
-            tools.callback(knocker.close)
-            tools.callback(witness.close)
-            writer = WriterDesk(
+                readers.append(reader)
+                opened.push_async_callback(reader.close)
+            resources = opened.enter_context(ExitStack())
+            notifier = Notifier(identity.path)
+            resources.callback(notifier.close)
+            resources.callback(identity.close)
+            writer = WriterThread(
                 "rota-sqlite-writer",
                 opener,
-                witness=witness.after_commit,
-                knock=knocker.knock,
-                lengthen=Lengthener(witness.log, witness.known_log),
+                check_file=identity.check_after_commit,
+                notify=notifier.notify,
+                grow_wal=WalPreallocator(identity.log, identity.log_id).after_commit,
             )
             opened.push_async_callback(writer.close)
-            board = Board.open(witness.path)
-            open_claims = None if board is None else OpenClaims(board, _micros_of(clock))
-            if open_claims is not None:
-                tools.callback(open_claims.close)
-            lookout = Lookout(opener(), witness.path)
-            store = cls(writer, readers, clock, lookout=lookout, open_claims=open_claims, tools=tools)
+            claims_file = ClaimsFile.open(identity.path)
+            handoff = None if claims_file is None else ClaimHandoff(claims_file, _micros_of(clock))
+            if handoff is not None:
+                resources.callback(handoff.close)
+            listener = Listener(opener(), identity.path)
+            store = cls(writer, readers, clock, listener=listener, handoff=handoff, resources=resources)
             opened.pop_all()
             return store
 
     @property
-    def keeps_claims(self) -> bool:
-        """Whether a claim that stays may be answered by whoever stores a job; not in memory, which is nobody else's."""
-        return self._open_claims is not None
+    def has_handoff(self) -> bool:
+        """Whether a waiting claim may be answered by a submitter; not in memory, where there is one process."""
+        return self._handoff is not None
 
-    def brought(self, wanted: Claim) -> Sequence[Job]:
-        """Give what was brought for a worker whose claim stays, once, if it is at hand."""
-        return () if self._open_claims is None else self._open_claims.at_hand(wanted)
+    def handed_off(self, wanted: Claim) -> Sequence[Job]:
+        """Return the job that was handed to a waiting claim, once, if it is in memory here."""
+        return () if self._handoff is None else self._handoff.at_hand(wanted)
 
     @cached_property
-    def by_hand(self) -> Self | None:
-        """The same store for callers without a loop; None in memory."""
-        desks = [desk.by_hand for desk in (self._writer, *self._readers)]
-        writer, *readers = [desk for desk in desks if desk is not None] or (None,)
+    def blocking(self) -> Self | None:
+        """The same store for callers without an event loop; None in memory."""
+        runners = [runner.blocking for runner in (self._writer, *self._readers)]
+        writer, *readers = [runner for runner in runners if runner is not None] or (None,)
         if writer is None:
             return None
-        # A copy, since it has to have the very same verbs.
+        # A copy, since it must have the same verb objects.
         store = copy(self)
-        store.__dict__ |= {"_writer": writer, "_readers": readers, "_turns": cycle(readers), "_lookout": None}
+        store.__dict__ |= {"_writer": writer, "_readers": readers, "_next_reader": cycle(readers), "_listener": None}
         return store
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the database."""
-        lookout, self._lookout = self._lookout, None
-        for desk in dict.fromkeys((self._writer, *self._readers)):
-            await desk.close()
-        self._open_claims = None
-        if self._tools is not None:
-            self._tools.close()
-        if lookout is not None:
-            lookout.close()
-            part_with(
-                lookout.connection, is_lost=any(desk.has_lost_its_file for desk in (self._writer, *self._readers))
-            )
+        """Finish the queued operations and close all connections."""
+        listener, self._listener = self._listener, None
+        runners = (self._writer, *self._readers)
+        for runner in dict.fromkeys(runners):
+            await runner.close()
+        self._handoff = None
+        if self._resources is not None:
+            self._resources.close()
+        if listener is not None:
+            listener.close()
+            close_connection(listener.connection, is_lost=any(runner.has_lost_file for runner in runners))
 
     async def time(self) -> datetime:
-        """Tell the time: this host's, see `wall_clock`."""
         return self._clock()
 
-    def hear_work(self) -> None:
-        """Have whoever watches told of new work at once, from now on; otherwise it is a commit like others."""
-        if self._lookout is not None:
-            self._lookout.hear_work()
+    def watch_for_work(self) -> None:
+        """Have `watch` report new work at once, from now on; until then it is a commit like any other."""
+        if self._listener is not None:
+            self._listener.enable_work()
 
-    async def watch(self, at_most: timedelta, heed: Heed | None = None) -> Collection[str]:
-        """Wait until another process may have changed something, at most for a while; say at which places.
+    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Collection[str]:
+        """Wait until another process may have committed, at most for a while; return the topics.
 
-        A store in memory is nobody else's.
+        A store in memory has no other processes.
         """
-        lookout = self._lookout
-        if lookout is not None:
-            with nullcontext() if self._open_claims is None else self._open_claims.heeded(heed):
-                return await lookout.wait(at_most.total_seconds())
+        listener = self._listener
+        if listener is not None:
+            with nullcontext() if self._handoff is None else self._handoff.reporting_to(on_wake):
+                return await listener.wait(at_most.total_seconds())
         await asyncio.sleep(at_most.total_seconds())
         return ()
 
     async def check(self) -> Sequence[str]:
-        """Look for damage."""
-        findings: list[str] = await self._read(_check)
-        return findings
+        return await self._read(check.check)
 
     # Jobs
 
@@ -242,325 +256,240 @@ class SqliteStore:
         jobs: Sequence[NewJob],
         *,
         bound: int | None = None,
-        entry: Entry | None = None,
+        entry: LedgerEntry | None = None,
         now: datetime | None = None,
     ) -> Sequence[Inserted]:
-        """Store new jobs and answer each submission, in order."""
         if entry is not None:
-            return await self._insert_recorded(jobs, bound, entry, now)
+            return await self._write(insert.insert_recorded, jobs, bound, entry, now=now)
         moment = None if now is None else to_micros(now)
-        answers: Sequence[Inserted] = await self._writer.run(self._insert, jobs, bound, moment, manner=self._inserting)
-        return answers
-
-    async def _insert_recorded(
-        self, jobs: Sequence[NewJob], bound: int | None, entry: Entry, now: datetime | None
-    ) -> Sequence[Inserted]:
-        """Store jobs that an operator asked for: rare, so in the plainest way."""
-
-        def insert(connection: Connection, jobs: Sequence[NewJob], moment: int) -> Sequence[Inserted]:
-            answers = submitting.insert(connection, jobs, bound, moment)
-            if any(answer.receipt is Receipt.CREATED for answer in answers):
-                ledger.record(connection, [entry], moment)
-            return answers
-
-        answers: Sequence[Inserted] = await self._write(insert, jobs, now=now)
-        return answers
+        return await self._writer.run(self._insert, jobs, bound, moment, mode=self._insert_mode)
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        """Lease due jobs to a worker, most urgent first."""
-        self.hear_work()
-        if self._open_claims is not None and wanted.ids is None:
-            return await self._claim_or_stay(self._open_claims, wanted, _given(now))
-        jobs: list[Job] = await self._writer.run(self._timed(leasing.claim), wanted, _given(now), manner=self._claiming)
+        self.watch_for_work()
+        if self._handoff is not None and wanted.ids is None:
+            return await self._claim_or_wait(self._handoff, wanted, _micros(now))
+        return await self._writer.run(self._timed(claim.claim_jobs), wanted, _micros(now), mode=self._claim_mode)
+
+    async def _claim_or_wait(self, handoff: ClaimHandoff, wanted: Claim, now: int | None) -> Sequence[Job]:
+        answer = handoff.take(wanted)
+        if answer is not None:
+            jobs: Sequence[Job] | None = answer.jobs(wanted)
+            return jobs or await self._read(claim.repeated_claim, answer.claim_id) or ()
+        plan = handoff.plan(wanted)
+        mode = PLAIN if plan.needs_lock else self._claim_mode
+        jobs = await self._writer.run(self._timed(handoff.claim), wanted, plan, now, mode=mode)
+        handoff.note_claimed(wanted, plan, jobs)
         return jobs
 
-    async def _claim_or_stay(self, open_claims: OpenClaims, wanted: Claim, now: int | None) -> Sequence[Job]:
-        answer = open_claims.take(wanted)
-        if answer is not None:
-            return answer.jobs(wanted) or await self._read(leasing.recall, answer.claim_id) or ()
-        stay = open_claims.stay(wanted)
-        manner = PLAINLY if stay.needs_lock else self._claiming
-        found: Sequence[Job] = await self._writer.run(self._timed(open_claims.claim), wanted, stay, now, manner=manner)
-        open_claims.note_done(wanted, stay, found)
-        return found
-
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
-        """Extend the leases whose fence still holds."""
-        answers: list[Renewed | None] = await self._writer.run(self._renew, renewals, _given(now), manner=MERGED)
+        answers = await self._writer.run(self._renew, renewals, _micros(now), mode=MERGEABLE)
         return [answer for answer in answers if answer is not None]
 
     async def settle(
-        self, settlements: Sequence[Settlement], *, entry: Entry | None = None, now: datetime | None = None
+        self, settlements: Sequence[Settlement], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        """Apply the settlements that still hold and return their ids."""
         if entry is None:
-            applied: list[bool] = await self._writer.run(self._settle, settlements, _given(now), manner=MERGED)
+            applied = await self._writer.run(self._settle, settlements, _micros(now), mode=MERGEABLE)
         else:
-            applied = await self._write(_recorded, settling.settle, settlements, entry, now=now)
+            applied = await self._record(settle.settle, settlements, entry, now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
 
     async def ask_cancel(
-        self, leases: Sequence[tuple[JobId, int]], *, entry: Entry | None = None, now: datetime | None = None
+        self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        """Mark running jobs as to be cancelled."""
-        marked: list[JobId] = await self._write(_recorded, leasing.ask_cancel, leases, entry, now=now)
-        return marked
+        return await self._record(claim.ask_cancel, leases, entry, now)
 
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
-        """Make jobs whose time has come pending."""
-        queues: Mapping[str, int] = await self._write(upkeep.promote, limit, now=now)
-        return queues
+        return await self._write(upkeep.promote, limit, now=now)
 
     async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
-        """Give running jobs whose lease has run out."""
-        jobs: list[Job] = await self._read(self._timed(leasing.lost), limit, _given(now))
-        return jobs
+        return await self._read(self._timed(upkeep.lost), limit, _micros(now))
 
     async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
-        """Give waiting jobs that are too late to start."""
-        jobs: list[Job] = await self._read(self._timed(leasing.expired), limit, _given(now))
-        return jobs
+        return await self._read(self._timed(upkeep.expired), limit, _micros(now))
 
     async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
-        """Give jobs by id."""
-        jobs: list[Job] = await self._read(reading.get, ids)
-        return jobs
+        return await self._read(queries.get, ids)
 
     async def find(self, query: JobQuery) -> Sequence[Job]:
-        """Give the jobs that a query asks for."""
         return await listing.find(self._find, query)
 
     async def find_some(self, query: JobQuery) -> JobSlice:
-        """Give jobs as `find` does, with bounded work."""
         return await listing.find_some(self._find, query)
 
     async def _find(self, query: JobQuery, size: int) -> JobSlice:
-        found: JobSlice = await self._read(_in_snapshot, reading.find, query, size)
-        return found
+        return await self._read_snapshot(queries.find, query, size)
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
-        """Give a job's attempts."""
-        attempts: list[Attempt] = await self._read(_in_snapshot, reading.attempts, job_id)
-        return attempts
+        return await self._read_snapshot(queries.attempts, job_id)
 
     async def census(self) -> Census:
-        """Count all jobs, at one moment."""
-        counts: Census = await self._read(_in_snapshot, reading.census)
-        return counts
+        return await self._read_snapshot(queries.census)
 
     async def timetable(self) -> Timetable:
-        """Say when upkeep is needed next."""
-        found: Timetable = await self._read(self._timed(upkeep.timetable), None)
-        return found
+        return await self._read(self._timed(upkeep.timetable), None)
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        """Delete finished jobs past their time."""
-        count: int = await self._write(upkeep.prune, retention, limit, now=now)
-        return count
+        return await self._write(upkeep.prune, retention, limit, now=now)
 
     async def discard(
-        self, ids: Sequence[JobId], *, entry: Entry | None = None, now: datetime | None = None
+        self, ids: Sequence[JobId], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        """Delete dead and cancelled jobs."""
-        deleted: list[JobId] = await self._write(_recorded, upkeep.discard, ids, entry, now=now)
-        return deleted
+        return await self._record(upkeep.discard, ids, entry, now)
 
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
-        """Give the jobs that a job still waits for."""
-        found: list[JobId] = await self._read(reading.blockers, job_id, limit)
-        return found
+        return await self._read(queries.blockers, job_id, limit)
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
-        """Give the causes that jobs have died of."""
-        groups: list[DeadGroup] = await self._read(reading.dead_groups, limit)
-        return groups
+        return await self._read(queries.dead_groups, limit)
 
-    # Jobs that a broker hands over
+    # Jobs of an external broker
 
     async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
-        """Make due jobs queued."""
-        made: list[Dispatched] = await self._write(dispatching.dispatch, room, now=now)
-        return made
+        return await self._write(dispatch.dispatch, room, now=now)
 
     async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
-        """Make queued jobs pending again."""
-        recalled: list[JobId] = await self._write(dispatching.recall, ids, now=now)
-        return recalled
+        return await self._write(dispatch.recall, ids, now=now)
 
     async def queued(
         self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
     ) -> Sequence[Dispatched]:
-        """Give jobs that have been queued for a while."""
         start = -1 if after is None else after
-        found: list[Dispatched] = await self._read(self._timed(dispatching.queued), limit, since, start, _given(now))
-        return found
+        return await self._read(self._timed(dispatch.queued), limit, since, start, _micros(now))
 
     # Schedules
 
     async def put_schedules(
-        self, schedules: Sequence[Schedule], *, entry: Entry | None = None, now: datetime | None = None
+        self, schedules: Sequence[Schedule], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[ScheduleId]:
-        """Create or replace schedules."""
-        written: list[ScheduleId] = await self._write(_recorded, scheduling.put_schedules, schedules, entry, now=now)
-        return written
+        return await self._record(put_schedules, schedules, entry, now)
 
     async def schedules(
         self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
     ) -> Sequence[Schedule]:
-        """Give schedules."""
-        found: list[Schedule] = await self._read(scheduling.schedules, ids, names, after, limit)
-        return found
+        return await self._read(schedules.schedules, ids, names, after, limit)
 
     async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
-        """Give schedules whose fire time has come."""
-        found: list[Schedule] = await self._read(self._timed(scheduling.due_schedules), limit, _given(now))
-        return found
+        return await self._read(self._timed(schedules.due_schedules), limit, _micros(now))
 
     async def fire(
-        self, firings: Sequence[Firing], *, entry: Entry | None = None, now: datetime | None = None
+        self, firings: Sequence[Firing], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        """Write firings down."""
-        made: list[JobId] = await self._write(_recorded, scheduling.fire, firings, entry, now=now)
-        return made
+        return await self._record(schedules.fire, firings, entry, now)
 
     async def drop_schedules(
-        self, ids: Sequence[ScheduleId], *, entry: Entry | None = None, now: datetime | None = None
+        self, ids: Sequence[ScheduleId], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[ScheduleId]:
-        """Delete schedules."""
-        dropped: list[ScheduleId] = await self._write(
-            _recorded, _untimed(scheduling.drop_schedules), ids, entry, now=now
-        )
-        return dropped
+        return await self._record(ledger.untimed(schedules.drop_schedules), ids, entry, now)
 
     async def occurrences(
         self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
     ) -> Sequence[Occurrence]:
-        """Give what became of a schedule's fire times."""
-        limit_at = _LATEST if before is None else to_micros(before)
-        found: list[Occurrence] = await self._read(scheduling.occurrences, schedule_id, limit_at, limit)
-        return found
+        before_micros = _LATEST if before is None else to_micros(before)
+        return await self._read(schedules.occurrences, schedule_id, before_micros, limit)
 
     # Steps
 
     async def intend(
         self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
     ) -> tuple[Step, bool] | None:
-        """Write down the intent to perform a step."""
-        step: tuple[Step, bool] | None = await self._write(stepping.intend, job_id, fence, key, now=now)
-        return step
+        return await self._write(steps.intend, job_id, fence, key, now=now)
 
     async def conclude(
         self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
     ) -> Step | None:
-        """Write down that a step's effect happened."""
-        step: Step | None = await self._write(stepping.conclude, job_id, fence, key, outcome, now=now)
-        return step
+        return await self._write(steps.conclude, job_id, fence, key, outcome, now=now)
 
     async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
-        """Forget the intent to perform a step."""
-        is_gone: bool = await self._writer.run(stepping.withdraw, job_id, fence, key)
-        return is_gone
+        return await self._writer.run(steps.withdraw, job_id, fence, key)
 
-    async def resolve(self, resolution: Resolution, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
-        """Write down an operator's word about a step in doubt."""
-        is_told: bool = await self._write(_recorded, stepping.resolve, resolution, entry, now=now)
-        return is_told
+    async def resolve(
+        self, resolution: Resolution, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        return await self._record(steps.resolve, resolution, entry, now)
 
     async def steps(self, job_id: JobId) -> Sequence[Step]:
-        """Give a job's steps."""
-        steps: list[Step] = await self._read(stepping.steps, job_id)
-        return steps
+        return await self._read(steps.steps, job_id)
 
-    # Processes, queues, the lead
+    # Members, leadership, queues
 
     async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
-        """Record that processes are alive."""
-        await self._write(fleet.beat, members, now=now)
+        await self._write(cluster.beat, members, now=now)
 
     async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
-        """Give the processes on record."""
         since_micros = _EARLIEST if since is None else to_micros(since)
-        found: list[Member] = await self._read(fleet.members, role, since_micros)
-        return found
+        return await self._read(cluster.members, role, since_micros)
 
     async def leave(self, boots: Iterable[str]) -> None:
-        """Forget processes that said goodbye."""
-        await self._writer.run(fleet.leave, list(boots))
+        await self._writer.run(cluster.leave, list(boots))
 
     async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
-        """Take or keep the lead if nobody else holds it."""
-        leadership: Leadership = await self._write(fleet.lead, name, holder, lasting, now=now)
-        return leadership
+        return await self._write(cluster.lead, name, holder, lasting, now=now)
 
     async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
-        """Say who leads, if anybody does."""
-        leadership: Leadership | None = await self._read(self._timed(fleet.leader), name, _given(now))
-        return leadership
+        return await self._read(self._timed(cluster.leader), name, _micros(now))
 
     async def resign(self, name: str, holder: str) -> None:
-        """Give the lead up."""
-        await self._writer.run(fleet.resign, name, holder)
+        await self._writer.run(cluster.resign, name, holder)
 
-    async def check_in(self, told: CheckIn, *, now: datetime | None = None) -> Bearings:
-        """Record that processes are alive, take or keep the lead, and say what is known."""
-        bearings: Bearings = await self._write(fleet.check_in, told, now=now)
-        return bearings
+    async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
+        return await self._write(cluster.check_in, told, now=now)
 
-    async def put_queue(self, queue: Queue, *, entry: Entry | None = None, now: datetime | None = None) -> bool:
-        """Write a queue's settings if their version still holds."""
-        written: bool = await self._write(_recorded, _untimed(fleet.put_queue), queue, entry, now=now)
-        return written
+    async def put_queue(self, queue: Queue, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._record(ledger.untimed(queues.put_queue), queue, entry, now)
 
     async def queues(self) -> Sequence[Queue]:
-        """Give the queues that have settings."""
-        found: list[Queue] = await self._read(fleet.queues)
-        return found
+        return await self._read(queues.queues)
 
-    # The ledger and tokens
+    # Audit log and tokens
 
-    async def record(self, entries: Sequence[Entry], *, now: datetime | None = None) -> None:
-        """Append entries to the ledger."""
+    async def record(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
         await self._write(ledger.record, entries, now=now)
 
-    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[Entry]:
-        """Give the ledger's entries."""
-        found: list[Entry] = await self._read(ledger.ledger, LARGEST if before is None else before, limit)
-        return found
+    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[LedgerEntry]:
+        return await self._read(ledger.ledger, LARGEST if before is None else before, limit)
 
-    async def put_tokens(self, tokens: Sequence[Token], *, entry: Entry | None = None) -> None:
-        """Create or replace tokens."""
-        await self._write(_recorded, _untimed(ledger.put_tokens), tokens, entry, now=None)
+    async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
+        await self._record(ledger.untimed(ledger.put_tokens), tokens, entry, None)
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
-        """Give tokens."""
-        found: list[Token] = await self._read(ledger.tokens, ids)
-        return found
+        return await self._read(ledger.tokens, ids)
 
-    async def _write(self, verb: Verb, *arguments: Any, now: datetime | None) -> Any:  # noqa: ANN401 - as the verb does
-        return await self._writer.run(self._timed(verb), *arguments, _given(now))
+    # How verbs are run
 
-    async def _read(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
-        return await next(self._turns).run(verb, *arguments)
+    async def _write(self, verb: Callable[..., T], *arguments: object, now: datetime | None) -> T:
+        return await self._writer.run(self._timed(verb), *arguments, _micros(now))
+
+    async def _record(
+        self, verb: Callable[..., T], subject: object, entry: LedgerEntry | None, now: datetime | None
+    ) -> T:
+        """Run a verb that writes, and record an audit entry with it if it changed anything."""
+        return await self._writer.run(self._timed(partial(ledger.recorded, verb)), subject, entry, _micros(now))
+
+    async def _read(self, verb: Callable[..., T], *arguments: object) -> T:
+        return await next(self._next_reader).run(verb, *arguments)
+
+    async def _read_snapshot(self, verb: Callable[..., T], *arguments: object) -> T:
+        return await next(self._next_reader).run(partial(queries.in_snapshot, verb), *arguments)
 
     def _insert_at_once(
-        self, connection: Connection, jobs: Sequence[NewJob], bound: int | None, now: int | None
+        self, connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | None, now: int | None
     ) -> Sequence[Inserted] | None:
-        open_claims = self._open_claims
-        if open_claims is not None and len(jobs) == 1 and bound is None and (marks := open_claims.glance()):
-            answered = open_claims.answer(connection, jobs[0], marks, now)
-            if answered is not None:
-                return answered
-        return submitting.insert_at_once(connection, jobs, bound, self._now() if now is None else now)
+        handoff = self._handoff
+        if handoff is not None and len(jobs) == 1 and bound is None and (checksums := handoff.glance()):
+            receipts = handoff.hand_over(connection, jobs[0], checksums, now)
+            if receipts is not None:
+                return receipts
+        return insert.insert_at_once(connection, jobs, bound, self._now() if now is None else now)
 
-    def _timed(self, verb: Verb) -> Verb:
-        """Give a verb the time as its last argument: the one it was called with, or the clock's when it runs."""
+    def _timed(self, verb: Callable[..., T]) -> Callable[..., T]:
+        """Return a verb whose last argument, the time, may be None: then the clock is read when the verb runs."""
 
-        def run(connection: Connection, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+        def run(connection: SqliteConnection, *arguments: object) -> T:
             if arguments[-1] is None:
                 arguments = (*arguments[:-1], self._now())
             return verb(connection, *arguments)
 
-        run.__name__ = verb.__name__
         return run
 
 
@@ -568,43 +497,5 @@ def _micros_of(clock: Clock) -> Callable[[], int]:
     return wall_micros if clock is wall_clock else lambda: to_micros(clock())
 
 
-def _given(now: datetime | None) -> int | None:
+def _micros(now: datetime | None) -> int | None:
     return None if now is None else to_micros(now)
-
-
-def _recorded(connection: Connection, verb: Verb, subject: Any, entry: Entry | None, now: int) -> Any:  # noqa: ANN401
-    """Run a verb and, if it did anything, write in the same transaction who asked for it."""
-    answer = verb(connection, subject, now)
-    # By identity: an id may be 0, which is not nothing.
-    did_something = any(one is not False for one in answer) if isinstance(answer, list) else answer is not False
-    if entry is not None and did_something:
-        ledger.record(connection, [entry], now)
-    return answer
-
-
-def _untimed(verb: Verb) -> Verb:
-    def run(connection: Connection, subject: Any, now: int) -> Any:  # noqa: ANN401, ARG001 - as the verb does
-        return verb(connection, subject)
-
-    return run
-
-
-def _in_snapshot(connection: Connection, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
-    """Run several reads so that they see one moment."""
-    connection.run("SAVEPOINT reading")
-    try:
-        answer = verb(connection, *arguments)
-    except BaseException:
-        # What went wrong must not be hidden by what then goes wrong too.
-        with suppress(Broken, Busy):
-            connection.run("RELEASE reading")
-        raise
-    connection.run("RELEASE reading")
-    return answer
-
-
-def _check(connection: Connection) -> list[str]:
-    try:
-        return [finding for (finding,) in connection.rows("PRAGMA integrity_check") if finding != "ok"]
-    except Broken as error:
-        return [str(error)]

@@ -1,6 +1,6 @@
-"""The job types that are built in: their handlers, and the checks of their payloads for whoever takes submissions.
+"""Built-in job types: their handlers, and the checks of their payloads at submission.
 
-What sends requests is loaded with the first of them: it is a quarter of all that a worker would load, and most workers
+The HTTP client is imported with the first `http` job: it is a quarter of all that a worker would load, and most workers
 never need it.
 """
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rota.core.errors import InvalidRequest
-from rota.worker.builtin import plain
-from rota.worker.builtin.addresses import Guard
-from rota.worker.builtin.file import Files, FileSettings, check_file
-from rota.worker.calling import Call, WrongArguments
-from rota.worker.handlers import Executor, Handler
+from rota.worker.arguments import Call, WrongArguments
+from rota.worker.builtin import simple
+from rota.worker.builtin.addresses import AddressGuard
+from rota.worker.builtin.file import FileOperations, FileSettings, check_file
+from rota.worker.handlers import ExecutorName, Handler
 
 if TYPE_CHECKING:
     from rota.worker.builtin.http import Http
@@ -28,27 +28,27 @@ __all__ = ["CHECKS", "FileSettings", "builtin_handlers", "load_http"]
 
 
 def load_http() -> type[Http]:
-    """Load what sends requests."""
-    from rota.worker.builtin.http import Http  # noqa: PLC0415 - see above
+    """Import the handler of `http` jobs with its HTTP client."""
+    from rota.worker.builtin.http import Http  # noqa: PLC0415 - loaded late, see above
 
     return Http
 
 
 def _check_http(payload: object) -> None:
-    from rota.worker.builtin.http import check_http  # noqa: PLC0415 - see above
+    from rota.worker.builtin.http import check_http  # noqa: PLC0415 - loaded late, see above
 
     check_http(payload)
 
 
-#: By type, what refuses a wrong payload (as decoded from JSON) with `InvalidRequest`, naming the field.
+#: By job type: a function that raises `InvalidRequest` for a wrong payload (as decoded from JSON), naming the field.
 CHECKS: Final[Mapping[str, Callable[[object], None]]] = MappingProxyType(
     {
         "http": _check_http,
-        "sleep": plain.check_sleep,
+        "sleep": simple.check_sleep,
         "file": check_file,
-        "demo": plain.check_anything,
-        "echo": plain.check_anything,
-        "default": plain.check_anything,
+        "demo": simple.check_anything,
+        "echo": simple.check_anything,
+        "default": simple.check_anything,
     }
 )
 
@@ -56,29 +56,29 @@ CHECKS: Final[Mapping[str, Callable[[object], None]]] = MappingProxyType(
 def builtin_handlers(
     *, allow_hosts: Iterable[str] = (), files: FileSettings | None = None, timeout: timedelta | None = None
 ) -> list[Handler]:
-    """Give the built-in handlers: `file` only with a root, and `http` also to hosts and networks that are listed.
+    """Return the built-in handlers: `file` only with a root; `http` also to the hosts and networks listed.
 
-    `timeout` is for jobs that have none of their own: a `sleep` of a year would keep a slot for a year.
+    `timeout` is for jobs that have none of their own: a `sleep` of a year would occupy a slot for a year.
     """
-    guard = Guard.of(allow_hosts)
+    guard = AddressGuard.of(allow_hosts)
     http: Http | None = None
 
-    async def ask(payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    async def send_http(payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         nonlocal http
         if http is None:
-            # On a thread: loading takes a while, and others share this loop.
+            # On a thread: the import takes a while, and other handlers share this loop.
             http = (await asyncio.to_thread(load_http))(guard)
         return await http(payload)
 
-    kinds: list[tuple[str, Callable[..., Any], Executor]] = [
-        ("http", ask, "async"),
-        ("sleep", plain.sleep, "async"),
-        ("demo", plain.demo, "async"),
-        ("echo", plain.echo, "async"),
-        ("default", plain.default, "async"),
+    kinds: list[tuple[str, Callable[..., Any], ExecutorName]] = [
+        ("http", send_http, "async"),
+        ("sleep", simple.sleep, "async"),
+        ("demo", simple.demo, "async"),
+        ("echo", simple.echo, "async"),
+        ("default", simple.default, "async"),
     ]
     if files is not None:
-        kinds.append(("file", Files(files), "thread"))
+        kinds.append(("file", FileOperations(files), "thread"))
     return [
         Handler(type_, function, executor, timeout, give_up_on=(InvalidRequest,), decode=_whole)
         for type_, function, executor in kinds
@@ -86,7 +86,7 @@ def builtin_handlers(
 
 
 def _whole(payload: str) -> Call:
-    """Give the payload as the one argument: these handlers read it themselves."""
+    """Pass the payload as the only argument: these handlers read it themselves."""
     try:
         return (msgspec.json.decode(payload),), {}
     except (msgspec.DecodeError, RecursionError) as error:

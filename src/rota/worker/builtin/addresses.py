@@ -1,8 +1,8 @@
-"""Which addresses an `http` job may reach: those of the public internet, unless a setting allows more.
+"""Addresses that an `http` job may reach: those of the public internet, unless a setting allows more.
 
 A name is resolved once, every address it has must be allowed, and the connection goes to an address that was checked:
-a name that answers differently the second time gains nothing. Python's `is_global` is not enough by itself; what it
-lets through and must not is listed here.
+a name that resolves differently the second time (DNS rebinding) has no effect. Python's `is_global` is not enough; the
+addresses that it wrongly allows are listed here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from rota.worker.signals import GiveUp
+from rota.worker.exceptions import GiveUp
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-#: Of IPv6, only this has ever been given out to the public. What carries an IPv4 address within it lies elsewhere,
-#: or is denied below.
+#: The only part of IPv6 that was ever assigned to the public. Addresses that contain an IPv4 address lie elsewhere, or
+#: are denied below.
 PUBLIC_IPV6: Final = IPv6Network("2000::/3")
 #: Denied although `is_global` may call some of them global.
 DENIED: Final[tuple[Network, ...]] = tuple(
@@ -40,19 +40,19 @@ DENIED: Final[tuple[Network, ...]] = tuple(
 
 
 class Forbidden(GiveUp):
-    """The address is not one this worker may reach."""
+    """The address is not one that this worker may reach."""
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """Says which addresses may be reached. Hosts are allowed by name, whatever they resolve to."""
+class AddressGuard:
+    """The allowed addresses. Hosts on the allow-list are allowed whatever they resolve to."""
 
     allow_hosts: frozenset[str] = frozenset()
     allow_networks: tuple[Network, ...] = ()
 
     @classmethod
-    def of(cls, allowed: Iterable[str]) -> Guard:
-        """Read an allow-list of host names, addresses and networks."""
+    def of(cls, allowed: Iterable[str]) -> AddressGuard:
+        """Parse an allow-list of host names, addresses and networks."""
         hosts, networks = set(), []
         for entry in allowed:
             try:
@@ -62,7 +62,6 @@ class Guard:
         return cls(frozenset(hosts), tuple(networks))
 
     def permits(self, address: Address) -> bool:
-        """Say whether an address may be reached."""
         if any(address in network for network in self.allow_networks if network.version == address.version):
             return True
         if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
@@ -74,13 +73,13 @@ class Guard:
         return not any(address in network for network in DENIED if network.version == address.version)
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Give the addresses of a host, all of them allowed; refuse the host if one is not."""
+        """Return the addresses of a host; refuse the host if one of them is not allowed."""
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise ConnectionError(f"{host}: cannot be resolved: {error}") from None
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
         if host.lower().rstrip(".") not in self.allow_hosts:
             for text in addresses:
                 if not self.permits(ip_address(text.partition("%")[0])):

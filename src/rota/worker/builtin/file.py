@@ -1,9 +1,9 @@
-"""The built-in type `file`: small acts on regular files under one directory, and nowhere else.
+"""The built-in job type `file`: operations on regular files under one root directory, and nowhere else.
 
-A path is walked component by component from the root's own descriptor, and no component may be a symbolic link: what
-a name means is decided by the kernel at each step, so nothing can be swapped in between check and use. What is opened
-is looked at through its descriptor: only regular files with one name (a hard link could lead outside), and not too
-large. Off unless a root is set. All files together may not grow beyond a quota; new files get a mode that is set.
+A path is opened component by component from the root's descriptor, and no component may be a symbolic link: the kernel
+resolves each name at the moment of use, so nothing can be swapped between check and use. Open files are checked through
+their descriptors: only regular files with one name (a hard link could lead outside), and not too large. Disabled unless
+a root is set. All files together may not exceed a quota; new files get a configured mode.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
-from rota.worker.builtin.checking import fields_of, text_in
-from rota.worker.signals import GiveUp
+from rota.worker.builtin.payloads import fields_of, text_in
+from rota.worker.exceptions import GiveUp
 
 _LONGEST_PATH: Final = 4096
 _LONGEST_NAME: Final = 255
@@ -29,38 +29,38 @@ _TWO_PATHS: Final = frozenset({"copy", "move"})
 OPERATIONS: Final = ("write", "append", "read", "copy", "move", "delete")
 _FIELDS: Final = ("operation", "path", "content", "to")
 FILE_BYTES: Final = 1_000_000
-#: So many files may be under the root; all of them are counted before one is written.
+#: The most files under the root; all of them are counted before each write.
 MOST_FILES: Final = 10_000
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Not to hang on a pipe, not to follow a link, not to be inherited.
+#: Do not hang on a pipe, do not follow links, do not inherit.
 _SAFELY: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 def check_file(payload: object) -> None:
-    """Refuse what `file` could not do."""
+    """Refuse a payload that `file` cannot run."""
     fields = fields_of(payload, _FIELDS)
     operation = text_in(fields, "operation", longest=20)
     if operation not in OPERATIONS:
-        told = f"payload.operation: must be one of {', '.join(OPERATIONS)}"
-        raise InvalidRequest(told, field="payload.operation")
+        message = f"payload.operation: must be one of {', '.join(OPERATIONS)}"
+        raise InvalidRequest(message, field="payload.operation")
     components(text_in(fields, "path", longest=_LONGEST_PATH), "payload.path")
     if operation in _TWO_PATHS:
         components(text_in(fields, "to", longest=_LONGEST_PATH), "payload.to")
     elif "to" in fields:
-        raise InvalidRequest(f"payload.to: {operation} has no second path", field="payload.to")
+        raise InvalidRequest(f"payload.to: {operation} takes no second path", field="payload.to")
     if operation in _CONTENT:
         _bytes(text_in(fields, "content", longest=FILE_BYTES))
     elif "content" in fields:
-        raise InvalidRequest(f"payload.content: {operation} writes none", field="payload.content")
+        raise InvalidRequest(f"payload.content: {operation} takes no content", field="payload.content")
 
 
 def components(path: str, field: str) -> list[str]:
-    """Split a path, and refuse one that could lead anywhere but down."""
+    """Split a path; refuse one that could lead out of the root."""
     parts = path.split("/")
     for part in parts:
         if part in {"", ".", ".."} or "\0" in part or len(part.encode("utf-8", "replace")) > _LONGEST_NAME:
-            told = "must be a relative path of plain names, without '..', '.', empty parts or a leading slash"
-            raise InvalidRequest(f"{field}: {path[:200]!r} {told}", field=field)
+            problem = "must be a relative path of plain names, without '..', '.', empty parts or a leading slash"
+            raise InvalidRequest(f"{field}: {path[:200]!r} {problem}", field=field)
     return parts
 
 
@@ -75,15 +75,15 @@ def _bytes(content: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """Where files may be, how many bytes all of them may have, and the mode of new ones."""
+    """The root directory, the quota of all files in bytes, and the mode of new files."""
 
     root: Path
     quota: int = 1_000_000_000
     mode: int = 0o640
 
 
-class Files:
-    """Acts on files under a root."""
+class FileOperations:
+    """Operations on files under a root."""
 
     def __init__(self, settings: FileSettings, *, limit: int = FILE_BYTES) -> None:
         self._root = settings.root
@@ -92,9 +92,9 @@ class Files:
         self._limit = limit
 
     def __call__(self, payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-        """Do what a payload asks for."""
+        """Perform the operation of a payload."""
         check_file(payload)
-        acts: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        operations: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "write": self._write,
             "append": self._append,
             "read": self._read,
@@ -102,7 +102,7 @@ class Files:
             "move": self._move,
             "delete": self._delete,
         }
-        return {"path": payload["path"], **acts[payload["operation"]](payload)}
+        return {"path": payload["path"], **operations[payload["operation"]](payload)}
 
     def _write(self, payload: dict[str, Any]) -> dict[str, Any]:
         data = _bytes(payload["content"])
@@ -144,12 +144,12 @@ class Files:
             self._parent(payload["to"], make=True) as (target, new_name),
         ):
             _must_be_plain(os.stat(name, dir_fd=source, follow_symlinks=False), payload["path"])
-            _refuse_odd_target(target, new_name)
+            _require_plain_target(target, new_name)
             os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
         return {"to": payload["to"]}
 
     def _delete(self, payload: dict[str, Any]) -> dict[str, Any]:
-        # Deleting what is gone is done: the job may have run before.
+        # A file that is gone counts as deleted: the job may have run before.
         with suppress(FileNotFoundError), self._parent(payload["path"]) as (parent, name):
             _must_be_plain(os.stat(name, dir_fd=parent, follow_symlinks=False), payload["path"])
             os.unlink(name, dir_fd=parent)
@@ -164,9 +164,9 @@ class Files:
             return _read_all(descriptor, self._limit)
 
     def _reserve(self, size: int) -> None:
-        """Refuse to write beyond the quota, or where there are so many files that counting them would take long.
+        """Refuse to write beyond the quota, or if there are so many files that counting them takes too long.
 
-        Two jobs that count at the same moment may together exceed the quota by what one of them writes.
+        Two jobs that count at the same moment may together exceed the quota by the size of one write.
         """
         used = files = 0
         for _, _, names, descriptor in os.fwalk(self._root):
@@ -179,7 +179,7 @@ class Files:
 
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Walk down to the directory of a path; give its descriptor and the last name."""
+        """Open the directory of a path; yield its descriptor and the last name."""
         *directories, name = components(path, "payload.path")
         descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -213,7 +213,7 @@ def _down(descriptor: int, name: str, *, make: bool) -> int:
 
 @contextmanager
 def _opened(parent: int, name: str, flags: int, mode: int = 0o600) -> Iterator[int]:
-    """Open a regular file, and nothing that only looks like one."""
+    """Open a regular file; refuse everything else."""
     try:
         descriptor = os.open(name, flags | _SAFELY, mode, dir_fd=parent)
     except OSError as error:
@@ -227,21 +227,21 @@ def _opened(parent: int, name: str, flags: int, mode: int = 0o600) -> Iterator[i
         os.close(descriptor)
 
 
-def _must_be_plain(found: os.stat_result, path: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _must_be_plain(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise GiveUp(f"{path!r} is not a regular file; links are not followed")
-    if found.st_nlink > 1:
-        raise GiveUp(f"{path!r} has other names, which may lie outside of the root")
+    if status.st_nlink > 1:
+        raise GiveUp(f"{path!r} has other names (hard links), which may lie outside of the root")
 
 
-def _refuse_odd_target(parent: int, name: str) -> None:
+def _require_plain_target(parent: int, name: str) -> None:
     with suppress(FileNotFoundError):
         _must_be_plain(os.stat(name, dir_fd=parent, follow_symlinks=False), name)
 
 
 def _replace(parent: int, name: str, data: bytes, mode: int) -> None:
-    """Write a file whole or not at all, in the place of what was there."""
-    _refuse_odd_target(parent, name)
+    """Replace a file atomically."""
+    _require_plain_target(parent, name)
     temporary = f".rota-{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o600, dir_fd=parent)
     try:

@@ -1,11 +1,11 @@
-"""The built-in type `http`: one request, guarded.
+"""The built-in job type `http`: one HTTP request, protected against server-side request forgery.
 
-Only http and https, only to addresses the guard allows, checked again for each redirect (three at most), and
-connected to by the address that was checked, with the name kept for Host and TLS. What the submitter's headers say
-goes to the first origin only. Proxies from the environment are not used: they would resolve names for us, unchecked.
+Only http and https, only to addresses that the guard allows, checked again for each redirect (three at most). The
+connection goes to the address that was checked, with the name kept for Host and TLS. The submitter's headers are sent
+to the first origin only. Proxies from the environment are not used: they would resolve names without the check.
 
-The job's id goes along as `Idempotency-Key`, the same in every attempt. An answer of 429 or 503 that says when to
-come back is not a failure: the job comes back then.
+The job's id is sent as `Idempotency-Key`, the same in every attempt. A response of 429 or 503 with Retry-After is not a
+failure: the job runs again at that time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, Final
 
 import msgspec
 
+from rota._httpx import httpx
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
-from rota.lean import httpx
-from rota.worker.builtin.addresses import Guard
-from rota.worker.builtin.checking import fields_of, kind_of, text_in
+from rota.worker.builtin.addresses import AddressGuard
+from rota.worker.builtin.payloads import fields_of, kind_of, text_in
 from rota.worker.context import current
-from rota.worker.signals import GiveUp, RetryLater
+from rota.worker.exceptions import GiveUp, RetryLater
 
 FIELDS: Final = ("url", "method", "headers", "body", "expect_status", "timeout")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -41,17 +41,17 @@ _LONGEST_URL: Final = 8192
 _MOST_HEADERS: Final = 100
 _LARGEST_PORT: Final = 65535
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-#: Ours, or the connection's, to set.
+#: Set by Rota or by the connection.
 _OUR_HEADERS: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive"}
 )
 #: What may follow a redirect to another origin.
-_TRAVELLING: Final = frozenset({"accept", "accept-language", "user-agent", "content-type", "idempotency-key"})
+_KEPT_ON_REDIRECT: Final = frozenset({"accept", "accept-language", "user-agent", "content-type", "idempotency-key"})
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A request, as a payload asks for it."""
+class HttpRequest:
+    """A request as described by a payload."""
 
     url: httpx.URL
     method: str = "GET"
@@ -61,17 +61,16 @@ class Order:
     timeout: timedelta = DEFAULT_TIMEOUT
 
     def expects(self, status: int) -> bool:
-        """Say whether an answer is what was hoped for."""
+        """Return whether a status counts as success."""
         return status in self.expect if self.expect else httpx.codes.is_success(status)
 
 
 def check_http(payload: object) -> None:
-    """Refuse what `http` could not do."""
-    order_of(payload)
+    """Refuse a payload that `http` cannot run."""
+    request_of(payload)
 
 
-def order_of(payload: object) -> Order:
-    """Read a payload."""
+def request_of(payload: object) -> HttpRequest:
     fields = fields_of(payload, FIELDS)
     method = text_in(fields, "method", longest=10, default="GET").upper()
     if method not in METHODS:
@@ -80,7 +79,7 @@ def order_of(payload: object) -> Order:
     body, is_json = _body(fields.get("body"))
     if is_json and "content-type" not in headers:
         headers["content-type"] = "application/json"
-    return Order(
+    return HttpRequest(
         url=_url(text_in(fields, "url", longest=_LONGEST_URL)),
         method=method,
         headers=headers,
@@ -107,9 +106,9 @@ def _problem_of(url: httpx.URL) -> str:
     if not url.host:
         return "has no host"
     if url.port is not None and not 0 < url.port <= _LARGEST_PORT:
-        return f"has no port {url.port}"
+        return f"port {url.port} is not between 1 and {_LARGEST_PORT}"
     if url.userinfo:
-        return "must not carry a password; use the header Authorization"
+        return "must not contain a password; use the header Authorization"
     return ""
 
 
@@ -117,15 +116,15 @@ def _headers(value: object) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > _MOST_HEADERS:
-        told = f"must be an object of at most {_MOST_HEADERS} names and texts"
-        raise InvalidRequest(f"payload.headers: {told}", field="payload.headers")
+        problem = f"must be an object of at most {_MOST_HEADERS} names and texts"
+        raise InvalidRequest(f"payload.headers: {problem}", field="payload.headers")
     headers = {}
     for name, content in value.items():
-        place = f"payload.headers.{name[:100]}"
+        where = f"payload.headers.{name[:100]}"
         if not name or not _TOKEN.issuperset(name) or name.lower() in _OUR_HEADERS:
-            raise InvalidRequest(f"{place}: is no header a job may set", field=place)
+            raise InvalidRequest(f"{where}: a job may not set this header", field=where)
         if not isinstance(content, str) or not content.isprintable() or not content.isascii():
-            raise InvalidRequest(f"{place}: must be printable ASCII text", field=place)
+            raise InvalidRequest(f"{where}: must be printable ASCII text", field=where)
         headers[name.lower()] = content
     return headers
 
@@ -144,8 +143,8 @@ def _statuses(value: object) -> frozenset[int]:
     statuses = value if isinstance(value, list) else [value]
     for status in statuses:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:  # noqa: PLR2004 - HTTP's
-            told = f"must be a status from 100 to 599 or an array of them, not {kind_of(status)}"
-            raise InvalidRequest(f"payload.expect_status: {told}", field="payload.expect_status")
+            problem = f"must be a status from 100 to 599 or an array of them, not {kind_of(status)}"
+            raise InvalidRequest(f"payload.expect_status: {problem}", field="payload.expect_status")
     return frozenset(statuses)
 
 
@@ -161,39 +160,41 @@ def _timeout(value: object) -> timedelta:
 
 
 class Http:
-    """Performs requests within what a guard allows."""
+    """Sends requests to the addresses that a guard allows."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
 
     async def __call__(self, payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-        """Perform a request and give what came back."""
-        order = order_of(payload)
-        order = replace(order, headers={"idempotency-key": current().id, **order.headers})
+        """Send a request and return the response."""
+        request = request_of(payload)
+        request = replace(request, headers={"idempotency-key": current().id, **request.headers})
         try:
-            async with asyncio.timeout(order.timeout.total_seconds()):
-                return await self._perform(order)
+            async with asyncio.timeout(request.timeout.total_seconds()):
+                return await self._perform(request)
         except (TimeoutError, httpx.TimeoutException):
-            raise TimeoutError(f"{order.url.host} gave no answer within {order.timeout.total_seconds():g} s") from None
+            raise TimeoutError(
+                f"{request.url.host} gave no answer within {request.timeout.total_seconds():g} s"
+            ) from None
 
-    async def _perform(self, order: Order) -> dict[str, Any]:
-        expected = order
+    async def _perform(self, request: HttpRequest) -> dict[str, Any]:
+        expected = request
         for _ in range(MOST_REDIRECTS + 1):
-            answer = await self._ask(order)
-            if answer.location is None or answer.status in expected.expect:
-                return _judge(expected, answer)
-            order = _redirected(order, answer)
+            response = await self._send(request)
+            if response.location is None or response.status in expected.expect:
+                return _result_of(expected, response)
+            request = _redirected(request, response)
         raise GiveUp(f"{expected.url.host} redirects more than {MOST_REDIRECTS} times")
 
-    async def _ask(self, order: Order) -> Answer:
-        """Ask one server, at the first of its checked addresses that can be reached."""
-        url = order.url
+    async def _send(self, request: HttpRequest) -> HttpResponse:
+        """Send to the first of the checked addresses that can be reached."""
+        url = request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await self._guard.resolve(url.host, port)
-        async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=order.timeout.total_seconds()) as client:
+        async with httpx.AsyncClient(verify=_tls(), trust_env=False, timeout=request.timeout.total_seconds()) as client:
             for number, address in enumerate(addresses, 1):
                 try:
-                    return await _ask_at(client, order, address)
+                    return await _send_to(client, request, address)
                 except httpx.ConnectError as error:
                     if number == len(addresses):
                         raise ConnectionError(f"{url.host} cannot be reached: {error}") from None
@@ -201,8 +202,8 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server said."""
+class HttpResponse:
+    """A response, cut to the size that is kept."""
 
     status: int
     headers: Mapping[str, str]
@@ -211,21 +212,21 @@ class Answer:
 
     @property
     def location(self) -> str | None:
-        """Where it sends us, if it does."""
+        """The target of a redirect."""
         return self.headers.get("location") if self.status in {301, 302, 303, 307, 308} else None
 
 
-async def _ask_at(client: httpx.AsyncClient, order: Order, address: str) -> Answer:
+async def _send_to(client: httpx.AsyncClient, request: HttpRequest, address: str) -> HttpResponse:
     # Connect by address; the name stays for Host, for SNI and for the certificate.
-    headers = {"accept-encoding": "identity", "user-agent": "rota", **order.headers, "host": order.url.netloc.decode()}
-    request = client.build_request(
-        order.method,
-        order.url.copy_with(host=address),
-        headers=headers,
-        content=order.body or None,
-        extensions={"sni_hostname": order.url.host},
+    own = {"accept-encoding": "identity", "user-agent": "rota"}
+    message = client.build_request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers={**own, **request.headers, "host": request.url.netloc.decode()},
+        content=request.body or None,
+        extensions={"sni_hostname": request.url.host},
     )
-    response = await client.send(request, stream=True)
+    response = await client.send(message, stream=True)
     body = bytearray()
     try:
         async for chunk in response.aiter_raw():
@@ -235,56 +236,56 @@ async def _ask_at(client: httpx.AsyncClient, order: Order, address: str) -> Answ
     finally:
         await response.aclose()
     text = bytes(body[:BODY_BYTES]).decode("utf-8", "replace").replace("\0", "\\0")
-    return Answer(response.status_code, dict(response.headers), text, is_cut=len(body) > BODY_BYTES)
+    return HttpResponse(response.status_code, dict(response.headers), text, is_cut=len(body) > BODY_BYTES)
 
 
-def _redirected(order: Order, answer: Answer) -> Order:
-    """Follow a redirect as browsers do, and leave the submitter's headers behind at another origin."""
+def _redirected(request: HttpRequest, response: HttpResponse) -> HttpRequest:
+    """Return the request for a redirect, as browsers do; the submitter's headers do not go to another origin."""
     try:
-        url = _url(str(order.url.join(answer.location or "")))
+        url = _url(str(request.url.join(response.location or "")))
     except (InvalidRequest, httpx.InvalidURL) as error:
-        raise GiveUp(f"{order.url.host} redirects to something that cannot be followed: {error}") from None
-    headers = order.headers
-    if _origin(url) != _origin(order.url):
-        headers = {name: content for name, content in headers.items() if name in _TRAVELLING}
-    becomes_get = answer.status == httpx.codes.SEE_OTHER or (
-        answer.status in {httpx.codes.MOVED_PERMANENTLY, httpx.codes.FOUND} and order.method == "POST"
+        raise GiveUp(f"{request.url.host} redirects to something that cannot be followed: {error}") from None
+    headers = request.headers
+    if _origin(url) != _origin(request.url):
+        headers = {name: content for name, content in headers.items() if name in _KEPT_ON_REDIRECT}
+    becomes_get = response.status == httpx.codes.SEE_OTHER or (
+        response.status in {httpx.codes.MOVED_PERMANENTLY, httpx.codes.FOUND} and request.method == "POST"
     )
-    if becomes_get and order.method != "HEAD":
+    if becomes_get and request.method != "HEAD":
         headers = {name: content for name, content in headers.items() if name != "content-type"}
-        return replace(order, url=url, headers=headers, method="GET", body=b"")
-    return replace(order, url=url, headers=headers)
+        return replace(request, url=url, headers=headers, method="GET", body=b"")
+    return replace(request, url=url, headers=headers)
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def _judge(order: Order, answer: Answer) -> dict[str, Any]:
-    if order.expects(answer.status):
-        headers = {name: content for name, content in answer.headers.items() if name != "set-cookie"}
-        return {"status": answer.status, "headers": headers, "body": answer.body, "is_cut": answer.is_cut}
-    if answer.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}:
-        delay = retry_after(answer.headers.get("retry-after"))
+def _result_of(request: HttpRequest, response: HttpResponse) -> dict[str, Any]:
+    if request.expects(response.status):
+        headers = {name: content for name, content in response.headers.items() if name != "set-cookie"}
+        return {"status": response.status, "headers": headers, "body": response.body, "is_cut": response.is_cut}
+    if response.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}:
+        delay = retry_after(response.headers.get("retry-after"))
         if delay is not None:
-            raise RetryLater(delay, f"{order.url.host} answered {answer.status} and asks to come back later")
-    raise HttpFailed(f"{order.url.host} answered {answer.status}: {answer.body[:500]}")
+            raise RetryLater(delay, f"{request.url.host} answered {response.status} and asks for a retry later")
+    raise HttpFailed(f"{request.url.host} answered {response.status}: {response.body[:500]}")
 
 
 class HttpFailed(Exception):
-    """The server answered with a status that was not expected."""
+    """The server responded with an unexpected status."""
 
 
-def retry_after(told: str | None) -> timedelta | None:
-    """Read a Retry-After header, in seconds or as a date; None when it says nothing we understand."""
-    if told is None:
+def retry_after(header: str | None) -> timedelta | None:
+    """Parse a Retry-After header, in seconds or as a date; None if it cannot be parsed."""
+    if header is None:
         return None
     delay = None
-    if told.strip().isdecimal():
-        delay = timedelta(seconds=min(int(told.strip()[:9]), LONGEST_RETRY_AFTER.total_seconds()))
+    if header.strip().isdecimal():
+        delay = timedelta(seconds=min(int(header.strip()[:9]), LONGEST_RETRY_AFTER.total_seconds()))
     else:
         with suppress(ValueError, TypeError, OverflowError):
-            moment = parsedate_to_datetime(told)
+            moment = parsedate_to_datetime(header)
             delay = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)
     if delay is None:
         return None

@@ -1,10 +1,10 @@
--- Give the ids of one lane that somebody will be handed: they stand in line, or are with a reader.
--- An entry that was delivered and is with nobody (its consumer was deleted) is of no use and goes. So does a consumer
--- that was not heard of for long, if nothing is with it.
--- KEYS: streams. ARGV: the group, how many entries at most, after how many milliseconds a consumer goes.
--- Gives false if there are more entries than that.
+-- Give the ids of one lane that will be delivered: they wait in a stream, or are pending for a reader.
+-- An entry that was delivered and is pending for no consumer (it was deleted) is removed. So is a consumer that was idle
+-- for long, if nothing is pending for it.
+-- KEYS: streams. ARGV: the group, the most entries, the milliseconds after which an idle consumer is removed.
+-- Returns false if there are more entries than that.
 local most = tonumber(ARGV[2])
-local coming = {}
+local present = {}
 
 local function parts(id)
     local time, number = string.match(id, '(%d+)-(%d+)')
@@ -56,11 +56,11 @@ for _, stream in ipairs(KEYS) do
         end
         for _, entry in ipairs(entries) do
             if not last or with_reader[entry[1]] or is_after(entry[1], last) then
-                coming[#coming + 1] = entry[2][2]
+                present[#present + 1] = entry[2][2]
             else
                 redis.call('XDEL', stream, entry[1])
             end
         end
     end
 end
-return coming
+return present

@@ -1,4 +1,4 @@
--- Let jobs of one queue stand in line, and tell the readers. The group begins at 0: nothing is ever before it.
+-- Add jobs of one queue to streams, and notify the readers. The group begins at 0, before all entries.
 -- KEYS: streams. ARGV: the group, the channel, the queue, and pairs of a stream's place in KEYS and a job's id.
 for _, stream in ipairs(KEYS) do
     if redis.call('EXISTS', stream) == 0 then

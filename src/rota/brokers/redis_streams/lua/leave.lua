@@ -1,4 +1,4 @@
--- Delete a consumer that says goodbye, where nothing is with it: what is with it would be lost to everybody.
+-- Delete a consumer that ends, where nothing is pending for it: its pending entries would be lost.
 -- KEYS: streams. ARGV: the group, the consumer.
 for _, stream in ipairs(KEYS) do
     local held = redis.pcall('XPENDING', stream, ARGV[1], '-', '+', 1, ARGV[2])

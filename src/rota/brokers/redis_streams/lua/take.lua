@@ -1,10 +1,10 @@
--- Take ids from the streams of one queue, in the order in which they are named. A group that was lost begins anew at 0.
--- Whoever dispatches is told when a line has become short.
--- KEYS: streams. ARGV: the group, the consumer, how many at most, the channel, what counts as short.
--- Gives triples of a stream's place in KEYS, the entry and the job's id.
+-- Take ids from the streams of one queue, in the order of KEYS. A lost group is created again at 0.
+-- Dispatchers are notified when a stream has few entries.
+-- KEYS: streams. ARGV: the group, the consumer, the limit, the channel, below which number entries are few.
+-- Returns triples of a stream's index in KEYS, the entry and the job's id.
 local left = tonumber(ARGV[3])
 local taken = {}
-local is_short = false
+local is_low = false
 
 local function read(stream)
     return redis.pcall('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', left, 'STREAMS', stream, '>')
@@ -34,10 +34,10 @@ for place, stream in ipairs(KEYS) do
             left = left - 1
         end
         local waiting = redis.call('XLEN', stream) - redis.call('XPENDING', stream, ARGV[1])[1]
-        is_short = is_short or waiting < tonumber(ARGV[5])
+        is_low = is_low or waiting < tonumber(ARGV[5])
     end
 end
-if is_short then
+if is_low then
     redis.call('PUBLISH', ARGV[4], 'r')
 end
 return taken

@@ -1,6 +1,15 @@
--- Settle anything, if the job is still where and whose it was. By primary key.
--- A job that was asked to stop may end, but not run again.
-UPDATE job
+-- name: complete_jobs
+-- Complete jobs whose fence still holds: job, fence and result of each. By primary key. The row of VALUES is repeated.
+UPDATE rota_job
+SET state = 'completed', lease_until = NULL, finished_at = ?, updated_at = ?, result = done.column3, error = NULL,
+    reason = NULL
+FROM (VALUES (?, ?, ?)) AS done
+WHERE rota_job.id = done.column1 AND rota_job.fence = done.column2 AND rota_job.state = 'running'
+
+-- name: settle_job
+-- Apply any settlement if the job still has the state and fence that it was decided from. By primary key. A running job
+-- with a cancellation request may finish, but not wait or run again.
+UPDATE rota_job
 SET state = :target,
     run_at = coalesce(:run_at, run_at),
     turn = CASE WHEN :run_at IS NULL THEN turn ELSE :run_at - priority * :aging END,
@@ -16,3 +25,21 @@ SET state = :target,
 WHERE id = :id AND fence = :fence AND state = :source
     AND (:is_final OR state <> 'running' OR cancel_requested_at IS NULL)
     AND (NOT :if_lapsed OR lease_until <= :now)
+
+-- name: save_attempt
+-- Record an attempt that ended in anything but plain success.
+INSERT INTO rota_attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail)
+SELECT id, fence, worker, boot, started_at, :now, :event, :error, :log_tail FROM rota_job WHERE id = :id
+ON CONFLICT (job_id, fence) DO UPDATE
+SET ended_at = excluded.ended_at, event = excluded.event, error = excluded.error,
+    log_tail = coalesce(excluded.log_tail, log_tail)
+
+-- name: request_stop
+-- Request cancellation of a job if it runs, under any fence. By primary key.
+UPDATE rota_job SET cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
+WHERE id = :id AND state = 'running'
+
+-- name: cancel_replaced_job
+-- Cancel a waiting job that a later occurrence of its schedule replaces. By primary key.
+UPDATE rota_job SET state = 'cancelled', reason = 'replaced', finished_at = :now, updated_at = :now
+WHERE id = :id AND state IN ('blocked', 'scheduled', 'pending', 'queued', 'retrying')

@@ -1,0 +1,254 @@
+"""Read routes of jobs: one job, lists, attempts, explanations, results and event streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, Final
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from msgspec import Meta, Struct
+
+from rota.api.errors import invalid
+from rota.api.headers import LAST_STATE, PREFER, preferred_wait
+from rota.api.http import Request, Response, StreamResponse, json_response
+from rota.api.job_filter import KIND, JobListQuery, query_of
+from rota.api.job_pages import HEAVY_FIELDS, fields_of, job_page, jobs_by_id, strip_heavy_fields
+from rota.api.live import SILENCE_SECONDS, sse_event
+from rota.api.long_poll import wait_for_end
+from rota.api.router import EVENT_STREAM, Route
+from rota.api.settings import Scope
+from rota.core.errors import JobNotFound, ScheduleNotFound
+from rota.core.ids import JobId, ScheduleId, to_text
+from rota.core.job import Job
+from rota.core.lifecycle import FINISHED, State
+from rota.ports.wakeup import TIMETABLE
+from rota.wire.jobs import (
+    AttemptList,
+    JobForm,
+    JobPage,
+    ResultForm,
+    TaskForm,
+    attempt_form,
+    job_form,
+    result_form,
+    task_form,
+)
+from rota.wire.scalars import id_in_field, job_id_of, schedule_id_of
+from rota.wire.schedules import RecurringForm, recurring_form
+from rota.wire.system import ExplanationForm, ReasonForm
+
+#: How often the progress of a followed job is read.
+LOOK_SECONDS: Final = 1.0
+
+
+class WaitQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait, in seconds."""
+
+    wait: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+
+
+async def get(request: Request) -> Response:
+    """Show one job, or the schedule that has this id."""
+    return json_response(await job_or_schedule(request, job_id_of(request.path_params["id"])))
+
+
+async def job_or_schedule(request: Request, job_id: JobId) -> JobForm | RecurringForm:
+    """Give the job or the schedule with an id."""
+    jobs = await request.engine.get([job_id])
+    if jobs:
+        return (await job_forms(request, jobs))[0]
+    try:
+        return recurring_form(await request.engine.schedules.one(ScheduleId(job_id)))
+    except ScheduleNotFound:
+        pass
+    return job_form(await request.engine.jobs.one(job_id))
+
+
+async def job_forms(request: Request, jobs: Sequence[Job]) -> Sequence[JobForm]:
+    """Convert jobs to the form of the requested path."""
+    return await with_legacy_fields(request, [job_form(job) for job in jobs])
+
+
+async def with_legacy_fields(request: Request, jobs: Sequence[JobForm]) -> Sequence[JobForm]:
+    """Add the legacy fields on the legacy paths."""
+    if request.path.startswith("/v1/"):
+        return jobs
+    ids = {schedule_id_of(job.schedule_id) for job in jobs if job.schedule_id is not None}
+    rules = {to_text(one.id): one.rule for one in await request.engine.store.schedules(tuple(ids))} if ids else {}
+    return [task_form(job, rules.get(job.schedule_id) if job.schedule_id else None) for job in jobs]
+
+
+async def list_jobs(request: Request) -> Response:
+    """List jobs, newest first; of finished ones alone the last finished first."""
+    items, cursor = await _page(request)
+    return json_response(JobPage(items=list(items), next_cursor=cursor))
+
+
+async def list_as_array(request: Request) -> Response:
+    """List jobs as a bare array, with the next page in a `Link` header, as on the legacy paths."""
+    items, cursor = await _page(request)
+    response = json_response(items)
+    if cursor is not None:
+        kept = [pair for pair in parse_qsl(request.scope["query_string"].decode()) if pair[0] != "cursor"]
+        address = f"{request.path}?{urlencode([*kept, ('cursor', cursor)])}"
+        response.headers.append((b"link", f'<{address}>; rel="next"'.encode()))
+    return response
+
+
+async def _page(request: Request) -> tuple[Sequence[JobForm], str | None]:
+    listing = request.query(JobListQuery)
+    # Legacy lists always include the heavy fields.
+    fields = fields_of(listing.fields) if request.path.startswith("/v1/") else frozenset(HEAVY_FIELDS)
+    if listing.ids is not None:
+        ids = [id_in_field(text, "ids") for text in listing.ids.split(",") if text]
+        if len(ids) > request.context.limits.page:
+            raise invalid([("ids", f"{len(ids)} ids; at most {request.context.limits.page} at once")])
+        jobs = await jobs_by_id(request.engine, ids, fields)
+        return await with_legacy_fields(request, [strip_heavy_fields(job_form(job), fields) for job in jobs]), None
+    items, cursor = await job_page(request.engine, query_of(listing, request.engine.clock()), KIND, fields)
+    return await with_legacy_fields(request, items), cursor
+
+
+async def attempts(request: Request) -> Response:
+    """List a job's attempts, oldest first."""
+    job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
+    return json_response(AttemptList(items=[attempt_form(one) for one in await request.engine.store.attempts(job.id)]))
+
+
+async def explain(request: Request) -> Response:
+    """Explain why a job is in its state."""
+    explanation = await request.engine.explain(job_id_of(request.path_params["id"]))
+    reasons = [ReasonForm(**asdict(reason)) for reason in explanation.reasons]
+    return json_response(ExplanationForm(id=to_text(explanation.job.id), state=explanation.job.state, reasons=reasons))
+
+
+async def result(request: Request) -> Response:
+    """Give the result of a job; wait for it on request. 202 while it has none."""
+    job_id = job_id_of(request.path_params["id"])
+    await request.body()
+    job = await wait_for_end(request, job_id, timedelta(seconds=_wait_seconds(request)))
+    if job.state in FINISHED:
+        return json_response(result_form(job))
+    return json_response(result_form(job), 202, retry_after="1")
+
+
+def _wait_seconds(request: Request) -> float:
+    """Give how long to wait: `?wait=30`, or `Prefer: wait=30` (RFC 7240)."""
+    seconds = request.query(WaitQuery).wait
+    prefer = request.header(b"prefer")
+    return seconds or (preferred_wait(prefer) if prefer else None) or 0.0
+
+
+async def follow(request: Request) -> StreamResponse:
+    """Stream the states and the progress of a job until it has ended."""
+    job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
+    await request.body()
+    return StreamResponse(_job_events(request, job), EVENT_STREAM)
+
+
+async def _job_events(request: Request, job: Job) -> AsyncGenerator[bytes, None]:
+    last_seen = request.header(b"last-event-id")
+    last: tuple[str, str | None] | None = None
+    loop = asyncio.get_running_loop()
+    sent_at = loop.time()
+    with request.engine.broker.subscribe((TIMETABLE, job.queue)) as subscription:
+        while True:
+            progress = await _progress(request, job)
+            number = f"{job.fence}-{job.state}-{int(job.updated_at.timestamp() * 1_000_000)}"
+            if number != last_seen and (last is None or last[0] != number):
+                yield sse_event("job", msgspec.json.encode(job_form(job)), number)
+                sent_at = loop.time()
+            if progress is not None and (last is None or last[1] != progress):
+                yield sse_event("progress", msgspec.json.encode({"progress": progress}))
+                sent_at = loop.time()
+            last = (number, progress)
+            if job.state in FINISHED:
+                return
+            if loop.time() - sent_at > SILENCE_SECONDS:
+                yield b": still here\n\n"
+                sent_at = loop.time()
+            await subscription.wait(timedelta(seconds=LOOK_SECONDS))
+            try:
+                job = await request.engine.jobs.one(job.id)
+            except JobNotFound:
+                return
+
+
+async def _progress(request: Request, job: Job) -> str | None:
+    if job.state is not State.RUNNING:
+        return None
+    known = await request.engine.store.attempts(job.id)
+    return known[-1].progress if known else None
+
+
+_OLDER: Final = "older paths"
+_GET = Route(
+    method="GET",
+    path="/v1/jobs/{id}",
+    scope=Scope.READ,
+    handler=get,
+    summary="Show one job, or the schedule that has this id",
+    tag="jobs",
+    responses={200: JobForm | RecurringForm},
+)
+_LIST = Route(
+    method="GET",
+    path="/v1/jobs",
+    scope=Scope.READ,
+    handler=list_jobs,
+    summary="List jobs, newest first",
+    tag="jobs",
+    query=JobListQuery,
+    responses={200: JobPage},
+)
+ROUTES = (
+    _GET,
+    _GET.at("/jobs/{id}", responses={200: TaskForm | RecurringForm}, tag=_OLDER),
+    _GET.at("/tasks/{id}", responses={200: TaskForm | RecurringForm}, tag=_OLDER),
+    _LIST,
+    _LIST.at("/jobs", handler=list_as_array, responses={200: list[TaskForm]}, tag=_OLDER),
+    _LIST.at("/tasks", handler=list_as_array, responses={200: list[TaskForm]}, tag=_OLDER),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/attempts",
+        scope=Scope.READ,
+        handler=attempts,
+        summary="List a job's attempts, oldest first",
+        tag="jobs",
+        responses={200: AttemptList},
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/explain",
+        scope=Scope.READ,
+        handler=explain,
+        summary="Explain why a job is in its state",
+        tag="jobs",
+        responses={200: ExplanationForm},
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/result",
+        scope=Scope.READ,
+        handler=result,
+        summary="Give the result of a job; 202 while it has not ended",
+        tag="jobs",
+        query=WaitQuery,
+        headers=(PREFER,),
+        responses={200: ResultForm, 202: ResultForm},
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/events",
+        scope=Scope.READ,
+        handler=follow,
+        summary="Follow a job until it has ended, as server-sent events",
+        tag="jobs",
+        headers=(LAST_STATE,),
+        responses={200: EVENT_STREAM},
+    ),
+)

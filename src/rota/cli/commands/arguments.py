@@ -1,0 +1,89 @@
+"""Parsed arguments into settings, API client, printer, JSON and durations; and confirmation of risky commands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rota.cli.api_client import ApiClient
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.output import Printer, say
+from rota.core.errors import InvalidRequest
+from rota.settings import OPTIONS, Settings, read
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Read the settings; flags override the environment and files."""
+    typed = {name: getattr(options, name, None) for name in OPTIONS}
+    try:
+        return read(typed, os.environ, Path.cwd())
+    except InvalidRequest as error:
+        raise CommandFailed(str(error), fix="`rota config show --origin` shows them all", code=Exit.USAGE) from None
+
+
+def api_client_of(options: argparse.Namespace) -> ApiClient:
+    settings = settings_of(options)
+    return ApiClient(settings.api_url, settings.token)
+
+
+def printer_of(options: argparse.Namespace) -> Printer:
+    return Printer(options.output, time=options.time)
+
+
+def strict_json(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Read JSON; raise ValueError for NaN and Infinity, which Python's parser accepts though JSON has neither."""
+    import json  # noqa: PLC0415 - a command that needs none does not load it
+
+    from rota.core.finite import require_finite  # noqa: PLC0415 - as above
+
+    value = json.loads(text)
+    require_finite(value, "value")
+    return value
+
+
+def json_of(text: str, name: str) -> Any:  # noqa: ANN401 - JSON
+    """Read JSON from an argument, a file (`@name`) or standard input (`-`)."""
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        return strict_json(text)
+    except OSError as error:
+        raise CommandFailed(f"{name}: {error}", fix="name a file that can be read", code=Exit.USAGE) from None
+    except ValueError as error:
+        raise CommandFailed(
+            f"{name}: {text[:60]!r} is not JSON: {error}",
+            fix=f'quote it, as in --{name} \'{{"to": "user@example.com"}}\'',
+            code=Exit.USAGE,
+        ) from None
+
+
+def duration_of(text: str, flag: str) -> float:
+    """Read a duration into seconds."""
+    from rota.core.duration import parse_duration  # noqa: PLC0415 - a command that needs none does not load it
+
+    try:
+        return parse_duration(text, field=flag).total_seconds()
+    except InvalidRequest as error:
+        raise CommandFailed(str(error), fix="write it as 30s, 5m or 1h30m", code=Exit.USAGE) from None
+
+
+def is_confirmed(options: argparse.Namespace, action: str) -> bool:
+    """Ask for confirmation of an action that cannot be undone or concerns many jobs."""
+    if options.dry_run:
+        say(f"would {action}")
+        return False
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandFailed(
+            f"{action}: not done, because it needs a confirmation and standard input is not a terminal",
+            fix="add --yes if you mean it, or --dry-run to see what would be done",
+            code=Exit.USAGE,
+        )
+    say(f"{action}? [y/N] ")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

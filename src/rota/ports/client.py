@@ -1,0 +1,126 @@
+"""Client interfaces: `WorkSource` for workers, `StepKeeper` for guarded steps, `Control` for everyone else.
+
+The engine implements them in process, `rota.client` over HTTP; a caller cannot tell which one it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from rota.core.errors import InvalidRequest
+from rota.core.ids import JobId, to_text
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.outcome import Outcome
+from rota.core.step import Step
+from rota.core.submission import NewJob
+from rota.core.value import value
+from rota.ports.store import Census, Inserted, JobQuery
+
+
+@value
+class AttemptReport:
+    """The outcome of an attempt, with the fence it ran under."""
+
+    job_id: JobId
+    fence: int
+    outcome: Outcome
+    log_tail: str | None = None
+
+
+class WorkSource(Protocol):
+    """What a worker needs: claim, renew, settle."""
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        """Lease jobs; when there are none, wait for some, at most for `wait`."""
+        ...
+
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
+        """Extend leases; those absent from the answer are lost."""
+        ...
+
+    async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
+        """Report outcomes; those absent from the answer were refused: another worker has the job, or it has ended."""
+        ...
+
+
+class StepKeeper(Protocol):
+    """Where a worker records the guarded steps of the jobs it runs."""
+
+    async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
+        """Record that a step begins, and return whether it is new; None if the lease is lost."""
+        ...
+
+    async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
+        """Record that a step's effect happened; None if the lease is lost."""
+        ...
+
+    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
+        """Delete the record of a step whose effect certainly did not happen."""
+        ...
+
+
+@value
+class Actor:
+    """The person or program that acts, and its address, for the ledger."""
+
+    name: str = "unknown"
+    origin: str = ""
+
+
+class Deed(StrEnum):
+    """What an operator's action did to a job."""
+
+    CANCELLED = "cancelled"
+    #: It is running; its worker has been asked to stop it.
+    ASKED_TO_STOP = "asked_to_stop"
+    RETRIED = "retried"
+    STARTED = "started"
+    DISCARDED = "discarded"
+
+
+@value
+class ActionResult:
+    """Result of an action on one job: what was done, or why it was refused."""
+
+    job_id: JobId
+    deed: Deed | None = None
+    refusal: InvalidRequest | None = None
+
+    def __repr__(self) -> str:
+        return f"<ActionResult job {to_text(self.job_id)}: {self.deed or self.refusal}>"
+
+
+class Control(Protocol):
+    """What submitters and operators need: submit, read, wait, cancel, retry, count."""
+
+    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
+        """Submit jobs; they are on stable storage when this returns."""
+        ...
+
+    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Return the jobs of these ids; unknown ones are absent."""
+        ...
+
+    async def find(self, query: JobQuery) -> Sequence[Job]:
+        """Return the jobs that match a query."""
+        ...
+
+    async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
+        """Wait until a job has ended, at most for a while, and return it as it is then."""
+        ...
+
+    async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:
+        """Cancel jobs, or ask running ones to stop; one result for each id, in order."""
+        ...
+
+    async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:
+        """Run finished jobs again, make scheduled and retrying ones due at once; one result per id, in order."""
+        ...
+
+    async def census(self) -> Census:
+        """Count all jobs."""
+        ...

@@ -1,0 +1,196 @@
+"""Values of the store port: answers to submissions, job queries and slices, retention, timetable, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import repeat
+from typing import Final, final, overload
+
+from rota.core.ids import JobId, ScheduleId
+from rota.core.job import Job
+from rota.core.lifecycle import FINISHED, State
+from rota.core.queue import Lane, LaneCount
+from rota.core.value import value
+
+#: How far the time in an id may differ from the time at which the job was stored.
+CLOCK_SLACK: Final = timedelta(hours=1)
+
+
+class Receipt(StrEnum):
+    """The result of a submission."""
+
+    CREATED = "created"
+    #: The idempotency key was used before with the same request: the answer is the job it made.
+    REPLAYED = "replayed"
+    #: The idempotency key was used before with another request: no job was made.
+    KEY_REUSED = "key_reused"
+    #: Another job has this id: no job was made; take another id.
+    ID_TAKEN = "id_taken"
+    #: The queue has reached its bound: no job was made; try again later.
+    QUEUE_FULL = "queue_full"
+
+
+@value
+class Inserted:
+    """The answer to one submission: its job and the state of that job.
+
+    If the queue is full, there is no such job, and `state` is the one that it would have had. `at` is the creation time
+    by the store's clock, if this submission made the job.
+    """
+
+    job_id: JobId
+    receipt: Receipt
+    state: State
+    at: datetime | None = field(default=None, compare=False)
+
+
+@final
+class AllCreated(Sequence[Inserted]):
+    """The answers to a batch in which every submission made a job, all in one state: the usual case.
+
+    Single answers are made only when they are read.
+    """
+
+    __slots__ = ("at", "ids", "state")
+
+    def __init__(self, ids: Sequence[JobId], state: State, at: datetime | None = None) -> None:
+        self.ids = ids
+        self.state = state
+        self.at = at
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Inserted]:
+        return map(Inserted, self.ids, repeat(Receipt.CREATED), repeat(self.state), repeat(self.at))
+
+    @overload
+    def __getitem__(self, place: int) -> Inserted: ...
+    @overload
+    def __getitem__(self, place: slice) -> AllCreated: ...
+    def __getitem__(self, place: int | slice) -> Inserted | AllCreated:
+        if isinstance(place, slice):
+            return AllCreated(self.ids[place], self.state, self.at)
+        return Inserted(self.ids[place], Receipt.CREATED, self.state, self.at)
+
+
+@value
+class Position:
+    """Where a list of jobs continues: after this job. `finished_at` only in lists that are ordered by it."""
+
+    job_id: JobId
+    finished_at: datetime | None = None
+
+
+@value
+class JobQuery:
+    """A filter over jobs, newest first. Fields that are left out do not filter. `before` continues after a job.
+
+    A list of finished states only is ordered by the end of the jobs, the last first, unless it filters by tag, schedule
+    or fingerprint; then `before` needs `finished_before`, the end of that job. `created_from` and `created_until` use
+    the time in the ids: a job whose submitter's clock was off by more than `CLOCK_SLACK` may be missed.
+    """
+
+    states: tuple[State, ...] = ()
+    types: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    tag: str | None = None
+    worker: str | None = None
+    schedule_id: ScheduleId | None = None
+    fingerprint: str | None = None
+    created_from: datetime | None = None
+    created_until: datetime | None = None
+    before: JobId | None = None
+    finished_before: datetime | None = None
+    limit: int = 100
+
+    @property
+    def is_by_finish(self) -> bool:
+        """Whether the list is ordered by the end of the jobs."""
+        has_index_by_id = not (self.tag is None and self.schedule_id is None and self.fingerprint is None)
+        return bool(self.states) and FINISHED.issuperset(self.states) and not has_index_by_id
+
+    def behind(self, position: Position) -> JobQuery:
+        """Return the query for what follows a position."""
+        return replace(self, before=position.job_id, finished_before=position.finished_at)
+
+    def position_of(self, job: Job) -> Position:
+        """Return where this list continues after a job."""
+        return Position(job.id, job.finished_at if self.is_by_finish else None)
+
+
+@value
+class JobSlice:
+    """A part of a list: jobs, and where to continue; None at the end of the list."""
+
+    jobs: Sequence[Job]
+    resume: Position | None
+
+
+@value
+class Retention:
+    """How long finished jobs are kept, by state; None keeps them for ever."""
+
+    completed: timedelta | None = timedelta(hours=24)
+    cancelled: timedelta | None = timedelta(hours=24)
+    dead: timedelta | None = timedelta(days=30)
+    #: How long fire times, ledger entries and records of stopped processes are kept.
+    history: timedelta | None = timedelta(days=90)
+
+
+@value
+class Timetable:
+    """The store's time, and when upkeep of each kind is needed next; None if nothing waits for it."""
+
+    now: datetime
+    #: When the next job that waits for its time is due.
+    job: datetime | None = None
+    #: When the next lease lapses.
+    lease: datetime | None = None
+    #: When the next waiting job expires.
+    expiry: datetime | None = None
+    #: When the next schedule fires.
+    schedule: datetime | None = None
+
+    @property
+    def first(self) -> datetime | None:
+        """The earliest of all."""
+        return min((at for at in (self.job, self.lease, self.expiry, self.schedule) if at is not None), default=None)
+
+
+@value
+class Census:
+    """Counts of all jobs: unfinished by lane and state, finished by state, and pruned."""
+
+    lanes: tuple[LaneCount, ...]
+    finished: Mapping[State, int]
+    pruned: Mapping[State, int]
+
+    def total(self, *states: State) -> int:
+        """Count the jobs in some states; in any, if none is given."""
+        living = sum(lane.count for lane in self.lanes if not states or lane.state in states)
+        return living + sum(count for state, count in self.finished.items() if not states or state in states)
+
+
+@value
+class DeadGroup:
+    """Dead jobs of one type and one cause."""
+
+    type: str
+    fingerprint: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example: JobId
+
+
+@value
+class Dispatched:
+    """A queued job, its lane and its priority."""
+
+    job_id: JobId
+    lane: Lane
+    priority: int

@@ -1,0 +1,192 @@
+"""The composition root: builds worker, scheduler, coordinator and membership from the settings.
+
+`rota …` processes and `app.run()` both build their components here, so that a setting holds whichever way Rota is
+started. The API is built in `api_server`, which is loaded only where it is served. Nothing is started here; see
+`components`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from rota.coordination.database import DatabaseCoordinator
+from rota.coordination.local import LocalCoordinator
+from rota.core.cluster import Role
+from rota.core.errors import InvalidRequest
+from rota.core.schedule import Draft
+from rota.core.submission import DEFAULT_QUEUE
+from rota.engine import Engine
+from rota.ports.client import WorkSource
+from rota.ports.coordinator import Coordinator
+from rota.ports.store import Retention, Store
+from rota.runtime import Link
+from rota.runtime.membership import Membership
+from rota.scheduler import Scheduler
+from rota.settings import Settings, slots_of
+from rota.telemetry.tracing import Spans
+from rota.version import __version__
+from rota.wire.submission import Defaults
+from rota.worker import Handler, Handlers, SourceReference, Worker, WorkerOptions
+from rota.worker.builtin import FileSettings, builtin_handlers
+from rota.worker.worker import Announce
+
+_HEARTBEATS_PER_LEASE: Final = 3
+_LONGEST_INTERVAL: Final = timedelta(seconds=5)
+_log = logging.getLogger("rota.coordination")
+
+
+@dataclass(frozen=True, slots=True)
+class AppDefinition:
+    """What a process needs of an app: the handlers, schedules, defaults and queues of its tasks."""
+
+    handlers: tuple[Handler, ...] = ()
+    schedules: tuple[Draft, ...] = ()
+    #: The app's name; empty for a process without one.
+    app: str = ""
+    #: By task, the options of jobs whose submission over HTTP leaves them out.
+    defaults: Mapping[str, Defaults] = field(default_factory=dict)
+    queues: tuple[str, ...] = ()
+
+
+def instance_name() -> str:
+    """Give the name of this process: host and process id."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def worker_name(settings: Settings) -> str:
+    return settings.worker_id or instance_name()
+
+
+def beat_of(settings: Settings) -> timedelta:
+    """Give the interval at which a worker renews its leases."""
+    return min(settings.lease / _HEARTBEATS_PER_LEASE, _LONGEST_INTERVAL)
+
+
+def retention_of(settings: Settings) -> Retention:
+    return Retention(completed=settings.keep_completed, cancelled=settings.keep_completed, dead=settings.keep_dead)
+
+
+def defaults_of(settings: Settings, app: AppDefinition) -> Defaults:
+    """Give the options of jobs whose submission over HTTP leaves them out; those of the task come first."""
+    server = Defaults(max_attempts=settings.max_attempts, backoff=settings.backoff)
+    return replace(server, tasks=app.defaults)
+
+
+def queues_of(settings: Settings, app: AppDefinition) -> tuple[str, ...]:
+    """Give the queues that a worker serves: those of the settings, else those of the app's tasks and `default`."""
+    if settings.origin("queues") != "default":
+        return tuple(slots_of(part)[0] for part in settings.queues)
+    return tuple(dict.fromkeys((DEFAULT_QUEUE, *app.queues)))
+
+
+def queue_slots_of(settings: Settings) -> dict[str, int]:
+    """Give the queues with a limit of running jobs of their own, and that limit."""
+    return {name: slots for name, slots in map(slots_of, settings.queues) if slots is not None}
+
+
+def concurrency_of(settings: Settings) -> int:
+    """Give how many jobs a worker runs at once: the setting, else the sum of its queues' slots if all have some."""
+    slots = queue_slots_of(settings)
+    if settings.origin("concurrency") == "default" and len(slots) == len(settings.queues):
+        return sum(slots.values())
+    return settings.concurrency
+
+
+def handlers_of(settings: Settings, app: AppDefinition) -> Handlers:
+    """Collect the handlers of a worker; an app's task overrides a built-in type of the same name."""
+    handlers = Handlers(app.handlers)
+    root = Path(settings.file_root) if settings.file_root else None
+    files = None if root is None else FileSettings(root, settings.file_quota, settings.file_mode)
+    for handler in builtin_handlers(allow_hosts=settings.allow_hosts, files=files, timeout=settings.builtin_timeout):
+        if handlers.lookup(handler.type) is None:
+            handlers.register(handler)
+    return handlers
+
+
+def build_scheduler(engine: Engine, settings: Settings, stands_by: Callable[[], bool]) -> Scheduler:
+    return Scheduler(engine, retention=retention_of(settings), stands_by=stands_by)
+
+
+def build_worker(
+    settings: Settings,
+    app: AppDefinition,
+    link: Link,
+    *,
+    source: WorkSource,
+    announce: Announce,
+    name: str = "",
+    address: str = "",
+    spans: Spans | None = None,
+    keeper: SourceReference | None = None,
+    logs: tuple[str, str] | None = None,
+) -> Worker:
+    """Build the worker. `keeper` says how a lease-keeper process opens the work source; None starts none."""
+    options = WorkerOptions(
+        name=name or worker_name(settings),
+        queues=queues_of(settings, app),
+        queue_slots=queue_slots_of(settings),
+        concurrency=concurrency_of(settings),
+        lease=settings.lease,
+        beat=beat_of(settings),
+        poll_interval=settings.poll_interval,
+        drain_timeout=settings.drain_timeout,
+        fail_rate=settings.fail_rate,
+        version=__version__,
+        address=address,
+        logs=logs,
+        house=link.caller_tx,
+    )
+    return Worker(
+        source,
+        handlers_of(settings, app),
+        options,
+        announce_member=announce,
+        steps=link.steps,
+        spans=spans,
+        store_time=None if link.engine is None else link.engine.store.time,
+        lease_keeper=keeper,
+    )
+
+
+def open_coordinator(url: str, store: Store | None) -> Coordinator | None:
+    """Open the coordinator that a setting names; empty means the store, if there is one. Connects to nothing yet."""
+    match url.strip():
+        case "local" | "local://":
+            return LocalCoordinator()
+        case "" if store is None:
+            return None
+        case "" | "store" | "database":
+            if store is None:
+                raise InvalidRequest("coordinator: this process has no store; name an etcd", field="coordinator")
+            return DatabaseCoordinator(store)
+        case named:
+            return _etcd(named)
+
+
+def _etcd(url: str) -> Coordinator:
+    # Imported when needed: it loads an HTTP client.
+    from rota.coordination.etcd import EtcdCoordinator, location_of  # noqa: PLC0415
+
+    location = location_of(url)
+    if location.is_exposed:
+        _log.warning("etcd on another machine is used without TLS or without verifying its certificate; use etcds://")
+    return EtcdCoordinator(location)
+
+
+def build_membership(
+    settings: Settings, engine: Engine | None, roles: list[Role], *, address: str = "", instance: str = ""
+) -> Membership | None:
+    """Build the membership of this process; None without a coordinator (a worker over HTTP)."""
+    coordinator = open_coordinator(settings.coordinator, None if engine is None else engine.store)
+    if coordinator is None:
+        return None
+    return Membership(
+        coordinator, engine, roles, address=address, log_level=settings.log_level, instance=instance or instance_name()
+    )

@@ -1,0 +1,277 @@
+"""Cluster membership: heartbeats of this process, leader election among schedulers, and the shared configuration.
+
+Three loops. The first campaigns for the lead every `LEAD_INTERVAL`; a process without a scheduler only reads who leads,
+less often. The second records every `HEARTBEAT` that this process is alive. The third watches the shared configuration
+and applies it. If the coordinator is the store, the first loop does all of this in one statement, also for a worker in
+this process, so that an idle process sends few statements. Its answer also holds the rank of the worker among those
+that take the same jobs; see `precedence`.
+
+Clocks: a lead is trusted from the moment it was asked for, by a monotonic clock that goes on while the process is
+stopped, and for less than its term. So a process that was stopped for longer knows at once that it does not lead any
+more; and what it did in between does no harm, because the lead only avoids double work. A leader that dies is replaced
+within `TERM` and one interval: nine seconds. A campaign whose answer was lost is repeated soon, while the lead may
+still be trusted.
+
+If the coordinator is unavailable: no leader is known, `is_healthy` becomes false some seconds later, jobs run, every
+scheduler does all the work that it would do alone, and the loops keep trying. No failure of the coordinator ends this
+process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from rota.backoff import JitteredBackoff
+from rota.core.cluster import Leadership, Member, MemberHeartbeat, Role, trusted_seconds
+from rota.core.configuration import LOG_LEVEL, Configuration, checked
+from rota.core.errors import CoordinatorUnavailable, InvalidRequest, RotaError
+from rota.engine import Engine
+from rota.ports.coordinator import Coordinator, SendHeartbeat
+from rota.telemetry.events import LeaderChanged
+from rota.telemetry.logs import set_level
+from rota.version import __version__
+
+HEARTBEAT: Final = timedelta(seconds=5)
+LEAD_INTERVAL: Final = timedelta(seconds=3)
+#: For a process that only reads who leads: often enough to know it all the time.
+READ_INTERVAL: Final = timedelta(seconds=4)
+#: How soon a failed call is repeated.
+RETRY_SECONDS: Final = 1.0
+TERM: Final = timedelta(seconds=6)
+LEAD: Final = "scheduler"
+#: Longer than an interval, an answer's timeout and the pause before it is repeated: one lost answer is no outage.
+HEALTHY_FOR_SECONDS: Final = 14.0
+#: How long one watch of the configuration lasts at most: a watch whose connection died costs no more.
+WATCH: Final = timedelta(seconds=30)
+LEAVE_SECONDS: Final = 5.0
+#: Longer than an interval: if this process has not checked in for so long, its worker records itself.
+SILENCE_SECONDS: Final = 7.0
+#: How long to wait for an answer when checking in. A dead connection shows only by that, and all calls of this process
+#: use it: it is opened anew before this process counts as gone.
+ANSWER_SECONDS: Final = 7.0
+_log = logging.getLogger("rota.membership")
+
+
+class Membership:
+    """Keeps this process a member of the cluster, with its roles and its worker, until it is cancelled."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        engine: Engine | None,
+        roles: Sequence[Role] = (),
+        *,
+        address: str = "",
+        log_level: str = "info",
+        instance: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.instance = instance or f"{socket.gethostname()}-{os.getpid()}"
+        self.coordinator = coordinator
+        self._engine = engine
+        self._boots = {role: secrets.token_hex(8) for role in roles}
+        self._describe_workers: list[Callable[[], Member]] = []
+        self._address = address
+        self._log_level = log_level
+        self._clock = clock
+        self._leadership: Leadership | None = None
+        self._trusted_until = clock()
+        self._answered_at = clock()
+        self._failing: set[str] = set()
+        #: Whether the last write to the store succeeded.
+        self.is_store_writable = True
+        #: The workers that have been recorded, by boot, and whether they were draining.
+        self._recorded: dict[str, bool] = {}
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process leads; False if that cannot be trusted any more."""
+        return self.leader == self.instance
+
+    @property
+    def leader(self) -> str | None:
+        """The name of the leader; None if it is unknown or cannot be trusted any more."""
+        if self._leadership is None or self._clock() >= self._trusted_until:
+            return None
+        return self._leadership.holder
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another process is known to lead."""
+        return self.leader not in {None, self.instance}
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the coordinator answered in the last seconds."""
+        return self._clock() - self._answered_at <= HEALTHY_FOR_SECONDS
+
+    def add_worker(self, describe: Callable[[], Member]) -> None:
+        """Record a worker of this process with every heartbeat, as `describe` gives it."""
+        self._describe_workers.append(describe)
+
+    async def announce(self, member: Member) -> None:
+        """Take a worker's heartbeat. Checking in covers it: only a worker that is new or drains is recorded at once.
+
+        If checking in fails, the worker is recorded by a call of its own, whose failure the worker sees.
+        """
+        is_recorded = self._recorded.get(member.boot) == member.is_draining
+        if is_recorded and self._clock() - self._answered_at <= SILENCE_SECONDS:
+            return
+        await self.coordinator.register([member])
+        self._recorded[member.boot] = member.is_draining
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled, then leave."""
+        interval = LEAD_INTERVAL if Role.SCHEDULER in self._boots else READ_INTERVAL if self._boots else HEARTBEAT
+        check_in = self.coordinator.check_in
+        try:
+            async with asyncio.TaskGroup() as group:
+                if check_in is not None:
+                    group.create_task(self._repeated("leader election", partial(self._check_in, check_in), interval))
+                else:
+                    group.create_task(self._repeated("leader election", self._campaign, interval))
+                    group.create_task(self._repeated("heartbeat", self._enlist, HEARTBEAT))
+                group.create_task(self._follow_configuration())
+        finally:
+            await self._leave()
+
+    async def _repeated(self, what: str, act: Callable[[], Awaitable[None]], every: timedelta) -> None:
+        while True:
+            pause = every.total_seconds() if await self._tried(what, act) else RETRY_SECONDS
+            # With jitter: all processes call the same few nodes.
+            await asyncio.sleep(pause * random.uniform(0.8, 1))  # noqa: S311 - no secret
+
+    async def _tried(self, what: str, act: Callable[[], Awaitable[None]]) -> bool:
+        """Call the coordinator; log a failure once until it works again."""
+        try:
+            await act()
+        except Exception as error:  # noqa: BLE001 - a coordinator may fail in any way: jobs run without it
+            if what not in self._failing:
+                message = "coordinator %s: %s fails; it is repeated, and jobs run without it: %s"
+                _log.warning(message, self.coordinator.name, what, error, exc_info=not isinstance(error, RotaError))
+            self._failing.add(what)
+            return False
+        if what in self._failing:
+            _log.info("coordinator %s: %s works again", self.coordinator.name, what)
+        self._failing.discard(what)
+        return True
+
+    async def _campaign(self) -> None:
+        sent = self._clock()
+        leadership: Leadership | None
+        if Role.SCHEDULER in self._boots:
+            leadership = await self.coordinator.campaign(LEAD, self.instance, TERM)
+        else:
+            leadership = await self.coordinator.leader(LEAD)
+        self._on_leadership(leadership, sent)
+
+    async def _check_in(self, check_in: SendHeartbeat) -> None:
+        holder = self.instance if Role.SCHEDULER in self._boots else None
+        sent = self._clock()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                view = await check_in(MemberHeartbeat((*self._own(), *self._workers()), LEAD, holder, TERM))
+        except TimeoutError as error:
+            self.is_store_writable = False
+            raise CoordinatorUnavailable(f"no answer within {ANSWER_SECONDS:g} s") from error
+        except Exception:
+            self.is_store_writable = False
+            raise
+        self.is_store_writable = True
+        self._on_leadership(view.leadership, sent)
+        engine = self._engine
+        if engine is not None:
+            engine.leases.ranks = view.ranks
+
+    def _on_leadership(self, now: Leadership | None, sent: float) -> None:
+        before, self._leadership = self._leadership, now
+        self._trusted_until = sent + trusted_seconds(TERM)
+        self._answered_at = self._clock()
+        is_new = now is not None and (before is None or (now.holder, now.term) != (before.holder, before.term))
+        if now is not None and is_new and self._engine is not None:
+            self._engine.telemetry.emit(LeaderChanged(now))
+
+    async def _enlist(self) -> None:
+        members = self._own()
+        if self._engine is not None:
+            try:
+                await self._engine.store.beat(members)
+                self.is_store_writable = True
+            except RotaError as error:
+                self.is_store_writable = False
+                _log.warning("cannot record in the store that this process is alive: %s", error)
+        # A worker records itself in the store.
+        await self.coordinator.register([*members, *self._workers()])
+
+    def _own(self) -> list[Member]:
+        return [self._member(role, boot) for role, boot in self._boots.items()]
+
+    def _workers(self) -> list[Member]:
+        return [describe() for describe in self._describe_workers]
+
+    async def _follow_configuration(self) -> None:
+        """Apply the shared configuration whenever it changes. If it cannot be read, the last one stays in force."""
+        backoff = JitteredBackoff(random.random)
+        seen = Configuration(revision=-1)
+        while True:
+            begun, is_first = self._clock(), seen.revision < 0
+            try:
+                now = await (self.coordinator.configuration() if is_first else self.coordinator.changed(seen, WATCH))
+            except Exception as error:  # noqa: BLE001 - as above
+                _log.debug("cannot read the shared configuration: %s", error)
+                await asyncio.sleep(backoff.next())
+                continue
+            if is_first or now.values != seen.values:
+                self._apply(now, is_first=is_first)
+                backoff.reset()
+            elif self._clock() - begun < 1:
+                # A watch that ends at once without a change must not be repeated in a busy loop.
+                await asyncio.sleep(backoff.next())
+            seen = now
+
+    def _apply(self, configuration: Configuration, *, is_first: bool) -> None:
+        try:
+            level = checked(LOG_LEVEL, configuration.values.get(LOG_LEVEL, self._log_level))
+        except InvalidRequest as error:
+            # Written past the API; it must not end the process.
+            _log.warning("the shared configuration is ignored: %s", error)
+            return
+        if not is_first or LOG_LEVEL in configuration.values:
+            set_level(level)
+            _log.info("log level is %s by the shared configuration", level)
+
+    def _member(self, role: Role, boot: str) -> Member:
+        return Member(
+            role=role,
+            name=self.instance,
+            boot=boot,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            address=self._address,
+        )
+
+    async def _leave(self) -> None:
+        """Give up the lead and remove this process from the members; if that fails, its silence removes it."""
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                if Role.SCHEDULER in self._boots:
+                    await self.coordinator.resign(LEAD, self.instance)
+                workers = () if self.coordinator.keeps_members_in_store else [worker.boot for worker in self._workers()]
+                if self._engine is not None and not self.coordinator.keeps_members_in_store:
+                    await self._engine.store.leave(self._boots.values())
+                await self.coordinator.deregister([*self._boots.values(), *workers])
+        except TimeoutError:
+            _log.warning("cannot leave the cluster: no answer in time")
+        except RotaError as error:
+            _log.warning("cannot leave the cluster: %s", error)

@@ -1,0 +1,99 @@
+"""Upkeep duties of the scheduler: ticker, promoter, reaper, expirer, pruner. Each does one pass and counts its work."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Protocol
+
+from rota.engine import Engine
+from rota.ports.store import Retention, Timetable
+
+#: How much one pass does at most; a full pass is followed by the next at once.
+BATCH: Final = 500
+
+
+class Duty(Protocol):
+    """A kind of upkeep that is done when its time has come."""
+
+    name: str
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        """Return when a pass is needed next; None if nothing is known."""
+        ...
+
+    async def tick(self) -> int:
+        """Do one pass; return how many things were done."""
+        ...
+
+
+class Ticker:
+    """Fires schedules: submits the jobs of fire times that have come."""
+
+    name = "ticker"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        return timetable.schedule
+
+    async def tick(self) -> int:
+        return await self.engine.schedules.fire(BATCH)
+
+
+class Promoter:
+    """Makes scheduled and retrying jobs pending when they are due."""
+
+    name = "promoter"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        return timetable.job
+
+    async def tick(self) -> int:
+        return await self.engine.upkeep.promote(BATCH)
+
+
+class Reaper:
+    """Takes back the jobs of lapsed leases."""
+
+    name = "reaper"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        return timetable.lease
+
+    async def tick(self) -> int:
+        return await self.engine.upkeep.reap(BATCH)
+
+
+class Expirer:
+    """Cancels jobs that were not started before `expires_at`."""
+
+    name = "expirer"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        return timetable.expiry
+
+    async def tick(self) -> int:
+        return await self.engine.upkeep.expire(BATCH)
+
+
+class Pruner:
+    """Deletes finished jobs after their retention time."""
+
+    name = "pruner"
+
+    def __init__(self, engine: Engine, retention: Retention) -> None:
+        self.engine = engine
+        self._retention = retention
+
+    async def tick(self) -> int:
+        return await self.engine.upkeep.prune(self._retention, BATCH)

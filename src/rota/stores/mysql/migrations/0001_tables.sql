@@ -1,0 +1,320 @@
+-- Every statement may be run again: MySQL commits each by itself, and a migration may be cut off between two.
+
+-- One submission of a task. `turn` is the moment it became due, moved ahead by its priority: lower goes first.
+CREATE TABLE IF NOT EXISTS rota_job (
+    id                  BIGINT       NOT NULL,
+    type                VARCHAR(255) NOT NULL,
+    queue               VARCHAR(255) NOT NULL,
+    priority            BIGINT       NOT NULL,
+    state               VARCHAR(16)  NOT NULL,
+    turn                BIGINT       NOT NULL,
+    run_at              BIGINT       NOT NULL,
+    created_at          BIGINT       NOT NULL,
+    updated_at          BIGINT       NOT NULL,
+    fence               BIGINT       NOT NULL DEFAULT 0,
+    attempts            BIGINT       NOT NULL DEFAULT 0,
+    crashes             BIGINT       NOT NULL DEFAULT 0,
+    max_attempts        BIGINT       NOT NULL,
+    worker              VARCHAR(255),
+    boot                VARCHAR(255),
+    started_at          BIGINT,
+    finished_at         BIGINT,
+    cancel_requested_at BIGINT,
+    expires_at          BIGINT,
+    timeout             BIGINT,
+    delivery            VARCHAR(16)  NOT NULL,
+    backoff             TEXT,
+    payload             LONGTEXT     NOT NULL,
+    result              LONGTEXT,
+    error               LONGTEXT,
+    reason              VARCHAR(32),
+    fingerprint         VARCHAR(32),
+    idempotency_key     VARCHAR(255),
+    concurrency_key     VARCHAR(255),
+    tags                LONGTEXT,
+    meta                LONGTEXT,
+    blockers            BIGINT       NOT NULL DEFAULT 0,
+    on_success          LONGTEXT,
+    on_failure          LONGTEXT,
+    parent_id           BIGINT,
+    schedule_id         BIGINT,
+    fire_time           BIGINT,
+    -- Padding, set to NULL when the job ends: a row that grows then splits its page, at three times the cost.
+    room                VARCHAR(96) DEFAULT (repeat(' ', 96)),
+    PRIMARY KEY (id),
+    CONSTRAINT rota_job_state CHECK (
+        state IN ('blocked', 'scheduled', 'pending', 'queued', 'retrying', 'completed', 'dead', 'cancelled')
+    ),
+    CONSTRAINT rota_job_end CHECK ((finished_at IS NOT NULL) = (state IN ('completed', 'dead', 'cancelled'))),
+    CONSTRAINT rota_job_blockers CHECK (state <> 'blocked' OR blockers > 0),
+    CONSTRAINT rota_job_attempts CHECK (attempts BETWEEN 0 AND max_attempts),
+    CONSTRAINT rota_job_fence CHECK (attempts <= fence)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Pending jobs, in the order in which a lane is claimed.
+CREATE TABLE IF NOT EXISTS rota_ready (
+    queue      VARCHAR(255) NOT NULL,
+    type       VARCHAR(255) NOT NULL,
+    turn       BIGINT       NOT NULL,
+    id         BIGINT       NOT NULL,
+    run_at     BIGINT       NOT NULL,
+    expires_at BIGINT,
+    PRIMARY KEY (queue, type, turn, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Running jobs: the worker, until when it holds the lease, and under which fence.
+CREATE TABLE IF NOT EXISTS rota_lease (
+    id                  BIGINT       NOT NULL,
+    fence               BIGINT       NOT NULL,
+    worker              VARCHAR(255) NOT NULL,
+    boot                VARCHAR(255) NOT NULL,
+    lease_until         BIGINT       NOT NULL,
+    started_at          BIGINT       NOT NULL,
+    updated_at          BIGINT       NOT NULL,
+    cancel_requested_at BIGINT,
+    expires_at          BIGINT,
+    PRIMARY KEY (id),
+    KEY rota_lease_end (lease_until, id),
+    CONSTRAINT rota_lease_fence CHECK (fence > 0)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Jobs in state `scheduled` and `retrying`, in the order in which they become due.
+CREATE TABLE IF NOT EXISTS rota_scheduled (
+    run_at BIGINT       NOT NULL,
+    id     BIGINT       NOT NULL,
+    state  VARCHAR(16)  NOT NULL,
+    queue  VARCHAR(255) NOT NULL,
+    type   VARCHAR(255) NOT NULL,
+    PRIMARY KEY (run_at, id),
+    KEY rota_scheduled_state (state, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Jobs in state `blocked` (wait for other jobs) and `queued` (handed to an external broker).
+CREATE TABLE IF NOT EXISTS rota_held (
+    id    BIGINT       NOT NULL,
+    state VARCHAR(16)  NOT NULL,
+    queue VARCHAR(255) NOT NULL,
+    type  VARCHAR(255) NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Finished jobs, by state and time of their end.
+CREATE TABLE IF NOT EXISTS rota_finished (
+    state       VARCHAR(16) NOT NULL,
+    finished_at BIGINT      NOT NULL,
+    id          BIGINT      NOT NULL,
+    fingerprint VARCHAR(32),
+    PRIMARY KEY (state, finished_at, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Unfinished jobs that expire if they have not started by a time.
+CREATE TABLE IF NOT EXISTS rota_expiry (
+    expires_at BIGINT NOT NULL,
+    id         BIGINT NOT NULL,
+    PRIMARY KEY (expires_at, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Tags of jobs.
+CREATE TABLE IF NOT EXISTS rota_tag (
+    tag    VARCHAR(255) NOT NULL,
+    job_id BIGINT       NOT NULL,
+    PRIMARY KEY (tag, job_id),
+    KEY rota_tag_job (job_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Jobs that a schedule has made; serves the list of the jobs of a schedule.
+CREATE TABLE IF NOT EXISTS rota_fired (
+    schedule_id BIGINT NOT NULL,
+    job_id      BIGINT NOT NULL,
+    PRIMARY KEY (schedule_id, job_id),
+    KEY rota_fired_job (job_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Attempts: one run of a job under one fence, unless it was a plain success.
+CREATE TABLE IF NOT EXISTS rota_attempt (
+    job_id     BIGINT       NOT NULL,
+    fence      BIGINT       NOT NULL,
+    worker     VARCHAR(255) NOT NULL,
+    boot       VARCHAR(255) NOT NULL,
+    started_at BIGINT       NOT NULL,
+    ended_at   BIGINT,
+    event      VARCHAR(16),
+    error      LONGTEXT,
+    progress   LONGTEXT,
+    log_tail   LONGTEXT,
+    PRIMARY KEY (job_id, fence)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- A job (`child`) waits for another (`parent`); `met` is 1 once the wait is over.
+CREATE TABLE IF NOT EXISTS rota_dependency (
+    parent BIGINT      NOT NULL,
+    child  BIGINT      NOT NULL,
+    need   VARCHAR(16) NOT NULL,
+    met    BIGINT      NOT NULL DEFAULT 0,
+    PRIMARY KEY (parent, child),
+    KEY rota_dependency_child (child)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Idempotency keys of submitters and their jobs; `request` is a hash of the submission.
+CREATE TABLE IF NOT EXISTS rota_idempotency (
+    scope      VARCHAR(255)  NOT NULL,
+    `key`      VARCHAR(255)  NOT NULL,
+    request    VARBINARY(64) NOT NULL,
+    job_id     BIGINT        NOT NULL,
+    expires_at BIGINT        NOT NULL,
+    PRIMARY KEY (scope, `key`),
+    KEY rota_idempotency_job (job_id),
+    KEY rota_idempotency_expiry (expires_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The answer of a named claim, as pairs of job and fence, so that a repeated request gets the same jobs.
+CREATE TABLE IF NOT EXISTS rota_claim (
+    claim_id VARCHAR(255) NOT NULL,
+    at       BIGINT       NOT NULL,
+    leases   LONGTEXT     NOT NULL,
+    PRIMARY KEY (claim_id),
+    KEY rota_claim_at (at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Steps: side effects guarded by (job, key). The primary key has a digest, because keys may be long.
+CREATE TABLE IF NOT EXISTS rota_step (
+    job_id      BIGINT     NOT NULL,
+    key_digest  BINARY(32) NOT NULL,
+    `key`       LONGTEXT   NOT NULL,
+    number      BIGINT     NOT NULL,
+    began_under BIGINT     NOT NULL,
+    began_at    BIGINT     NOT NULL,
+    ended_at    BIGINT,
+    outcome     LONGTEXT,
+    PRIMARY KEY (job_id, key_digest),
+    CONSTRAINT rota_step_end CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Schedules: recurring rules.
+CREATE TABLE IF NOT EXISTS rota_schedule (
+    id             BIGINT       NOT NULL,
+    name           VARCHAR(255) NOT NULL,
+    rule           TEXT         NOT NULL,
+    zone           VARCHAR(255) NOT NULL,
+    template       LONGTEXT     NOT NULL,
+    catch_up       VARCHAR(16)  NOT NULL,
+    catch_up_limit BIGINT       NOT NULL,
+    grace          BIGINT       NOT NULL,
+    overlap        VARCHAR(16)  NOT NULL,
+    jitter         BIGINT       NOT NULL,
+    start_at       BIGINT,
+    end_at         BIGINT,
+    blackouts      LONGTEXT,
+    paused_at      BIGINT,
+    pause_reason   TEXT,
+    next_fire_at   BIGINT,
+    last_fire_at   BIGINT,
+    last_job_id    BIGINT,
+    version        BIGINT       NOT NULL,
+    created_at     BIGINT       NOT NULL,
+    updated_at     BIGINT       NOT NULL,
+    app            VARCHAR(255),
+    PRIMARY KEY (id),
+    UNIQUE KEY rota_schedule_name (name),
+    KEY rota_schedule_due (paused_at, next_fire_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Occurrences: what became of each fire time of a schedule.
+CREATE TABLE IF NOT EXISTS rota_occurrence (
+    schedule_id BIGINT      NOT NULL,
+    fire_time   BIGINT      NOT NULL,
+    fate        VARCHAR(16) NOT NULL,
+    job_id      BIGINT,
+    at          BIGINT      NOT NULL,
+    PRIMARY KEY (schedule_id, fire_time),
+    KEY rota_occurrence_at (at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Settings of queues.
+CREATE TABLE IF NOT EXISTS rota_queue (
+    name         VARCHAR(255) NOT NULL,
+    paused_at    BIGINT,
+    pause_reason TEXT,
+    resume_at    BIGINT,
+    max_depth    BIGINT,
+    max_running  BIGINT,
+    rate_limit   VARCHAR(255),
+    version      BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Processes of the cluster, as they last described themselves.
+CREATE TABLE IF NOT EXISTS rota_member (
+    boot        VARCHAR(255) NOT NULL,
+    role        VARCHAR(16)  NOT NULL,
+    name        VARCHAR(255) NOT NULL,
+    host        VARCHAR(255) NOT NULL,
+    pid         BIGINT       NOT NULL,
+    version     VARCHAR(255) NOT NULL,
+    address     TEXT         NOT NULL,
+    queues      LONGTEXT     NOT NULL,
+    types       LONGTEXT,
+    slots       BIGINT       NOT NULL,
+    busy        BIGINT       NOT NULL,
+    is_draining BIGINT       NOT NULL,
+    started_at  BIGINT       NOT NULL,
+    seen_at     BIGINT       NOT NULL,
+    PRIMARY KEY (boot)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Leaderships: holder, term, and until when it holds.
+CREATE TABLE IF NOT EXISTS rota_leader (
+    name   VARCHAR(255) NOT NULL,
+    holder VARCHAR(255) NOT NULL,
+    term   BIGINT       NOT NULL,
+    until  BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Audit log of operators' actions; the digest of an entry covers all entries before it.
+CREATE TABLE IF NOT EXISTS rota_ledger (
+    number BIGINT      NOT NULL,
+    at     BIGINT      NOT NULL,
+    actor  TEXT        NOT NULL,
+    action TEXT        NOT NULL,
+    target LONGTEXT    NOT NULL,
+    origin TEXT        NOT NULL,
+    detail LONGTEXT    NOT NULL,
+    digest VARCHAR(64) NOT NULL,
+    PRIMARY KEY (number)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- API tokens, stored as hashes.
+CREATE TABLE IF NOT EXISTS rota_token (
+    id           VARCHAR(255)   NOT NULL,
+    name         VARCHAR(255)   NOT NULL,
+    digest       VARBINARY(255) NOT NULL,
+    scopes       LONGTEXT       NOT NULL,
+    queues       LONGTEXT       NOT NULL,
+    created_at   BIGINT         NOT NULL,
+    expires_at   BIGINT,
+    revoked_at   BIGINT,
+    last_used_at BIGINT,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Number of jobs that retention has deleted, by final state.
+CREATE TABLE IF NOT EXISTS rota_pruned (
+    state VARCHAR(16) NOT NULL,
+    count BIGINT      NOT NULL,
+    PRIMARY KEY (state)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Notifications: how often each writer has made work. A changed number means that there may be new work.
+CREATE TABLE IF NOT EXISTS rota_notification (
+    origin VARCHAR(32) NOT NULL,
+    number BIGINT      NOT NULL,
+    at     BIGINT      NOT NULL,
+    PRIMARY KEY (origin)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Bounded queues: a transaction that adds jobs locks the row of the queue, so that only one at a time counts them.
+CREATE TABLE IF NOT EXISTS rota_queue_lock (
+    queue VARCHAR(255) NOT NULL,
+    PRIMARY KEY (queue)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -1,0 +1,139 @@
+"""Schedules and their occurrences. A transaction that fires a schedule holds the lock on its row to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.ids import JobId, ScheduleId
+from rota.core.schedule import Fate, Firing, Occurrence, Schedule
+from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
+from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
+from rota.stores.mysql.insert import insert_system_jobs
+from rota.stores.mysql.settle import cancel_replaced
+from rota.stores.mysql.statements import statement
+from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
+
+
+async def put_schedules(connection: MysqlConnection, schedules: Sequence[Schedule], now: int) -> list[ScheduleId]:
+    """Create or replace schedules, and return the ids of those written."""
+    written = []
+    for schedule in schedules:
+        verb = "create_schedule" if schedule.version == 0 else "replace_schedule"
+        try:
+            if await connection.run(statement(verb), schedule_row(schedule, now)):
+                written.append(schedule.id)
+        except ConstraintViolated:
+            continue
+    connection.has_made_work |= bool(written)
+    return written
+
+
+async def schedules(
+    connection: MysqlConnection, ids: Sequence[ScheduleId], names: Sequence[str], after: str, limit: int
+) -> list[Schedule]:
+    """Return schedules by id or name, or the next `limit` in the order of names."""
+    rows: list[Row] = []
+    if ids:
+        for chunk in chunks(ids):
+            rows += await connection.rows(statement("schedules_by_id"), {"ids": chunk})
+    elif names:
+        for chunk in chunks(names):
+            rows += await connection.rows(statement("schedules_by_name"), {"names": chunk})
+    else:
+        rows += await connection.rows(statement("schedules"), {"after": after, "limit": limit})
+    return sorted((schedule_of(row) for row in rows), key=lambda schedule: schedule.name)
+
+
+async def due_schedules(connection: MysqlConnection, limit: int, now: int) -> list[Schedule]:
+    rows = await connection.rows(statement("due_schedules"), {"now": now, "limit": limit})
+    return [schedule_of(row) for row in rows]
+
+
+async def fire(connection: MysqlConnection, firings: Sequence[Firing], now: int) -> list[JobId]:
+    """Record firings and return the ids of the jobs made."""
+    made: list[JobId] = []
+    for group in groups(firings):
+        made += await _fire_together(connection, group, now)
+    return made
+
+
+async def _fire_together(connection: MysqlConnection, firings: Sequence[Firing], now: int) -> list[JobId]:
+    """Record firings of different schedules with a fixed number of statements."""
+    schedules: list[Row] = []
+    for chunk in chunks(sorted(firing.schedule_id for firing in firings)):
+        schedules += await connection.rows(statement("lock_schedules"), {"ids": chunk})
+    holding = still_holding(firings, schedules)
+    fresh = await _recorded(connection, holding, now)
+    ids = await _made(connection, holding, [job_id for job_id in fresh.values() if job_id is not None], now)
+    for (schedule_id, fire_time), job_id in fresh.items():
+        if job_id is not None and ids[job_id] != job_id:
+            corrected = {"job_id": ids[job_id], "schedule_id": schedule_id, "fire_time": fire_time}
+            await connection.run(statement("set_occurrence_job"), corrected)
+    for firing in holding:
+        if firing.cancels and makes_any(firing, ids):
+            await cancel_replaced(connection, firing.cancels, now)
+    moved = [(*rest, schedule_id) for schedule_id, *rest in moves(holding, ids)]
+    if moved:
+        await connection.update_each(statement("advance_schedule"), moved)
+    return list(ids.values())
+
+
+async def _recorded(connection: MysqlConnection, firings: Sequence[Firing], now: int) -> dict[FireTime, JobId | None]:
+    """Record fire times, and return those that were not on record, with their jobs, in order.
+
+    No other process records any meanwhile: their schedules are locked.
+    """
+    planned = records(firings)
+    known: dict[FireTime, str] = {}
+    for chunk in chunks(list(planned)):
+        rows = await connection.rows(statement("known_occurrences"), {"fire_times": chunk})
+        known.update(((schedule_id, fire_time), fate) for schedule_id, fire_time, fate in rows)
+    fresh = {one: rest for one, rest in planned.items() if one not in known or _replaces(rest[0], known[one])}
+    missed = [one for one in fresh if one in known]
+    if missed:
+        await connection.update_each(statement("delete_missed_occurrence"), missed)
+    if fresh:
+        try:
+            await connection.many(statement("insert_occurrence"), [(*one, *rest, now) for one, rest in fresh.items()])
+        except ConstraintViolated as error:
+            raise RetryTransaction("another process recorded a fire time of a locked schedule") from error
+    return {fire_time: job_id for fire_time, (_, job_id) in fresh.items()}
+
+
+def _replaces(fate: str, recorded: str) -> bool:
+    """Whether a new fate replaces the recorded one: only a missed fire time may be caught up."""
+    return recorded == Fate.MISSED and fate != Fate.MISSED
+
+
+async def _made(
+    connection: MysqlConnection, firings: Sequence[Firing], planned: Sequence[JobId], now: int
+) -> dict[JobId, JobId]:
+    """Insert the jobs of fire times, and return the planned ids with the ids that were used."""
+    jobs = {job.id: job for firing in firings for job in firing.jobs}
+    if all(map(is_plain, firings)):
+        return dict(
+            zip(planned, await insert_system_jobs(connection, [jobs[one] for one in planned], now), strict=True)
+        )
+    ids: dict[JobId, JobId] = {}
+    for job_id in planned:
+        (ids[job_id],) = await insert_system_jobs(connection, [with_ids(jobs[job_id], ids)], now)
+    return ids
+
+
+async def drop_schedules(connection: MysqlConnection, ids: Sequence[ScheduleId]) -> list[ScheduleId]:
+    """Delete schedules with their occurrences."""
+    dropped = []
+    for schedule_id in ids:
+        # The schedule first: a firing holds its lock while it records fire times.
+        if await connection.run(statement("delete_schedule"), {"id": schedule_id}):
+            dropped.append(schedule_id)
+        await connection.run(statement("delete_occurrences"), {"id": schedule_id})
+    return dropped
+
+
+async def occurrences(
+    connection: MysqlConnection, schedule_id: ScheduleId, before: int, limit: int
+) -> list[Occurrence]:
+    """Return the occurrences of a schedule, newest first."""
+    parameters = {"schedule_id": schedule_id, "before": before, "limit": limit}
+    return [occurrence_of(row) for row in await connection.rows(statement("occurrences"), parameters)]

@@ -1,0 +1,262 @@
+"""Settlements: writing back what became of attempts, and cancelling jobs that were replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Final
+
+from rota.core.ids import JobId
+from rota.core.job import turn_at
+from rota.core.lifecycle import WAITING, State
+from rota.core.settlement import Settlement
+from rota.core.time import to_micros
+from rota.stores.mysql.dependencies import resolve_dependents
+from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.insert import insert_system_jobs
+from rota.stores.mysql.lease_cache import EqualCompletions
+from rota.stores.mysql.pipeline import MIN_BULK_ROWS
+from rota.stores.mysql.state_tables import Placement, delete_rows, lock_jobs, lock_ready, move_rows
+from rota.stores.mysql.statements import statement
+from rota.stores.rows import Row, error_text
+from rota.stores.unique_batches import unique_batches
+
+#: With more groups of equal completions than this, and few jobs in each, jobs are written one by one.
+_MAX_GROUPS: Final = 4
+#: The columns of a group of equal completions.
+COMMON: Final = ("result", "fence", "cancel_requested_at", "worker", "boot", "started_at")
+_ID: Final = attrgetter("job_id")
+#: What tells a plain success: a completed job without follow-up and log.
+_KIND: Final = attrgetter("target", "source", "follow_up", "log_tail")
+_PLAIN: Final = (State.COMPLETED, State.RUNNING, None, None)
+
+
+async def settle(connection: MysqlConnection, settlements: Sequence[Settlement], now: int) -> list[bool]:
+    """Apply the settlements that still hold, and return for each whether it did."""
+    if are_plain(settlements):
+        ended = await _complete(connection, settlements, now)
+        applied = [one.job_id in ended for one in settlements]
+    else:
+        applied, ended = await _settle_in_batches(connection, settlements, now)
+    in_order = sorted(ended)
+    if await _have_dependents(connection, in_order):
+        await resolve_dependents(connection, in_order, now)
+    return applied
+
+
+async def settle_cached(
+    connection: MysqlConnection, settlements: Sequence[Settlement], groups: EqualCompletions | None, now: int
+) -> list[bool]:
+    """Apply settlements; given groups from the lease cache, in one script with the commit and without any query.
+
+    If the cache was wrong, or a job depends on one of these jobs, the commit fails with `ConditionFailed`.
+    """
+    if groups is None or not connection.is_mariadb:
+        return await settle(connection, settlements, now)
+    if connection.is_idle:
+        # Otherwise the commit is the first statement, and if the server has hung up, its outcome would be unknown.
+        await connection.run("DO 0")
+    in_order = sorted(map(_ID, settlements))
+    _insert_completed(connection, in_order, now)
+    for chunk in chunks(in_order):
+        connection.defer(statement("delete_unchanged_leases"), {"ids": chunk, "fence": settlements[0].fence})
+        connection.defer(statement("require_row_count"), {"count": len(chunk)})
+    _complete_groups(connection, groups, now)
+    # Under our locks: a transaction that adds a dependency on these jobs waits for us, and finds them ended.
+    connection.defer(statement("require_no_dependents"), {"first": in_order[0], "last": in_order[-1]})
+    return [True] * len(settlements)
+
+
+def are_plain(settlements: Sequence[Settlement]) -> bool:
+    """Whether these are plain successes of different jobs: nearly all batches are."""
+    return len(set(map(_ID, settlements))) == len(settlements) and all(map(_PLAIN.__eq__, map(_KIND, settlements)))
+
+
+async def _settle_in_batches(
+    connection: MysqlConnection, settlements: Sequence[Settlement], now: int
+) -> tuple[list[bool], set[JobId]]:
+    """Apply the settlements that still hold; return for each whether it did, and which jobs have ended."""
+    applied = [False] * len(settlements)
+    # A job that is settled twice is settled in two batches: the second sees what the first has written.
+    for indexes in unique_batches(settlements, lambda settlement: settlement.job_id):
+        batch = [settlements[index] for index in indexes]
+        for index, holds in zip(indexes, await _settle_batch(connection, batch, now), strict=True):
+            applied[index] = holds
+    return applied, {one.job_id for one, holds in zip(settlements, applied, strict=True) if holds and one.is_final}
+
+
+async def _have_dependents(connection: MysqlConnection, ended: Sequence[JobId]) -> bool:
+    """Whether any job waits for one of these jobs, which are locked.
+
+    Hardly any job is waited for. Mostly there is no dependency in the whole range of ids, which one query tells.
+    """
+    if not ended or not await connection.rows(statement("has_dependents"), {"first": ended[0], "last": ended[-1]}):
+        return False
+    for chunk in chunks(ended):
+        if await connection.rows(f"{statement('unmet_dependencies')} LIMIT 1", {"ids": chunk}):
+            return True
+    return False
+
+
+async def _settle_batch(connection: MysqlConnection, settlements: Sequence[Settlement], now: int) -> list[bool]:
+    plain = [one for one in settlements if _KIND(one) == _PLAIN]
+    applied = await _complete(connection, plain, now)
+    other = [one for one in settlements if _KIND(one) != _PLAIN]
+    if other:
+        applied |= await _settle_other(connection, other, now)
+    return [one.job_id in applied for one in settlements]
+
+
+async def _complete(connection: MysqlConnection, settlements: Sequence[Settlement], now: int) -> set[JobId]:
+    """Settle plain successes: one statement for each group of equal completions, or one for each job."""
+    settlement_of = {one.job_id: one for one in settlements}
+    ids: list[JobId] = []
+    groups: EqualCompletions = {}
+    expiring: list[Row] = []
+    for chunk in chunks(sorted(settlement_of)):
+        for row in await connection.rows(statement("lock_leases"), {"ids": chunk}):
+            job_id = row[0]
+            one = settlement_of[job_id]
+            if one.fence == row[1]:
+                ids.append(job_id)
+                groups.setdefault((one.result, *row[1:6]), []).append(job_id)
+                if row[6] is not None:
+                    expiring.append((row[6], job_id))
+    if not ids:
+        return set()
+    if len(groups) > max(_MAX_GROUPS, len(ids) // 50):
+        rows = [(now, now, *common, job_id) for common, equal in groups.items() for job_id in equal]
+        await connection.update_each(statement("complete_job"), sorted(rows, key=lambda row: row[-1]))
+    else:
+        _complete_groups(connection, groups, now)
+    _insert_completed(connection, ids, now)
+    delete_rows(connection, "lease", ids)
+    delete_rows(connection, "expiry", expiring)
+    return set(ids)
+
+
+def _complete_groups(connection: MysqlConnection, groups: EqualCompletions, now: int) -> None:
+    for common, ids in groups.items():
+        parameters = {"now": now, **dict(zip(COMMON, common, strict=True))}
+        for chunk in chunks(ids):
+            connection.defer(statement("complete_jobs"), {**parameters, "ids": chunk})
+
+
+def _insert_completed(connection: MysqlConnection, ids: Sequence[JobId], now: int) -> None:
+    if connection.can_pipeline and len(ids) >= MIN_BULK_ROWS:
+        connection.insert_bulk(statement("insert_completed_bulk"), (ids,), (now,))
+    else:
+        connection.defer_rows(statement("insert_completed"), [(now, job_id) for job_id in ids])
+
+
+async def _settle_other(connection: MysqlConnection, settlements: Sequence[Settlement], now: int) -> set[JobId]:
+    running = [one.job_id for one in settlements if one.source is State.RUNNING]
+    waiting = [one.job_id for one in settlements if one.source is not State.RUNNING]
+    placements = await lock_jobs(connection, running, "lock_running_jobs")
+    placements |= await lock_jobs(connection, waiting)
+    holding = [one for one in settlements if _holds(one, placements.get(one.job_id), now)]
+    locked = await lock_ready(connection, [placements[one.job_id] for one in holding if one.source is State.PENDING])
+    holding = [one for one in holding if one.source is not State.PENDING or one.job_id in locked]
+    after = [_after(one, placements[one.job_id], now) for one in holding]
+    await _write(connection, holding, placements, after, now)
+    await move_rows(connection, [placements[one.job_id] for one in holding], after)
+    for one in holding:
+        if one.follow_up is not None:
+            await insert_system_jobs(connection, [one.follow_up], now)
+    return {one.job_id for one in holding}
+
+
+def _holds(settlement: Settlement, placement: Placement | None, now: int) -> bool:
+    """Whether state and fence are still as settled. A job that was asked to stop may end, but not run again."""
+    if placement is None or placement.state is not settlement.source or placement.fence != settlement.fence:
+        return False
+    if placement.state is State.RUNNING and placement.cancel_requested_at is not None and not settlement.is_final:
+        return False
+    return not settlement.if_lapsed or (placement.lease_until is not None and placement.lease_until <= now)
+
+
+def _after(settlement: Settlement, placement: Placement, now: int) -> Placement:
+    run_at = placement.run_at if settlement.run_at is None else to_micros(settlement.run_at)
+    return replace(
+        placement,
+        state=settlement.target,
+        run_at=run_at,
+        turn=placement.turn if settlement.run_at is None else turn_at(run_at, placement.priority),
+        expires_at=None if settlement.renew else placement.expires_at,
+        finished_at=now if settlement.is_final else None,
+        fingerprint=_fingerprint(settlement, placement),
+    )
+
+
+def _fingerprint(settlement: Settlement, placement: Placement) -> str | None:
+    """Return the cause of a death, by which dead letters are grouped."""
+    if settlement.target is not State.DEAD or settlement.error is None:
+        return None
+    return settlement.error.fingerprint(placement.type)
+
+
+async def _write(
+    connection: MysqlConnection,
+    settlements: Sequence[Settlement],
+    placements: dict[JobId, Placement],
+    after: Sequence[Placement],
+    now: int,
+) -> None:
+    rows: list[Row] = []
+    attempts: list[Row] = []
+    for one, then in zip(settlements, after, strict=True):
+        before = placements[one.job_id]
+        rows.append(_row(one, before, then, now))
+        if one.source is State.RUNNING:
+            ended = (one.job_id, before.fence, before.worker, before.boot, before.started_at, now)
+            attempts.append((*ended, one.event.value, error_text(one.error), one.log_tail))
+    if rows:
+        await connection.update_each(statement("settle_job"), rows)
+    if attempts:
+        await connection.many(statement("record_attempt"), attempts)
+
+
+def _row(settlement: Settlement, before: Placement, after: Placement, now: int) -> Row:
+    """Return the parameters of `settle_job`."""
+    return (
+        after.state.value,
+        after.run_at,
+        after.turn,
+        0 if settlement.renew else before.attempts - settlement.refund,
+        0 if settlement.renew else before.crashes + settlement.crash,
+        None if settlement.renew else before.cancel_requested_at,
+        after.expires_at,
+        after.finished_at,
+        settlement.result,
+        error_text(settlement.error),
+        None if settlement.reason is None else settlement.reason.value,
+        after.fingerprint,
+        before.fence,
+        before.worker,
+        before.boot,
+        before.started_at,
+        now,
+        settlement.job_id,
+    )
+
+
+async def cancel_replaced(connection: MysqlConnection, ids: Sequence[JobId], now: int) -> None:
+    """Cancel jobs that were replaced; those that run are asked to stop."""
+    for job_id in ids:
+        parameters = {"id": job_id, "now": now}
+        if await connection.run(statement("request_cancel_any_fence"), parameters):
+            continue
+        placement = (await lock_jobs(connection, [job_id])).get(job_id)
+        is_waiting = placement is not None and placement.state in WAITING
+        if placement is None or not is_waiting or not await _is_unclaimed(connection, placement):
+            # Claimed or ended since the first request; if it runs now, it is asked again.
+            await connection.run(statement("request_cancel_any_fence"), parameters)
+            continue
+        await connection.run(statement("cancel_replaced"), parameters)
+        await move_rows(connection, [placement], [replace(placement, state=State.CANCELLED, finished_at=now)])
+        await resolve_dependents(connection, [job_id], now)
+
+
+async def _is_unclaimed(connection: MysqlConnection, placement: Placement) -> bool:
+    return placement.state is not State.PENDING or bool(await lock_ready(connection, [placement]))

@@ -1,5 +1,0 @@
--- Delete what belongs to pruned jobs. By primary key.
--- By keys in a list that is a table: MariaDB takes no hint for a DELETE, and a scan would wait for others' rows.
-DELETE step
-FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS pruned_job
-    STRAIGHT_JOIN step FORCE INDEX (PRIMARY) ON step.job_id = pruned_job.id

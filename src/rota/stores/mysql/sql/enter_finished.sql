@@ -1,2 +1,0 @@
--- Let a job stand among those that have ended.
-INSERT INTO finished (state, finished_at, id, fingerprint) VALUES (%s, %s, %s, %s)

@@ -1,2 +1,0 @@
--- Let a job be found by the schedule that made it.
-INSERT INTO fired (schedule_id, job_id) VALUES (%s, %s)

@@ -1,2 +1,0 @@
--- Forget processes that said goodbye. By primary key.
-DELETE FROM `member` WHERE boot IN %(boots)s

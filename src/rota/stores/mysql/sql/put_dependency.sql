@@ -1,2 +1,0 @@
--- Let a job wait for another.
-INSERT INTO dependency (parent, child, need) VALUES (%s, %s, %s)

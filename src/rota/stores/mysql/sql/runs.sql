@@ -1,2 +1,0 @@
--- Say whether a job runs. By primary key.
-SELECT 1 FROM lease WHERE id = %(id)s

@@ -1,0 +1,86 @@
+"""Dependencies between jobs: stored with the child, and resolved when the parent ends.
+
+A child that is stored while its parent ends must not be missed by both transactions. So the child's transaction first
+marks and locks the parent's row, and only then reads its state; the parent's settlement first deletes its row, and only
+then reads the dependencies on it. One of the two comes second and sees what the first has done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rota.core.ids import JobId
+from rota.core.job import AGING_MICROS
+from rota.core.lifecycle import FINISHED, State
+from rota.core.settlement import Reason
+from rota.core.submission import Dependency, Need
+from rota.core.workflow import DependencyStatus, dependency_status
+from rota.stores.postgres.statements import StatementRunner
+
+
+async def link(session: StatementRunner, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
+    """Store the dependencies of new blocked jobs; those on jobs that have already ended are resolved at once."""
+    rows = [
+        (dependency.on, child, dependency.need.value)
+        for child, dependencies in waits
+        # If a pair comes twice, the stricter need counts.
+        for dependency in sorted(dependencies, key=lambda one: one.need is not Need.SUCCESS)
+    ]
+    if not rows:
+        return
+    parents, children, needs = zip(*rows, strict=True)
+    await session.run("insert_dependencies", parents, children, needs)
+    await _lock_parents(session, sorted(set(parents)))
+    await resolve(session, sorted(set(parents)), now)
+
+
+async def _lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> None:
+    """Mark and lock all parents that have not ended."""
+    locked: set[JobId] = set()
+    while True:
+        locked.update(await session.values("lock_parents", [parent for parent in parents if parent not in locked]))
+        states: dict[JobId, str] = dict(await session.rows("job_states", parents))
+        # One may have been retried between the two statements, and must be locked too.
+        if all(parent in locked or State(state) in FINISHED for parent, state in states.items()):
+            return
+
+
+async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) -> None:
+    """Resolve the dependencies on these jobs, and on the jobs that are cancelled thereby, to the last generation."""
+    ended = sorted(parents)
+    while ended:
+        unmet = await session.rows("unmet_dependencies", ended)
+        if not unmet:
+            return
+        states: dict[JobId, str] = dict(await session.rows("job_states", ended))
+        verdicts = [
+            (parent, child, dependency_status(Need(need), State(states[parent]) if parent in states else None))
+            for parent, child, need in unmet
+        ]
+        over = [(parent, child) for parent, child, verdict in verdicts if verdict is not DependencyStatus.WAIT]
+        if not over:
+            return
+        await session.run("mark_dependencies_met", [parent for parent, _ in over], [child for _, child in over])
+        failed = sorted({child for _, child, verdict in verdicts if verdict is DependencyStatus.FAILED})
+        met = Counter(
+            child for _, child, verdict in verdicts if verdict is DependencyStatus.MET and child not in failed
+        )
+        await _unblock(session, met, now)
+        ended = await cancel_waiting(session, failed, (State.BLOCKED,), Reason.DEPENDENCY_FAILED, now)
+
+
+async def _unblock(session: StatementRunner, waits: Counter[JobId], now: int) -> None:
+    if waits:
+        children = sorted(waits)
+        counts = [waits[child] for child in children]
+        await session.run("unblock_jobs", now, AGING_MICROS, children, counts, State.BLOCKED.value)
+
+
+async def cancel_waiting(
+    session: StatementRunner, ids: Sequence[JobId], states: Iterable[State], reason: Reason, now: int
+) -> list[JobId]:
+    """Cancel jobs that wait in one of some states, and return those that were cancelled."""
+    if not ids:
+        return []
+    return await session.values("cancel_waiting", now, sorted(ids), [state.value for state in states], reason.value)

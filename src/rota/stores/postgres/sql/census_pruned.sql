@@ -1,2 +1,0 @@
--- Say how many jobs have been pruned, by the state they ended in.
-SELECT state, count FROM pruned

@@ -1,0 +1,61 @@
+-- Checks of `rota db check`, and of a caller's connection.
+
+-- name: check_settings
+-- Server settings without which a commit does not survive a crash.
+SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name
+
+-- name: check_indexes
+-- Indexes of our tables that are not valid.
+SELECT index.relname
+FROM pg_index JOIN pg_class AS index ON index.oid = pg_index.indexrelid
+WHERE pg_index.indrelid = ANY(ARRAY[
+        '{schema}rota_job', '{schema}rota_job_done', '{schema}rota_dependency', '{schema}rota_idempotency',
+        '{schema}rota_attempt', '{schema}rota_step'
+    ]::regclass[])
+    AND NOT pg_index.indisvalid
+ORDER BY index.relname
+
+-- name: check_duplicates
+-- Jobs that are unfinished and finished at once. By primary key.
+SELECT job.id::text FROM {schema}rota_job AS job JOIN {schema}rota_job_done AS job_done ON job_done.id = job.id
+ORDER BY job.id LIMIT 100
+
+-- name: check_invariants
+-- Unfinished jobs that break an invariant.
+SELECT id::text
+FROM {schema}rota_job
+WHERE NOT (
+    state IN ('pending', 'running', 'scheduled', 'retrying', 'blocked', 'queued')
+    AND finished_at IS NULL
+    AND (state <> 'blocked' OR blockers > 0)
+    AND attempts BETWEEN 0 AND max_attempts
+    AND attempts <= fence
+)
+ORDER BY id
+LIMIT 100
+
+-- name: check_stranded
+-- Blocked jobs that depend on nothing unfinished. Served by rota_dependency_child.
+SELECT job.id::text
+FROM {schema}rota_job AS job
+WHERE job.state = 'blocked' AND NOT EXISTS (
+    SELECT 1 FROM {schema}rota_dependency AS dependency JOIN {schema}rota_job AS parent ON parent.id = dependency.parent
+    WHERE dependency.child = job.id AND NOT dependency.met
+)
+ORDER BY job.id
+LIMIT 100
+
+-- name: installed_migrations
+-- The applied migrations, whether all tables that a submission needs are in the schema of the migration table, and the
+-- time. By this a caller's connection, whose search_path is its own, is known to lead to the store.
+SELECT
+    number, name,
+    (
+        SELECT count(DISTINCT relnamespace) = 1 FROM pg_class
+        WHERE oid = ANY(ARRAY[
+            '{schema}rota_migration', '{schema}rota_job', '{schema}rota_job_done', '{schema}rota_any_job',
+            '{schema}rota_idempotency', '{schema}rota_queue', '{schema}rota_tag', '{schema}rota_dependency'
+        ]::regclass[]::oid[])
+    ),
+    (SELECT {clock})
+FROM {schema}rota_migration

@@ -1,2 +1,0 @@
--- Delete the waits of and for pruned jobs.
-DELETE FROM dependency WHERE parent = ANY($1::bigint[]) OR child = ANY($1::bigint[])

@@ -1,2 +1,0 @@
--- Delete a schedule's record of fire times. By primary key.
-DELETE FROM occurrence WHERE schedule_id = $1::bigint

@@ -1,2 +1,0 @@
--- Forget processes that vanished.
-DELETE FROM member WHERE seen_at <= $1::bigint

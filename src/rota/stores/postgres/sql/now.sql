@@ -1,2 +1,0 @@
--- Tell the server's time.
-SELECT {clock}

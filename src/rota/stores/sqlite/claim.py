@@ -1,0 +1,207 @@
+"""Claim: leasing due jobs to workers, renewing leases, and requesting the cancellation of running jobs."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import Final
+
+from rota.core.ids import JobId
+from rota.core.job import Job
+from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.time import from_micros, span_to_micros
+from rota.stores.lane_merge import LaneKey, LaneRead, Place, most_urgent
+from rota.stores.rows import ids_text, job_of, leased_jobs
+from rota.stores.sqlite.driver import SqliteConnection
+from rota.stores.sqlite.statements import statement
+
+#: Up to this many lanes (queue and type) are read without first finding out which have work, and in one statement.
+FEW_LANES: Final = 128
+
+
+def claim_jobs(connection: SqliteConnection, wanted: Claim, now: int) -> list[Job]:
+    """Lease the most urgent claimable jobs. Reads first, and writes only if there are any."""
+    if wanted.claim_id is not None:
+        repeated = repeated_claim(connection, wanted.claim_id)
+        if repeated is not None:
+            return repeated
+    ids = (
+        _claimable(connection, wanted, wanted.ids, now)
+        if wanted.ids is not None
+        else _most_urgent(connection, wanted, now)
+    )
+    if ids:
+        jobs = _lease(connection, wanted, ids, now)
+    elif wanted.ahead:
+        jobs = _lease_early(connection, wanted, now)
+    else:
+        return []
+    if jobs and wanted.claim_id is not None:
+        connection.run(statement("save_claim"), (wanted.claim_id, now, leases_text(jobs)))
+    return jobs
+
+
+def leases_text(jobs: Sequence[Job]) -> str:
+    """Write the leases of a claim as JSON: pairs of job and fence."""
+    return str([[job.id, job.fence] for job in jobs])
+
+
+def repeated_claim(connection: SqliteConnection, claim_id: str) -> list[Job] | None:
+    """Return the jobs of an earlier claim that still run under the fences it gave; None if there was no such claim."""
+    leases = connection.rows(statement("leases_of_claim"), (claim_id,))
+    return _still_leased(connection, json.loads(leases[0][0])) if leases else None
+
+
+def _still_leased(connection: SqliteConnection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
+    fences = dict(leases)
+    rows = connection.rows(statement("jobs_by_id"), (ids_text(list(fences)),))
+    jobs = {job.id: job for job in map(job_of, rows)}
+    ordered = (jobs[job_id] for job_id in fences if job_id in jobs)
+    return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
+
+
+def _claimable(connection: SqliteConnection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
+    """Return those of the jobs delivered by a broker that may be claimed."""
+    parameters = {**_filters(wanted), "ids": ids_text(ids), "now": now}
+    return [job_id for _, job_id in connection.rows(statement("claimable_jobs"), parameters)]
+
+
+def _filters(wanted: Claim) -> dict[str, object]:
+    return {
+        "queues": json.dumps(wanted.queues),
+        "types": None if wanted.types is None else json.dumps(wanted.types),
+        "limit": wanted.limit,
+    }
+
+
+def _most_urgent(connection: SqliteConnection, wanted: Claim, now: int) -> list[JobId]:
+    """Return the jobs with the lowest turns of all wanted lanes. Each lane is read by itself.
+
+    So a million jobs of a type that this worker does not know cost it one step over their lane.
+    """
+    lanes = _lanes(connection, wanted, now)
+    if len(lanes) < 2:  # noqa: PLR2004 - one, or none
+        rows = [
+            row
+            for lane in lanes
+            for row in connection.rows(statement("pending_of_lane"), (*lane, now, now, wanted.limit))
+        ]
+        return [job_id for _, job_id in rows]
+    # Of each lane so much more than its share that a second read is rarely needed: measured, more and less cost more.
+    merging = most_urgent(lanes, wanted.limit, min(2 * wanted.limit // len(lanes) + 2, wanted.limit))
+    try:
+        reading = next(merging)
+        while True:
+            reading = merging.send(_first_places(connection, reading, now))
+    except StopIteration as ended:
+        return [job_id for (_, job_id), _ in ended.value[: wanted.limit]]
+
+
+def _lanes(connection: SqliteConnection, wanted: Claim, now: int) -> list[LaneKey]:
+    """Return the lanes that a claim has to read."""
+    paused = {name for (name,) in connection.rows(statement("paused_queues"), (now,))}
+    queues = [queue for queue in dict.fromkeys(wanted.queues) if queue not in paused]
+    if wanted.types is not None and len(queues) * len(wanted.types) <= FEW_LANES:
+        return [(queue, type_) for queue in queues for type_ in dict.fromkeys(wanted.types)]
+    return [(queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, wanted.types)]
+
+
+def _first_places(connection: SqliteConnection, reading: LaneRead, now: int) -> dict[LaneKey, list[Place]]:
+    """Return the first turns and jobs of each lane."""
+    places: dict[LaneKey, list[Place]] = {lane: [] for lane in reading.lanes}
+    for start in range(0, len(reading.lanes), FEW_LANES):
+        some = reading.lanes[start : start + FEW_LANES]
+        values = tuple(
+            chain.from_iterable((queue, type_, reading.last_turn, now, now, reading.count) for queue, type_ in some)
+        )
+        for number, turn, job_id in connection.rows(_lanes_statement(len(some)), values):
+            places[some[number]].append((turn, job_id))
+    return places
+
+
+@cache
+def _lanes_statement(count: int) -> str:
+    """Repeat the statement for one lane, each time with the lane's number."""
+    part = statement("pending_of_numbered_lane")
+    return " UNION ALL ".join(part.replace("{number}", str(number)) for number in range(count))
+
+
+def _types_with_work(connection: SqliteConnection, queue: str, wanted: tuple[str, ...] | None) -> Iterator[str]:
+    """Yield the wanted types that have pending jobs in a queue, by a loose index scan that skips both ways."""
+    names = None if wanted is None else sorted(set(wanted))
+    lowest = "" if names is None else names[0] if names else None
+    while lowest is not None:
+        rows = connection.rows(statement("next_type_with_work"), (queue, lowest))
+        if not rows:
+            return
+        type_ = rows[0][0]
+        if names is None:
+            yield type_
+            lowest = type_ + "\0"
+            continue
+        place = bisect_left(names, type_)
+        if place < len(names) and names[place] == type_:
+            yield type_
+            place += 1
+        lowest = names[place] if place < len(names) else None
+
+
+def _lease_parameters(wanted: Claim, ids: Sequence[JobId], now: int) -> dict[str, object]:
+    return {
+        "ids": ids_text(ids),
+        "worker": wanted.worker.name,
+        "boot": wanted.worker.boot,
+        "now": now,
+        "lease_until": now + span_to_micros(wanted.lease),
+    }
+
+
+def _lease(connection: SqliteConnection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
+    rows = connection.rows(statement("claim_jobs"), _lease_parameters(wanted, ids, now))
+    not_plain = [row[0] for row in rows if row[-1]]
+    full_rows = connection.rows(statement("jobs_by_id"), (ids_text(not_plain),)) if not_plain else ()
+    full_jobs = {job.id: job for job in map(job_of, full_rows)}
+    jobs = {job.id: job for job in leased_jobs(rows, wanted, lambda row: full_jobs[row[0]])}
+    return [jobs[job_id] for job_id in ids]
+
+
+def _lease_early(connection: SqliteConnection, wanted: Claim, now: int) -> list[Job]:
+    """Lease jobs that become due within the look-ahead of a claim."""
+    if wanted.ids is not None:
+        return []
+    parameters = {**_filters(wanted), "now": now, "until": now + span_to_micros(wanted.ahead)}
+    ids = [job_id for (job_id,) in connection.rows(statement("due_soon"), parameters)]
+    if not ids:
+        return []
+    rows = connection.rows(statement("claim_jobs_early"), _lease_parameters(wanted, ids, now))
+    jobs = {job.id: job for job in map(job_of, rows)}
+    return [jobs[job_id] for job_id in ids]
+
+
+def renew(connection: SqliteConnection, renewals: Sequence[Renewal], now: int) -> list[Renewed | None]:
+    """Extend the leases that still hold; None for each that does not."""
+    return [_renew_one(connection, renewal, now) for renewal in renewals]
+
+
+def _renew_one(connection: SqliteConnection, renewal: Renewal, now: int) -> Renewed | None:
+    until = now + span_to_micros(renewal.lease)
+    parameters = {"id": renewal.job_id, "fence": renewal.fence, "lease_until": until}
+    rows = connection.rows(statement("renew_lease"), parameters)
+    if not rows:
+        return None
+    if renewal.progress is not None or renewal.log_tail is not None:
+        progress = {"id": renewal.job_id, "progress": renewal.progress, "log_tail": renewal.log_tail}
+        connection.run(statement("save_progress"), progress)
+    return Renewed(renewal.job_id, renewal.fence, from_micros(until), bool(rows[0][0]))
+
+
+def ask_cancel(connection: SqliteConnection, leases: Sequence[tuple[JobId, int]], now: int) -> list[JobId]:
+    """Request the cancellation of running jobs, and return those that run under the given fence."""
+    return [
+        job_id
+        for job_id, fence in leases
+        if connection.run(statement("request_cancel"), {"id": job_id, "fence": fence, "now": now})
+    ]

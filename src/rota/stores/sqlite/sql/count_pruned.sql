@@ -1,2 +1,0 @@
--- Count what was pruned: nothing disappears.
-INSERT INTO pruned (state, count) VALUES (?, ?) ON CONFLICT (state) DO UPDATE SET count = count + excluded.count

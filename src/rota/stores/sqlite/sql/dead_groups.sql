@@ -1,7 +1,0 @@
--- Group dead jobs by cause. Served by job_dead.
-SELECT type, fingerprint, count(*) AS deaths, min(finished_at), max(finished_at), max(id)
-FROM job
-WHERE state = 'dead'
-GROUP BY fingerprint, type
-ORDER BY deaths DESC, max(id) DESC
-LIMIT ?

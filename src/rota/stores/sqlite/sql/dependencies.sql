@@ -1,0 +1,33 @@
+-- name: insert_dependency
+-- Let a job (child) wait for another (parent).
+INSERT OR IGNORE INTO rota_dependency (parent, child, need) VALUES (?, ?, ?)
+
+-- name: unmet_dependencies_on
+-- Select the unmet dependencies on some parents. By primary key.
+SELECT parent, child, need
+FROM rota_dependency
+WHERE parent IN (SELECT value FROM json_each(?)) AND met = 0
+ORDER BY parent, child
+
+-- name: mark_dependency_met
+-- Mark a dependency as met. By primary key.
+UPDATE rota_dependency SET met = 1 WHERE parent = ? AND child = ?
+
+-- name: unblock_job
+-- Count one blocker less. After the last one the job is due now or at its own time, whichever is later. By primary key.
+UPDATE rota_job
+SET blockers = blockers - 1,
+    state = CASE WHEN blockers > 1 THEN 'blocked' WHEN run_at > :now THEN 'scheduled' ELSE 'pending' END,
+    turn = CASE WHEN blockers > 1 THEN turn ELSE max(run_at, :now) - priority * :aging END,
+    run_at = CASE WHEN blockers > 1 THEN run_at ELSE max(run_at, :now) END,
+    updated_at = :now
+WHERE id = :id AND state = 'blocked'
+
+-- name: cancel_blocked_job
+-- Cancel a blocked job whose dependency can no longer be met. By primary key.
+UPDATE rota_job SET state = 'cancelled', reason = 'dependency_failed', finished_at = :now, updated_at = :now
+WHERE id = :id AND state = 'blocked'
+
+-- name: jobs_waited_for
+-- Select the jobs that a job still waits for. Index: rota_dependency_child.
+SELECT parent FROM rota_dependency WHERE child = :child AND met = 0 ORDER BY parent LIMIT :limit

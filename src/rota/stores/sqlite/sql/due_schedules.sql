@@ -1,6 +1,0 @@
--- Give schedules whose fire time has come. Served by schedule_due.
-SELECT {schedule_columns}
-FROM schedule
-WHERE paused_at IS NULL AND next_fire_at IS NOT NULL AND next_fire_at <= ?
-ORDER BY next_fire_at
-LIMIT ?

@@ -1,0 +1,31 @@
+-- name: job_columns
+-- All columns that make a Job, in the order that rows.py expects.
+id, type, payload, queue, priority, state, run_at, created_at, updated_at, fence, attempts, crashes, max_attempts,
+backoff, delivery, timeout, expires_at, worker, boot, lease_until, started_at, finished_at, cancel_requested_at,
+result, error, reason, idempotency_key, concurrency_key, tags, meta, blockers, on_success, on_failure, parent_id,
+schedule_id, fire_time
+
+-- name: claim_columns
+-- The columns that a claim returns, and a flag for jobs that set more than the plain fields: only those are read in
+-- full.
+id, type, payload, queue, priority, run_at, created_at, fence, attempts, crashes, max_attempts, delivery, started_at,
+CASE
+    WHEN blockers <> 0 OR coalesce(
+        backoff, timeout, expires_at, cancel_requested_at, result, error, reason, idempotency_key, concurrency_key,
+        tags, meta, on_success, on_failure, parent_id, schedule_id, fire_time
+    ) IS NOT NULL
+    THEN 1
+END
+
+-- name: schedule_columns
+-- All columns that make a Schedule, in the order that rows.py expects.
+id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap, jitter, start_at,
+end_at, blackouts, paused_at, pause_reason, next_fire_at, last_fire_at, last_job_id, version, app
+
+-- name: queue_columns
+-- All columns that make a Queue, in the order that rows.py expects.
+name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version
+
+-- name: paused_queue_names
+-- The queues from which no job may be claimed now.
+SELECT name FROM rota_queue WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > :now)

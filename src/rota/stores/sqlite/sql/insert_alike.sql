@@ -1,6 +1,0 @@
--- Store new jobs that set nothing beyond what every job sets, and differ in id and payload only. Repeated for many rows.
-INSERT INTO job (
-    type, queue, priority, state, turn, run_at, created_at, updated_at, max_attempts, delivery, id, payload
-)
-SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, new.column1, new.column2
-FROM (VALUES (?, ?)) AS new

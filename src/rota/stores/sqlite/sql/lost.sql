@@ -1,2 +1,0 @@
--- Give running jobs whose lease has run out. Served by job_lease.
-SELECT {job_columns} FROM job WHERE state = 'running' AND lease_until <= ? ORDER BY lease_until LIMIT ?

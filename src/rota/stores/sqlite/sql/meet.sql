@@ -1,2 +1,0 @@
--- A wait is over.
-UPDATE dependency SET met = 1 WHERE parent = ? AND child = ?

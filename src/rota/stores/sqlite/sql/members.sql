@@ -1,5 +1,0 @@
--- Give the processes on record.
-SELECT role, name, boot, host, pid, version, address, queues, types, slots, busy, is_draining, started_at, seen_at
-FROM member
-WHERE (:role IS NULL OR role = :role) AND seen_at >= :since
-ORDER BY name, started_at, boot

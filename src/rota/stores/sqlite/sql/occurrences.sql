@@ -1,3 +1,0 @@
--- Give what became of a schedule's fire times, newest first. By primary key.
-SELECT schedule_id, fire_time, fate, job_id
-FROM occurrence WHERE schedule_id = ? AND fire_time < ? ORDER BY fire_time DESC LIMIT ?

@@ -1,2 +1,0 @@
--- Give what a claim gave.
-SELECT leases FROM claim WHERE claim_id = ?

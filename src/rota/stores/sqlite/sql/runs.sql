@@ -1,2 +1,0 @@
--- Say whether a job runs. By primary key.
-SELECT 1 FROM job WHERE id = ? AND state = 'running'

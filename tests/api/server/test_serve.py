@@ -1,0 +1,199 @@
+"""A real server on a real socket: binding, limits, deadlines, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from api.staging import Stage, body_of, problem_of, served, staged, until
+from rota.api import ApiKey, ApiSettings, Limits, Timeouts, check_bind, serve
+from rota.core.errors import InvalidRequest
+
+QUICK = Timeouts(head=timedelta(seconds=0.3), linger=timedelta(seconds=0.3), grace=timedelta(seconds=2))
+
+
+@pytest.fixture
+async def address(stage: Stage) -> AsyncIterator[str]:
+    async with served(stage.api) as address:
+        yield address
+
+
+async def spoken(address: str, *parts: bytes, end: bool = False) -> bytes:
+    """Say something to a server byte by byte and give all that it answers until it hangs up."""
+    host, port = address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        if end:
+            writer.write_eof()
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_this_machine_alone_may_be_bound_without_a_token(host: str) -> None:
+    check_bind(host, False, False)  # noqa: FBT003 - the runtime's contract
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.invalid"])  # noqa: S104
+def test_anything_else_needs_a_token_or_a_word(host: str) -> None:
+    with pytest.raises(InvalidRequest, match="ROTA_TOKEN"):
+        check_bind(host, False, False)  # noqa: FBT003
+    check_bind(host, True, False)  # noqa: FBT003
+    check_bind(host, False, True)  # noqa: FBT003
+
+
+async def test_a_server_without_a_token_does_not_start_elsewhere(stage: Stage) -> None:
+    with pytest.raises(InvalidRequest, match="ROTA_TOKEN"):
+        await serve(stage.api, host="0.0.0.0", port=0)  # noqa: S104
+
+
+async def test_a_server_listens_where_it_was_told_and_nowhere_else(address: str) -> None:
+    port = int(address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=5):
+        pass
+    with pytest.raises(OSError, match="refused"), socket.create_connection(("127.0.0.2", port), timeout=5):
+        pass
+
+
+async def test_a_port_that_is_taken_is_refused_with_a_sentence(stage: Stage, address: str) -> None:
+    with pytest.raises(InvalidRequest, match="another program listens there"):
+        await serve(stage.api, port=int(address.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize(("extra", "status"), [(-1, 200), (0, 200), (1, 431)])
+async def test_the_headers_have_an_exact_size(address: str, extra: int, status: int) -> None:
+    async with httpx.AsyncClient(base_url=address) as client:
+        request = client.build_request("GET", "/livez", headers={"x": ""})
+        size = sum(len(name) + len(value) for name, value in request.headers.raw)
+        request.headers["x"] = "a" * (16_384 - size + extra)
+        assert (await client.send(request)).status_code == status
+
+
+@pytest.mark.parametrize(("count", "status"), [(99, 200), (100, 200), (101, 431)])
+async def test_the_headers_have_an_exact_number(address: str, count: int, status: int) -> None:
+    async with httpx.AsyncClient(base_url=address) as client:
+        request = client.build_request("GET", "/livez")
+        for number in range(count - len(request.headers.raw)):
+            request.headers[f"x-{number}"] = "1"
+        assert (await client.send(request)).status_code == status
+
+
+@pytest.mark.parametrize(("extra", "status"), [(-1, 422), (0, 422), (1, 414)])
+async def test_the_address_has_an_exact_length(address: str, extra: int, status: int) -> None:
+    """Path and query together, without the mark between them."""
+    async with httpx.AsyncClient(base_url=address) as client:
+        filler = "a" * (8_192 - len("/jobs") - len("status=") + extra)
+        assert (await client.get(f"/jobs?status={filler}")).status_code == status
+
+
+async def test_a_head_without_end_is_cut_off(address: str) -> None:
+    answer = await spoken(address, b"GET /livez HTTP/1.1\r\nx: ", *[b"a" * 10_000] * 10)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"application/problem+json" in answer
+
+
+async def test_what_is_not_http_is_refused_in_the_usual_form(address: str) -> None:
+    answer = await spoken(address, b"nonsense\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "invalid_http"
+    for line in (b"OPTIONS * HTTP/1.1", b"GET /\xff HTTP/1.1", b"GET http://x HTTP/1.1"):
+        answer = await spoken(address, line + b"\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert answer.split()[1] in {b"400", b"404", b"405"}
+
+
+async def test_a_slow_head_is_not_waited_for(stage: Stage) -> None:
+    async with served(stage.api, QUICK) as address:
+        assert (await spoken(address, b"GET /livez HT")).startswith(b"HTTP/1.1 408 ")
+        assert (await spoken(address)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_slow_body_is_not_waited_for() -> None:
+    async with (
+        staged() as stage,
+        served(stage.api, Timeouts(body=timedelta(seconds=0.2))) as address,
+    ):
+        head = b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
+        answer = await spoken(address, head, b"{")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_body_that_ends_early_is_no_job(stage: Stage, address: str) -> None:
+    head = b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
+    host, port = address.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(head + b'{"type":"a"}')
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    assert body_of(await stage.client.get("/stats"))["queue_depth"] == 0
+
+
+async def test_a_large_body_is_refused_and_the_refusal_arrives(stage: Stage, address: str) -> None:
+    async with httpx.AsyncClient(base_url=address) as client:
+        headers = {"Content-Type": "application/json"}
+        problem_of(await client.post("/jobs", content=b"a" * 1_048_577, headers=headers), 413)
+    assert body_of(await stage.client.get("/stats"))["queue_depth"] == 0
+
+
+async def test_whoever_is_answered_early_may_not_send_for_ever(stage: Stage) -> None:
+    async with served(stage.api, QUICK) as address:
+        head = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
+        answer = await spoken(address, head, b"a")
+        assert answer.startswith(b"HTTP/1.1 404 ")
+
+
+async def test_too_much_at_once_is_told_to_wait() -> None:
+    async with staged(ApiSettings(limits=Limits(in_flight=1))) as stage:
+        waiting = asyncio.create_task(stage.claim(wait=30))
+        await until(lambda: stage.api._in_flight)
+        response = await stage.client.get("/livez")
+        problem_of(response, 429)
+        assert response.headers["retry-after"]
+        stage.api.close()
+        assert await waiting == []
+
+
+async def test_websockets_are_not_served(address: str) -> None:
+    async with httpx.AsyncClient(base_url=address) as client:
+        headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "eA=="}
+        assert (await client.get("/v1/events/socket", headers=headers)).status_code == 404
+
+
+async def test_stopping_answers_whoever_waits_and_cuts_nobody_off(stage: Stage) -> None:
+    async with httpx.AsyncClient() as client:
+        async with served(stage.api) as address:
+            request = {"worker_id": "a", "boot_id": "b", "wait": 60}
+            waiting = asyncio.create_task(client.post(f"{address}/v1/leases:claim", json=request))
+            await until(lambda: stage.api._in_flight)
+        assert body_of(await waiting) == {"jobs": []}
+        with pytest.raises(httpx.ConnectError):
+            await client.get(f"{address}/livez")
+
+
+async def test_a_server_with_a_token_says_when_it_stops(stage: Stage) -> None:
+    stage.api.close()
+    assert body_of(await stage.client.get("/readyz"), 503)["status"] == "stopping"
+
+
+async def test_anyone_may_be_let_in_by_a_word() -> None:
+    async with staged(ApiSettings(keys=(ApiKey.of("main", "t"),))) as stage:
+        ready = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(
+            serve(stage.api, host="0.0.0.0", port=0, on_ready=lambda *where: ready.set_result(where))  # noqa: S104
+        )
+        host, port = await ready
+        assert host == "0.0.0.0"  # noqa: S104
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"http://127.0.0.1:{port}/jobs")).status_code == 401
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)

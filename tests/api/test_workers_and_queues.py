@@ -1,0 +1,126 @@
+"""Queues, workers, and statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from api.staging import Stage, body_of, fields_of, problem_of, staged
+from building import MINUTE, at
+from rota.api import ApiSettings
+from rota.core.cluster import Member, Role
+from rota.wire.cluster import HeartbeatForm, heartbeat_form, member_of
+from rota.wire.system import Stats, census_of
+
+BEAT = {"worker_id": "ada", "boot_id": "b1", "queues": ["mail"], "types": ["send"], "slots": 4, "busy": 1}
+
+
+async def test_queues_tell_what_is_in_them(stage: Stage) -> None:
+    await stage.submit(type="send", queue="mail")
+    await stage.submit(type="send", queue="mail", delay=60)
+    await stage.submit(type="scan", queue="files")
+    await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+    items = {one["name"]: one for one in body_of(await stage.client.get("/v1/queues"))["items"]}
+    assert set(items) == {"mail", "files"}
+    assert (items["mail"]["depth"], items["mail"]["live_workers"]) == (2, 1)
+    assert items["mail"]["states"] == {"pending": 1, "scheduled": 1}
+    assert items["files"]["types"] == [{"type": "scan", "states": {"pending": 1}}]
+
+
+async def test_a_queue_is_paused_and_resumed(stage: Stage) -> None:
+    await stage.submit(queue="mail")
+    until = "2026-03-01T13:00:00Z"
+    paused = body_of(
+        await stage.client.post("/v1/queues/mail/pause", json={"reason": "provider down", "resume_at": until})
+    )
+    assert (paused["is_paused"], paused["pause_reason"], paused["resume_at"]) == (True, "provider down", until)
+    assert await stage.claim(queues=["mail"]) == []
+    assert body_of(await stage.client.post("/v1/queues/mail/resume"))["is_paused"] is False
+    assert len(await stage.claim(queues=["mail"])) == 1
+
+
+async def test_a_queue_that_nobody_used_is_empty(stage: Stage) -> None:
+    assert body_of(await stage.client.get("/v1/queues/new"))["depth"] == 0
+    problem_of(await stage.client.get("/v1/queues/a%20b"), 422)
+
+
+async def test_a_queue_that_nobody_used_cannot_be_resumed_but_paused(stage: Stage) -> None:
+    """A typing error had created a queue and answered that it was resumed."""
+    problem = problem_of(await stage.client.post("/v1/queues/typo/resume"), 404)
+    assert problem["detail"] == "queue 'typo': unknown, it has neither settings nor unfinished jobs"
+    assert await stage.store.queues() == []
+    assert body_of(await stage.client.post("/v1/queues/new/pause"))["is_paused"] is True
+    assert body_of(await stage.client.post("/v1/queues/new/resume"))["is_paused"] is False
+    await stage.submit(queue="mail")
+    assert body_of(await stage.client.post("/v1/queues/mail/resume"))["is_paused"] is False
+
+
+async def test_workers_make_themselves_known_and_say_goodbye(stage: Stage) -> None:
+    assert (await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})).status_code == 204
+    (worker,) = body_of(await stage.client.get("/v1/workers"))["items"]
+    assert (worker["worker_id"], worker["slots"], worker["is_alive"]) == ("ada", 4, True)
+    assert body_of(await stage.client.get("/stats"))["worker_utilization"] == 0.25
+    stage.clock.move(MINUTE)
+    assert body_of(await stage.client.get("/v1/workers"))["items"] == []
+    (gone,) = body_of(await stage.client.get("/v1/workers?all=true"))["items"]
+    assert gone["is_alive"] is False
+    assert (await stage.client.post("/v1/workers:leave", json={"boot_ids": ["b1"]})).status_code == 204
+    assert body_of(await stage.client.get("/v1/workers?all=true"))["items"] == []
+
+
+async def test_a_wrong_beat_is_named(stage: Stage) -> None:
+    problem = problem_of(await stage.client.post("/v1/workers:beat", json={"workers": [{**BEAT, "slots": -1}]}), 422)
+    assert fields_of(problem) == {"workers"}
+    problem_of(await stage.client.get("/v1/workers?role=cook"), 422)
+
+
+def test_a_member_survives_the_wire() -> None:
+    for types in ((), ("a",), None):
+        member = Member(
+            Role.WORKER, "w", "b", "h", 7, "1", "a", ("q",), types, 4, 2, is_draining=True, started_at=at(0)
+        )
+        assert member_of(msgspec.json.decode(msgspec.json.encode(heartbeat_form(member)), type=HeartbeatForm)) == member
+
+
+async def test_the_census_survives_the_wire(stage: Stage) -> None:
+    await stage.submit(queue="a")
+    await stage.dead()
+    (await stage.client.delete(f"/jobs/{(await stage.submit())['id']}")).raise_for_status()
+    shown = msgspec.json.decode((await stage.client.get("/v1/stats")).content, type=Stats)
+    told, known = census_of(shown), await stage.engine.census()
+    assert set(told.lanes) == set(known.lanes)
+    assert {state: count for state, count in known.finished.items() if count} == told.finished
+
+
+async def test_the_system_tells_what_it_is() -> None:
+    settings = ApiSettings(
+        instance_id="me", version="1.2.3", store_name="sqlite", is_leader=lambda: True, current_leader=lambda: "me"
+    )
+    async with staged(settings) as stage:
+        await stage.store.beat([Member(Role.SCHEDULER, "s1", "b1")])
+        stage.clock.move(MINUTE / 6)
+        told = body_of(await stage.client.get("/v1/system"))
+        leader = body_of(await stage.client.get("/leader"))
+    assert (told["version"], told["store"], told["schedulers"], told["uptime"]) == ("1.2.3", "sqlite", ["s1"], 10)
+    assert leader == {"current_leader": "me", "is_leader": True, "instance_id": "me"}
+
+
+async def test_without_a_store_nothing_is_lost_and_health_says_so(tmp_path: Path) -> None:
+    """A closed store stands for one that is away: it raises what a store that is away raises."""
+    async with staged(location=str(tmp_path / "rota.db")) as stage:
+        await stage.store.close()
+        for method, path, body in (
+            ("POST", "/jobs", {}),
+            ("POST", "/v1/jobs:batch", {"jobs": [{}]}),
+            ("GET", "/jobs", None),
+            ("GET", "/v1/stats", None),
+            ("GET", "/v1/events/stream", None),
+            ("POST", "/v1/leases:claim", {"worker_id": "a", "boot_id": "b"}),
+        ):
+            response = await stage.client.request(method, path, json=body)
+            assert problem_of(response, 503)["code"] == "store_unavailable"
+            assert response.headers["retry-after"]
+        assert (await stage.client.get("/livez")).status_code == 200
+        for path in ("/readyz", "/healthz", "/health"):
+            assert (await stage.client.get(path)).status_code == 503

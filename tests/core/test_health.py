@@ -1,0 +1,68 @@
+"""Every problem of the whole, from the situation that causes it; and none where all is well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.core.cluster import Member, Role
+from rota.core.health import HealthInputs, problems
+from rota.core.lifecycle import State
+from rota.core.queue import Lane, LaneCount, Queue
+
+NOW = datetime(2026, 11, 18, tzinfo=UTC)
+SCHEDULER = Member(role=Role.SCHEDULER, name="s1", boot="a")
+WORKER = Member(role=Role.WORKER, name="w1", boot="b", queues=("default",), types=("mail",), slots=1)
+DUE = LaneCount(Lane("default", "mail"), State.PENDING, 3)
+FINE = HealthInputs(lanes=(DUE,), queues=(), members=(SCHEDULER, WORKER), leader="s1")
+PAUSED = Queue("default", paused_at=NOW, pause_reason="drill")
+
+CASES = [
+    ("store_not_writable", replace(FINE, is_store_writable=False)),
+    ("coordinator_down", replace(FINE, is_coordinator_up=False, leader=None)),
+    ("broker_down", replace(FINE, is_broker_up=False)),
+    ("no_scheduler", replace(FINE, members=(WORKER,), leader=None)),
+    ("no_leader", replace(FINE, leader=None)),
+    ("queue_paused_with_backlog", replace(FINE, queues=(PAUSED,))),
+    ("no_worker_for_queue", replace(FINE, members=(SCHEDULER,))),
+    ("no_worker_for_queue", replace(FINE, members=(SCHEDULER, replace(WORKER, is_draining=True)))),
+    ("no_worker_for_queue", replace(FINE, members=(SCHEDULER, replace(WORKER, queues=("other",))))),
+    ("no_worker_for_type", replace(FINE, members=(SCHEDULER, replace(WORKER, types=("report",))))),
+]
+WELL = [
+    FINE,
+    replace(FINE, lanes=()),
+    # A queue may be paused while nothing is due there, and need not be served while nothing is due.
+    replace(FINE, queues=(PAUSED,), lanes=(replace(DUE, state=State.SCHEDULED),)),
+    replace(FINE, members=(SCHEDULER,), lanes=(replace(DUE, state=State.BLOCKED), replace(DUE, count=0))),
+    # A worker that says nothing of types takes any.
+    replace(FINE, members=(SCHEDULER, replace(WORKER, types=None))),
+    # A process that has just started cannot know who leads.
+    replace(FINE, members=(WORKER,), leader=None, is_starting=True),
+]
+
+
+@pytest.mark.parametrize(("code", "situation"), CASES)
+def test_a_fault_is_named_once_with_a_remedy(code: str, situation: HealthInputs) -> None:
+    (problem,) = problems(situation)
+    assert problem.code == code
+    assert problem.fix
+
+
+@pytest.mark.parametrize("situation", WELL)
+def test_nothing_is_wrong_where_all_is_well(situation: HealthInputs) -> None:
+    assert problems(situation) == []
+
+
+def test_a_name_cannot_plant_words_in_a_command() -> None:
+    lane = LaneCount(Lane("a;rm $x", "mail"), State.PENDING, 1)
+    (problem,) = problems(replace(FINE, lanes=(lane,)))
+    assert problem.fix == "start one: rota worker --queues 'a;rm $x'"
+
+
+def test_a_message_names_the_queue_the_reason_and_the_count() -> None:
+    (problem,) = problems(replace(FINE, queues=(PAUSED,)))
+    assert problem.text == "queue 'default' is paused (drill) and 3 jobs are due"
+    assert problem.fix == "rota queues resume default"

@@ -1,0 +1,199 @@
+"""Stopping a worker loses nothing and burns nothing, within its time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from rota.core.lifecycle import State
+from rota.worker import Handlers, Worker, WorkerOptions, current, handler_of
+from worker.staging import Passing, Stage
+
+
+def worker_of(stage: Stage, *functions: object, seconds: float = 2.0, **settings: object) -> Worker:
+    options = WorkerOptions(name="ada", drain_timeout=timedelta(seconds=seconds), **settings)  # type: ignore[arg-type]
+    return Worker(stage.engine, Handlers(handler_of(one) for one in functions), options)  # type: ignore[arg-type]
+
+
+async def test_an_idle_worker_stops_at_once(stage: Stage) -> None:
+    async def quick() -> None:
+        return
+
+    worker = worker_of(stage, quick, seconds=30)
+    running = asyncio.create_task(worker.run())
+    await stage.end_of(await stage.submit("quick"))
+    begun = time.monotonic()
+    worker.stop()
+    await running
+    assert time.monotonic() - begun < 3
+
+
+async def test_what_runs_may_finish(stage: Stage) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        release.wait(timeout=20)
+        return "finished"
+
+    worker = worker_of(stage, slow, seconds=20)
+    running = asyncio.create_task(worker.run())
+    job_id = await stage.submit("slow")
+    await asyncio.to_thread(begun.wait, 20)
+    worker.stop()
+    waiting = await stage.submit("slow")
+    release.set()
+    await running
+    assert (await stage.look(job_id)).result == '"finished"'
+    untouched = await stage.look(waiting)
+    assert (untouched.state, untouched.attempts) == (State.PENDING, 0)
+
+
+async def test_what_does_not_finish_is_handed_back_without_using_an_attempt(stage: Stage) -> None:
+    begun = [threading.Event(), threading.Event(), threading.Event()]
+    release = threading.Event()
+
+    async def obeys() -> None:
+        begun[0].set()
+        await asyncio.sleep(60)
+
+    def listens() -> None:
+        begun[1].set()
+        while not current().cancelled():
+            time.sleep(0.005)
+        current().heartbeat()
+
+    def deaf() -> None:
+        begun[2].set()
+        release.wait(timeout=60)
+
+    worker = worker_of(stage, obeys, listens, deaf, seconds=1)
+    running = asyncio.create_task(worker.run())
+    ids = [await stage.submit(name, max_attempts=1) for name in ("obeys", "listens", "deaf")]
+    for event in begun:
+        await asyncio.to_thread(event.wait, 20)
+    at = time.monotonic()
+    worker.stop()
+    await running
+    took = time.monotonic() - at
+    release.set()
+    jobs = [await stage.look(job_id) for job_id in ids]
+    assert [(job.state, job.attempts, job.crashes) for job in jobs] == [(State.PENDING, 0, 0)] * 3
+    assert took < 1.5
+
+
+async def test_a_second_stop_hurries(stage: Stage) -> None:
+    begun = threading.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    worker = worker_of(stage, slow, seconds=60)
+    running = asyncio.create_task(worker.run())
+    job_id = await stage.submit("slow")
+    await asyncio.to_thread(begun.wait, 20)
+    at = time.monotonic()
+    worker.stop()
+    await asyncio.sleep(0)
+    worker.stop()
+    await running
+    assert time.monotonic() - at < 5
+    job = await stage.look(job_id)
+    assert (job.state, job.attempts) == (State.PENDING, 0)
+
+
+async def test_cancelling_the_run_hands_back_too(stage: Stage) -> None:
+    begun = threading.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    running = asyncio.create_task(worker_of(stage, slow, seconds=60).run())
+    job_id = await stage.submit("slow")
+    await asyncio.to_thread(begun.wait, 20)
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    job = await stage.look(job_id)
+    assert (job.state, job.attempts) == (State.PENDING, 0)
+
+
+async def test_fifty_stops_under_load_lose_nothing_and_burn_nothing(stage: Stage) -> None:
+    """Each job may be tried once: an attempt that a stop had used up would leave it dead."""
+    rng = Random(11)
+    done: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(rng.random() * 0.01)
+        done.append(current().id)
+
+    def swork() -> None:
+        time.sleep(rng.random() * 0.005)
+        done.append(current().id)
+
+    ids = await stage.submit_many(3000, "work", max_attempts=1) + await stage.submit_many(1000, "swork", max_attempts=1)
+    for number in range(50):
+        source = Passing(stage.engine)
+        options = WorkerOptions(
+            name=f"w{number}", concurrency=20, drain_timeout=timedelta(seconds=rng.choice([0.2, 1.0, 5.0]))
+        )
+        worker = Worker(source, Handlers([handler_of(work), handler_of(swork)]), options)
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(rng.random() * 0.1)
+        worker.stop()
+        if rng.random() < 0.3:
+            worker.stop()
+        await running
+        census = await stage.engine.census()
+        assert census.total(State.RUNNING) == 0, f"stop {number} left a job to its lease"
+        assert census.total(State.DEAD) == 0, f"stop {number} burnt a job"
+    async with stage.worker(work, swork, concurrency=50):
+        jobs = await stage.ends_of(ids)
+    assert {(job.state, job.attempts, job.crashes) for job in jobs} == {(State.COMPLETED, 1, 0)}
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0])
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_a_worker_whose_source_does_not_answer_ends_within_its_time(
+    stage: Stage, seconds: float, *, is_busy: bool
+) -> None:
+    """It took two seconds more: the open claim, the reports and the announcement each had their own time."""
+    silent, begun = asyncio.Event(), threading.Event()
+
+    async def swallow(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - any answer
+        if silent.is_set():
+            answer.close()  # type: ignore[attr-defined]
+            await asyncio.Event().wait()
+        return await answer
+
+    async def announce(_: object) -> None:
+        await swallow(asyncio.sleep(0))
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def quick() -> None:
+        begun.set()
+
+    source = Passing(stage.engine, on_claim=swallow, on_settle=swallow, on_renew=swallow)
+    options = WorkerOptions(name="ada", drain_timeout=timedelta(seconds=seconds))
+    handlers = Handlers(handler_of(one) for one in (endless, quick))
+    worker = Worker(source, handlers, options, announce_member=announce)
+    running = asyncio.create_task(worker.run())
+    await stage.submit("endless" if is_busy else "quick")
+    await asyncio.to_thread(begun.wait, 20)
+    silent.set()
+    told = time.monotonic()
+    worker.stop()
+    await running
+    assert time.monotonic() - told < seconds + 0.5
