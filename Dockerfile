@@ -4,14 +4,17 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /build
-COPY requirements-build.txt requirements-container.txt ./
+COPY requirements-build.txt requirements-ui.txt requirements-container.txt ./
 RUN python3 -m venv /opt/build \
- && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.txt \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.txt -r requirements-ui.txt \
  && python3 -m venv /opt/rota \
  && /opt/rota/bin/pip install --no-cache-dir --require-hashes -r requirements-container.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-# The wheel is made without isolation: nothing that is not locked by its hash is fetched.
+COPY ui ui
+COPY tools/build_ui.py tools/build_ui.py
+# The wheel is made without isolation: nothing that is not locked by its hash is fetched, by pip
+# or by npm, which builds the dashboard.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /build/wheels . \
  && /opt/rota/bin/pip install --no-cache-dir --no-deps --no-index /build/wheels/*.whl
 

@@ -9,6 +9,8 @@ KILLS  ?= 500
 CUTS   ?= 5000
 STAMP  := $(VENV)/.installed
 RUNTIME := $(VENV)/.runtime
+UI     := src/rota/api/ui_files/index.html
+UI_SOURCES := $(wildcard ui/package*.json ui/build.mjs) $(shell find ui/src -type f 2>/dev/null)
 # Names, versions and hashes only: where they are fetched from is not ours to write down.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --upgrade
 
@@ -16,7 +18,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-head
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run fmt lint types arch test test-pythons check sim fuzz-cron fuzz-http attack-http crash prove bench guard docs containers clean
+.PHONY: help setup lock ui ui-check run fmt lint types arch test test-pythons check sim fuzz-cron fuzz-http attack-http crash prove bench guard docs containers clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,9 +42,22 @@ lock: $(STAMP) ## renew the locked requirements
 	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra redis -o requirements-container.txt
 	$(COMPILE) --group build -o requirements-build.txt
 	$(COMPILE) --group install -o requirements-install.txt
+	$(COMPILE) --group ui -o requirements-ui.txt
 	$(COMPILE) bench/peers/requirements.in -o bench/peers/requirements.txt
 
-run: $(RUNTIME) ## start Rota with the demo app on http://127.0.0.1:8080
+# The built dashboard; Node comes from PATH or from requirements-ui.txt.
+$(UI): $(UI_SOURCES) tools/build_ui.py | $(RUNTIME)
+	@$(BIN)/python tools/build_ui.py
+	@touch $@
+
+ui: $(UI) ## build the dashboard
+
+ui-check: $(STAMP) ## check the dashboard's types and run its unit tests
+	@$(BIN)/python tools/build_ui.py --with-tools
+	@touch $(UI)
+
+run: $(RUNTIME) $(UI) ## start Rota with the demo app and the dashboard on http://127.0.0.1:8080
+	@echo "Dashboard: http://127.0.0.1:$(PORT)/ui"
 	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi
 	@echo "Rota is starting on http://127.0.0.1:$(PORT) with the demo app. In another terminal, try:"
 	@echo "  $(BIN)/rota submit --type send_email --payload '{\"to\":\"user@example.com\"}' --wait"
@@ -68,7 +83,7 @@ types: $(STAMP) ## check types: all by mypy, the Python API by pyright too
 arch: $(STAMP) ## check that imports go down only
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## run every test, the simulation and the crash tests
+test: $(STAMP) ui-check ## run every test, the simulation and the crash tests
 	@tools/servers
 	@tools/run_tests $(BIN)/python $(ARGS)
 
@@ -117,4 +132,4 @@ containers: ## build the image and try every profile of compose.yaml with docker
 check: lint types arch test ## all that a change must pass
 
 clean: ## remove the environment and caches
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* ui/node_modules src/rota/api/ui_files .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -63,6 +63,9 @@ def test_a_store_that_takes_no_write_is_told_and_so_is_the_repair(stage: Stage) 
 def test_missing_processes_and_a_paused_queue_are_told_until_they_are_there(stage: Stage) -> None:
     stage.start("api", "--port", str(stage.port), "--store", stage.store)
     stage.until_up()
+    # What the dashboard names as the store.
+    kinds = {"postgresql": "postgres", "mysql": "mysql"}
+    assert stage.ask("GET", "/v1/system")["store"] == kinds.get(stage.store.partition(":")[0], "sqlite")
     stage.ask("POST", "/v1/jobs", {"type": "echo", "queue": "mail"})
     wrong = {"no_scheduler", "no_worker_for_queue"}
     stage.until(lambda: set(_codes(stage)), lambda codes: codes == wrong, seconds=30)

@@ -45,7 +45,9 @@ class Started:
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - as above
-                return response.status, json.loads(response.read())
+                content = response.read()
+                is_page = response.headers["Content-Type"].startswith("text/html")
+                return response.status, content.decode() if is_page else json.loads(content)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.loads(error.read())
@@ -128,6 +130,7 @@ ROWS: dict[str, Row] = {
     "port": Row(str(API_PORT), lambda s: s.components._ports.api[0].getsockname()[1], API_PORT),
     "token": Row("hush", lambda s: s.ask("GET", "/v1/jobs")[0], 401),
     "insecure": Row("yes", lambda s: s.ask("GET", "/v1/jobs", Host="example.com")[0], 200),
+    "ui": Row("no", lambda s: s.ask("GET", "/ui")[0], 404),
     "worker_id": Row("ada", lambda s: s.options.name, "ada"),
     "worker_address": Row(f":{WORKER_PORT}", lambda s: s.options.address, f"{HOME}:{WORKER_PORT}"),
     "queues": Row("mail,reports", lambda s: s.options.queues, ("mail", "reports")),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from rota.api.auth import NO_ACCESS, admit, authorize
+from rota.api.auth import NO_ACCESS, admit, authorize, refuse_foreign_hosts
 from rota.api.context import Context
 from rota.api.errors import HttpError, http_error_of
 from rota.api.http import (
@@ -21,10 +21,13 @@ from rota.api.http import (
     send_response,
     send_stream,
 )
+from rota.api.limits import check_request
 from rota.api.openapi import openapi_document
 from rota.api.router import CHECKED_HEADERS, Route, Router, check_declared, methods_by_path
 from rota.api.routes import ROUTES
+from rota.api.server.fast_io import CYCLE
 from rota.api.settings import ApiSettings
+from rota.api.ui import PREFIX, is_below, redirect, serve_ui, wants_page
 from rota.engine import Engine
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -82,6 +85,11 @@ class Api:
             request = Request(scope, receive, self.context, headers, NO_ACCESS, _EMPTY)
             response: Response | StreamResponse
             try:
+                path = scope["path"]
+                # Tested here for the same reason as below: a function call for each request would cost more.
+                if (path == "/" or path.startswith(PREFIX) or scope.get("root_path")) and self.context.settings.ui:  # noqa: SIM102
+                    if await self._serve_ui(scope, headers, send):
+                        return
                 request.key = key = admit(scope, headers, self.context.settings, self.rejections, self._in_flight)
                 route = self._route(scope, request)
                 authorize(key, route.scope)
@@ -97,6 +105,21 @@ class Api:
                 await send_stream(response, request, send)
         finally:
             self._in_flight -= 1
+
+    async def _serve_ui(self, scope: AsgiScope, headers: Mapping[bytes, bytes], send: Send) -> bool:
+        """Serve the dashboard's files if the path is theirs; return False otherwise."""
+        path = scope["path"]
+        if root := scope.get("root_path"):
+            path = _path_below(root, path)
+        is_home = path in {"", "/"} and wants_page(scope, headers)
+        if not (is_home or is_below(path)):
+            return False
+        check_request(scope, headers, self.context.settings.limits, self._in_flight)
+        # Only the host is checked, not the page that a link was followed from: the files are the same for everyone.
+        refuse_foreign_hosts(headers.get(b"host", b""), self.context.settings)
+        scope.pop(CYCLE, None)
+        await (redirect(headers, send) if is_home else serve_ui(path, scope, headers, send))
+        return True
 
     def _route(self, scope: AsgiScope, request: Request) -> Route:
         path, root, method = scope["path"], scope.get("root_path"), scope["method"]

@@ -127,6 +127,9 @@ PREFER: Final = Header(
     _preference_fault,
 )
 ACCEPT: Final = Header("Accept", "Prometheus text if this names it, JSON otherwise.", "text/plain")
+ACCEPT_PAGE: Final = Header(
+    "Accept", "A browser (text/html) is redirected to the dashboard, unless that is switched off.", "text/html"
+)
 TRACEPARENT: Final = Header(
     "traceparent",
     "The trace that the job belongs to (W3C Trace Context). An invalid value is ignored, as that standard demands.",

@@ -32,6 +32,7 @@ def build_api(
             keys=(ApiKey.of("token", settings.token),) if settings.token else (),
             instance_id=membership.instance,
             version=__version__,
+            store_name=type(engine.store).__name__.removesuffix("Store").lower(),
             is_leader=lambda: membership.is_leader,
             current_leader=lambda: membership.leader,
             coordinator_is_healthy=lambda: membership.is_healthy,
@@ -41,6 +42,7 @@ def build_api(
             defaults=defaults_of(settings, app),
             known_types=None if known_types is None else lambda: known_types,
             serves_any_host=settings.insecure,
+            ui=settings.ui,
         ),
     )
 

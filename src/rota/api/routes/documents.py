@@ -8,6 +8,7 @@ from hashlib import sha256
 from html import escape
 from typing import Any, Final
 
+from rota.api.headers import ACCEPT_PAGE
 from rota.api.http import Request, Response, json_response
 from rota.api.router import HTML, Route
 from rota.api.settings import Scope
@@ -131,5 +132,5 @@ ROUTES = (
     ),
     _PAGE,
     # For people who open the address that the server prints.
-    _PAGE.at("/"),
+    _PAGE.at("/", headers=(ACCEPT_PAGE,), responses={200: HTML, 303: None}),
 )

@@ -1,0 +1,81 @@
+"""A real browser on a real server. What the browser complains about, or asks of others, fails the test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from dashboard.showing import BROWSER_FLAGS, PATIENCE_MILLISECONDS, Shown, fill
+from journeys.stage import DEMO, Stage, staged
+from servers.housing import required
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Start Rota with the demo app, and give it something to show."""
+    with staged(tmp_path_factory.mktemp("dashboard")) as one:
+        database = str(one.folder / "demo.db")
+        one.start("standalone", "--port", str(one.port), "--db", database, "--app", "tasks:app", cwd=DEMO)
+        one.until_up()
+        fill(one)
+        yield one
+
+
+# Of a module, not of the session: Playwright's loop would stand in the way of other modules' asynchronous tests.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = required(next(filter(None, map(shutil.which, names)), None), "no Chromium; tools/servers installs it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(BROWSER_FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, stage: Stage, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Give a page of the colour scheme and width that a test asks for."""
+    screen: tuple[Literal["light", "dark"], int] = getattr(request, "param", ("light", 1440))
+    scheme, width = screen
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", timezone_id="UTC"
+    )
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(_words(said)) if said.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda asked: complaints.append(asked.url) if _is_foreign(asked.url, stage.port) else None)
+    expected: list[str] = []
+    page.expected_complaints = expected  # type: ignore[attr-defined]
+    yield page
+    context.close()
+    assert [one for one in complaints if not any(part in one for part in expected)] == []
+
+
+def _words(said: ConsoleMessage) -> str:
+    return f"{said.location.get('url', '')} {said.text}"
+
+
+def _is_foreign(url: str, port: int) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in {"http", "https", "ws", "wss"} and parts.port != port
+
+
+@pytest.fixture
+def shown(page: Page, stage: Stage) -> Shown:
+    """Give the dashboard in a page."""
+    return Shown(page, stage, page.expected_complaints)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """Give the source of axe-core, of the locked packages."""
+    path = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+    return required(path if path.exists() else None, "no axe-core; run `make ui-check`").read_text(encoding="utf-8")

@@ -1,0 +1,222 @@
+"""What an operator does in the dashboard happens, and what happens is seen in it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard.showing import LARGE, Shown, submit
+from journeys.stage import Stage, staged
+
+
+def test_a_job_is_seen_as_it_is_submitted_and_ends(shown: Shown) -> None:
+    shown.open("/jobs?tag=seen-live")
+    shown.sees("No job matches this filter")
+    expect(shown.page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
+    submit(shown.stage, type="send_email", tags=["seen-live"])
+    # Sooner than the list looks again by itself, which is after ten seconds.
+    expect(shown.row("send_email")).to_contain_text("completed", timeout=8_000)
+
+
+def test_a_job_is_submitted_by_hand_and_its_payload_shown_exactly(shown: Shown) -> None:
+    shown.open("/jobs")
+    shown.press("Submit job")
+    shown.page.get_by_label("Type").fill("echo")
+    shown.page.get_by_label("Payload").fill(f'{{"n": {LARGE}')
+    shown.confirm("Submit")
+    shown.sees("This is not valid JSON.", within="dialog")
+    shown.page.get_by_label("Payload").fill(f'{{"n": {LARGE}}}')
+    shown.confirm("Submit")
+    drawer = shown.page.locator(".drawer")
+    expect(drawer.locator(".job-head")).to_contain_text("completed")
+    expect(drawer.get_by_label("Payload", exact=True)).to_contain_text(str(LARGE))
+    expect(drawer.get_by_label("Result", exact=True)).to_contain_text(str(LARGE))
+
+
+def test_a_deep_link_holds_the_filter_and_the_drawer_and_the_history_works(shown: Shown) -> None:
+    dead = shown.stage.ask("GET", "/v1/dead-letters")["items"][0]["id"]
+    shown.open(f"/jobs?status=dead&type=charge_card&job={dead}")
+    shown.sees("cannot charge 0", within=".drawer .bad")
+    shown.page.get_by_role("button", name="Close job").click()
+    expect(shown.page.locator(".drawer")).to_have_count(0)
+    expect(shown.page).to_have_url(re.compile(r"/ui/jobs\?status=dead&type=charge_card$"))
+    shown.page.go_back()
+    shown.sees("cannot charge 0", within=".drawer .bad")
+    shown.page.get_by_role("button", name="Remove filter type:charge_card").click()
+    expect(shown.page).to_have_url(re.compile(r"status=dead"))
+
+
+def test_why_a_job_waits_is_explained(shown: Shown) -> None:
+    waiting = shown.stage.ask("GET", "/v1/jobs?type=transcode")["items"][0]["id"]
+    shown.open(f"/jobs/{waiting}")
+    shown.sees("no_live_worker_for_queue")
+    shown.open()
+    shown.sees("no live worker takes jobs from queue 'video'")
+
+
+def test_attempts_are_drawn_and_listed(shown: Shown) -> None:
+    dead = shown.stage.ask("GET", "/v1/dead-letters")["items"][0]["id"]
+    shown.open(f"/jobs/{dead}")
+    expect(shown.page.get_by_role("img", name=re.compile("^Timeline of 1 attempt"))).to_be_visible()
+    expect(shown.row("failed, last attempt")).to_contain_text("cannot charge 0")
+    shown.sees("Traceback")
+
+
+def test_a_dead_job_is_retried(shown: Shown) -> None:
+    dead = shown.stage.ask("GET", "/v1/dead-letters")["items"][0]
+    shown.open(f"/jobs/{dead['id']}")
+    shown.press("Retry")
+    shown.sees("Retried: 1 job")
+    shown.stage.until(lambda: shown.stage.job(dead["id"]), lambda job: job["fence"] > dead["fence"])
+    expect(shown.page.locator("table tbody tr")).to_have_count(2)
+
+
+def test_jobs_are_chosen_by_keyboard_and_cancelled_together(shown: Shown) -> None:
+    jobs = [submit(shown.stage, type="send_email", delay="2h", tags=["bulk"]) for _ in range(3)]
+    shown.open("/jobs?tag=bulk")
+    expect(shown.page.locator("main tbody tr")).to_have_count(3)
+    for key in ("j", "x", "j", "x"):
+        shown.page.keyboard.press(key)
+    shown.sees("2 jobs selected")
+    shown.press("Cancel job")
+    shown.sees("Cancel 2 jobs?", within="dialog")
+    shown.confirm("Cancel job")
+    shown.sees("Cancelled: 2 jobs")
+    assert sorted(shown.stage.job(job)["status"] for job in jobs) == ["cancelled", "cancelled", "scheduled"]
+
+
+def test_a_queue_is_paused_with_a_reason_and_resumed(shown: Shown) -> None:
+    shown.open("/queues")
+    shown.row("default").get_by_role("button", name="Pause").click()
+    shown.page.get_by_label("Reason").fill("deploy at noon")
+    shown.confirm("Pause")
+    expect(shown.row("default")).to_contain_text("deploy at noon")
+    assert shown.stage.ask("GET", "/v1/queues/default")["pause_reason"] == "deploy at noon"
+    shown.row("default").get_by_role("button", name="Resume").click()
+    expect(shown.row("default")).to_contain_text("active")
+    shown.open("/events")
+    expect(shown.row("queues.pause")).to_contain_text("deploy at noon")
+
+
+def test_a_schedule_is_made_with_a_preview_edited_and_deleted(shown: Shown) -> None:
+    page = shown.page
+    # A wrong expression is refused, and a page may ask for a deleted schedule once more before it is left.
+    shown.expected_complaints += ["/v1/schedules:preview", "/v1/schedules/"]
+    shown.open("/schedules")
+    shown.press("New schedule")
+    page.get_by_label("Name", exact=True).fill("weekday mail")
+    page.get_by_label("Type of job").fill("send_email")
+    page.get_by_label("Cron expression").fill("0 25 * * *")
+    shown.sees("hour", within=".preview .field-error")
+    page.get_by_label("Cron expression").fill("0 8 * * 1-5")
+    page.get_by_label("Time zone").fill("Europe/Berlin")
+    shown.sees("weekdays at 08:00", within=".preview")
+    expect(page.locator(".preview li")).to_have_count(10)
+    shown.confirm("Create")
+    expect(page.locator("main h1")).to_have_text("weekday mail")
+    made = shown.stage.ask("GET", "/v1/schedules/weekday%20mail")
+    assert (made["cron"], made["zone"], made["job"]["type"]) == ("0 8 * * 1-5", "Europe/Berlin", "send_email")
+    page.reload()
+    shown.press("Edit")
+    page.get_by_label("Cron expression").fill("@hourly")
+    shown.confirm("Save")
+    shown.sees("every hour")
+    shown.press("Delete")
+    shown.confirm("Delete")
+    expect(page).to_have_url(re.compile("/ui/schedules$"))
+    assert "weekday mail" not in str(shown.stage.ask("GET", "/v1/schedules"))
+
+
+def test_a_backfill_says_how_many_before_it_makes_any(shown: Shown) -> None:
+    shown.open(f"/schedules/{shown.stage.ask('GET', '/v1/schedules/nightly')['id']}")
+    shown.press("Backfill")
+    today = datetime.now(UTC).date()
+    shown.page.get_by_label("From", exact=True).fill(f"{today - timedelta(days=4)}T00:00")
+    shown.page.get_by_label("To", exact=True).fill(f"{today - timedelta(days=2)}T12:00")
+    shown.confirm("Make up to 3 jobs")
+    shown.sees("3 jobs made")
+    assert len(shown.stage.ask("GET", "/v1/jobs?type=gen_report")["items"]) == 3
+
+
+def test_a_group_of_dead_letters_is_discarded_after_a_question(shown: Shown) -> None:
+    job = submit(shown.stage, type="nothing_like_it", max_attempts=1, queue="default", expires="0.1s")
+    shown.stage.until(lambda: shown.stage.job(job), lambda found: found["status"] in {"dead", "cancelled"})
+    before = shown.stage.ask("GET", "/v1/dead-letters/groups")["items"]
+    group = next(one for one in before if one["type"] == "charge_card")
+    shown.open("/dead")
+    shown.row("charge_card").get_by_role("button", name="Discard all").click()
+    shown.sees(f"Discard {group['count']} jobs for good?", within="dialog")
+    shown.page.keyboard.press("Escape")
+    assert shown.stage.ask("GET", "/v1/dead-letters/groups")["items"] == before
+    shown.row("charge_card").get_by_role("button", name="Discard all").click()
+    shown.confirm("Discard all")
+    shown.sees(f"{group['count']} jobs discarded")
+    left = shown.stage.ask("GET", "/v1/dead-letters/groups")["items"]
+    assert "charge_card" not in {one["type"] for one in left}
+
+
+def test_keys_and_the_palette_lead_to_pages(shown: Shown) -> None:
+    page = shown.page
+    shown.open()
+    for keys, title in (("gq", "Queues"), ("gs", "Schedules"), ("gj", "Jobs")):
+        for key in keys:
+            page.keyboard.press(key)
+        expect(page.locator("main h1")).to_have_text(title)
+    page.keyboard.press("/")
+    page.get_by_role("combobox", name="Search").fill("status:dead type:charge_card")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/ui/jobs\?status=dead&type=charge_card$"))
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").fill("work")
+    page.keyboard.press("Enter")
+    expect(page.locator("main h1")).to_have_text("Workers")
+
+
+def test_theme_and_zone_are_chosen_and_kept(shown: Shown) -> None:
+    page = shown.page
+    shown.open("/system")
+    page.get_by_role("button", name="System theme").click()
+    page.get_by_role("button", name="Light theme").click()
+    assert page.evaluate("getComputedStyle(document.body.parentElement).colorScheme") == "dark"
+    page.get_by_role("button", name="Show times in UTC").click()
+    shown.sees("UTC", within="main time")
+    page.reload()
+    shown.sees("UTC", within="main time")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_live_updates_can_be_paused(shown: Shown) -> None:
+    shown.open("/jobs?tag=unseen")
+    shown.page.get_by_role("button", name=re.compile("^Live")).click()
+    expect(shown.page.get_by_role("button", name=re.compile("^Paused"))).to_be_visible()
+    submit(shown.stage, type="echo", tags=["unseen"])
+    shown.sees("No job matches this filter")
+    shown.page.get_by_role("button", name=re.compile("^Paused")).click()
+    expect(shown.row("echo")).to_contain_text("completed")
+
+
+def test_a_server_with_a_token_asks_for_it(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with staged(tmp_path_factory.mktemp("token")) as stage:
+        stage.start("standalone", "--port", str(stage.port), "--db", "t.db", environment={"ROTA_TOKEN": "hush"})
+        stage.until_up()
+        page = browser.new_page()
+        signed_in(page, stage)
+        page.close()
+
+
+def signed_in(page: Page, stage: Stage) -> None:
+    page.goto(f"{stage.url}/")
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("The server does not accept this token.").wait_for()
+    page.get_by_label("Token").fill("hush")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
+    expect(page.get_by_text("Nothing needs you")).to_be_visible()
+    expect(page.locator(".deployment")).to_contain_text("sqlite")
+    assert page.url == f"{stage.url}/ui"
+    page.reload()
+    expect(page.get_by_text("Nothing needs you")).to_be_visible()

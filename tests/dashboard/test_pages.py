@@ -1,0 +1,105 @@
+"""Every page loads without a complaint of the browser, and axe finds nothing serious in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dashboard.showing import Shown
+from journeys.stage import Stage, staged
+
+PAGES = (
+    "", "/jobs", "/jobs?status=dead", "/jobs/{dead}", "/jobs?job={dead}", "/queues", "/schedules",
+    "/schedules/{schedule}", "/workers", "/dead", "/events", "/system", "/nothing",
+)  # fmt: skip
+SCREENS = [("light", 1440), ("dark", 1440), ("light", 360), ("dark", 360)]
+
+
+def address(stage: Stage, path: str) -> str:
+    dead = stage.ask("GET", "/v1/dead-letters")["items"][0]["id"]
+    return path.format(dead=dead, schedule=stage.ask("GET", "/v1/schedules/nightly")["id"])
+
+
+@pytest.mark.parametrize("page", SCREENS, indirect=True, ids=lambda screen: f"{screen[0]}-{screen[1]}")
+def test_pages_are_accessible_and_fit_the_screen(page: Page, shown: Shown, axe: str) -> None:
+    grave: list[object] = []
+    for path in PAGES:
+        shown.open(address(shown.stage, path))
+        page.evaluate(axe)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(one => one.violations)")
+        grave += [
+            (path, one["id"], [node["target"] for node in one["nodes"]][:3], one["nodes"][0]["failureSummary"])
+            for one in found
+            if one["impact"] in {"serious", "critical"}
+        ]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than the screen"
+    assert grave == []
+
+
+@pytest.mark.parametrize("page", [("light", 1440), ("dark", 360)], indirect=True, ids=["light-1440", "dark-360"])
+def test_dialogs_are_accessible(page: Page, shown: Shown, axe: str) -> None:
+    def grave() -> list[str]:
+        found = page.evaluate("axe.run(document.querySelector('dialog')).then(one => one.violations)")
+        return [one["id"] for one in found if one["impact"] in {"serious", "critical"}]
+
+    shown.open("/schedules")
+    page.evaluate(axe)
+    shown.press("New schedule")
+    page.get_by_label("Cron expression").fill("0 8 * * 1-5")
+    shown.sees("weekdays at 08:00")
+    assert grave() == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    shown.sees("search and commands")
+    assert grave() == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    assert grave() == []
+
+
+def test_the_policy_is_strict_and_the_first_load_small(page: Page, shown: Shown) -> None:
+    sizes: list[int] = []
+    page.on("response", lambda got: sizes.append(int(got.headers["content-length"])) if "/assets/" in got.url else None)
+    response = page.goto(f"{shown.stage.url}/ui")
+    shown.ready()
+    assert response is not None
+    assert "default-src 'none'; script-src 'self'; style-src 'self';" in response.headers["content-security-policy"]
+    assert 10_000 < sum(sizes) < 150_000
+
+
+def test_an_unknown_address_says_so(page: Page, shown: Shown) -> None:
+    page.goto(f"{shown.stage.url}/ui/nothing/here")
+    shown.sees("There is nothing at this address.")
+    page.get_by_role("link", name="Go to Overview").click()
+    shown.sees("Needs attention")
+
+
+def test_it_works_below_a_prefix_that_a_proxy_takes_away(page: Page, shown: Shown) -> None:
+    page.route("**/rota/**", lambda route: route.continue_(url=route.request.url.replace("/rota/", "/")))
+    page.goto(f"{shown.stage.url}/rota/ui/jobs/{address(shown.stage, '{dead}')}")
+    shown.ready()
+    expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
+    page.get_by_role("link", name="Queues", exact=True).click()
+    expect(shown.row("default")).to_be_visible()
+    assert page.url == f"{shown.stage.url}/rota/ui/queues"
+
+
+def test_a_flag_switches_it_off(tmp_path: Path) -> None:
+    with staged(tmp_path) as stage:
+        stage.start("api", "--port", str(stage.port), "--no-ui")
+        stage.until_up()
+        with pytest.raises(HTTPError, match="404"):
+            stage.ask("GET", "/ui")
+
+
+def test_rail_and_palette_have_the_same_pages(shown: Shown) -> None:
+    shown.open()
+    rail = shown.page.locator("nav.rail li").all_inner_texts()
+    shown.page.keyboard.press("Control+k")
+    choices = shown.page.get_by_role("option").all_inner_texts()
+    assert len(rail) == len(choices) == 8
+    assert all(name.split("\n")[0] in choice for name, choice in zip(rail, choices, strict=True))

@@ -1,0 +1,96 @@
+/** The command palette: search jobs, open a job by id, go to a page. */
+
+import { useState } from "preact/hooks";
+import { queryOf, readSearch } from "../lib/filter.ts";
+import { NAVIGATION } from "../lib/navigation.ts";
+import { navigate } from "../lib/router.ts";
+import { t } from "../strings.ts";
+import { Dialog } from "./dialog.tsx";
+import { Icon } from "./icons.tsx";
+
+interface Choice {
+  label: string;
+  icon: string;
+  to: string;
+}
+
+function choicesOf(text: string): Choice[] {
+  const wanted = text.trim().toLowerCase();
+  const pages = NAVIGATION.filter((item) => item.label.toLowerCase().includes(wanted)).map((item) => ({
+    label: t.search.goTo(item.label),
+    icon: item.icon,
+    to: item.path,
+  }));
+  if (!wanted) return pages;
+  const search = readSearch(text);
+  const found: Choice[] = [];
+  if (search.job) found.push({ label: t.search.openJob(search.job), icon: "external", to: `/jobs/${search.job}` });
+  const query = queryOf(search.filter).toString();
+  if (query && search.unknown.length === 0) {
+    found.push({ label: t.search.searchJobs(text.trim()), icon: "search", to: `/jobs?${query}` });
+  }
+  const isWord = !wanted.includes(":") && pages.length > 0;
+  return isWord ? [...pages, ...found] : [...found, ...pages];
+}
+
+export function Palette({ onClose }: { onClose: () => void }) {
+  const [text, setText] = useState("");
+  const [at, setAt] = useState(0);
+  const choices = choicesOf(text);
+  const unknown = readSearch(text).unknown;
+  const go = (choice: Choice | undefined): void => {
+    if (!choice) return;
+    onClose();
+    navigate(choice.to);
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) {
+      event.preventDefault();
+      setAt((at + step + choices.length) % Math.max(choices.length, 1));
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      go(choices[at]);
+    }
+  };
+  return (
+    <Dialog title={t.search.label} onClose={onClose} class="palette" isTitleHidden>
+      <div class="palette-input">
+        <Icon name="search" size={18} />
+        <input
+          type="text"
+          role="combobox"
+          aria-label={t.search.label}
+          aria-expanded="true"
+          aria-controls="palette-list"
+          aria-activedescendant={choices.length ? `choice-${at}` : undefined}
+          aria-describedby="palette-hint"
+          placeholder={t.search.placeholder}
+          autoFocus
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            setAt(0);
+          }}
+          onKeyDown={onKey}
+        />
+      </div>
+      <ul id="palette-list" role="listbox" aria-label={t.search.label}>
+        {choices.map((choice, index) => (
+          <li
+            id={`choice-${index}`}
+            role="option"
+            aria-selected={index === at}
+            onPointerMove={() => setAt(index)}
+            onClick={() => go(choice)}
+          >
+            <Icon name={choice.icon} /> {choice.label}
+          </li>
+        ))}
+      </ul>
+      <p class="hint" id="palette-hint">
+        {unknown.length > 0 ? t.search.unknown(unknown.join(" ")) : t.search.hint}
+      </p>
+    </Dialog>
+  );
+}

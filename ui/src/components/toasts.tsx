@@ -1,0 +1,54 @@
+/** Short messages about what was done, spoken by screen readers. */
+
+import { signal } from "@preact/signals";
+import { ApiError } from "../api.ts";
+import { t } from "../strings.ts";
+import { Icon } from "./icons.tsx";
+
+interface Toast {
+  id: number;
+  text: string;
+  tone: "good" | "bad";
+}
+
+const SHOWN_MILLISECONDS = 6_000;
+const toasts = signal<readonly Toast[]>([]);
+let lastId = 0;
+
+export function toast(text: string, tone: "good" | "bad" = "good"): void {
+  lastId += 1;
+  const id = lastId;
+  toasts.value = [...toasts.value.slice(-3), { id, text, tone }];
+  setTimeout(() => dismiss(id), tone === "bad" ? SHOWN_MILLISECONDS * 2 : SHOWN_MILLISECONDS);
+}
+
+/** Does something and tells how it went; gives whether it was done. */
+export async function attempt<T>(action: () => Promise<T>, done: (value: T) => string): Promise<boolean> {
+  try {
+    toast(done(await action()));
+    return true;
+  } catch (error) {
+    const fix = error instanceof ApiError && error.fix ? ` ${error.fix}` : "";
+    toast(`${error instanceof Error ? error.message : String(error)}${fix}`, "bad");
+    return false;
+  }
+}
+
+function dismiss(id: number): void {
+  toasts.value = toasts.value.filter((one) => one.id !== id);
+}
+
+export function Toasts() {
+  return (
+    <div class="toasts" role="status" aria-live="polite">
+      {toasts.value.map((one) => (
+        <div key={one.id} class={`toast toast-${one.tone}`}>
+          <span>{one.text}</span>
+          <button type="button" class="quiet" aria-label={t.close} onClick={() => dismiss(one.id)}>
+            <Icon name="close" size={14} />
+          </button>
+        </div>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,100 @@
+/** Loading data for a page: once, when its key changes, when the server reports a change, and by the clock. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, needsToken, token } from "../api.ts";
+import { isPaused, updates } from "../live.ts";
+
+export interface Query<T> {
+  data: T | null;
+  error: ApiError | null;
+  isLoading: boolean;
+  reload: () => void;
+}
+
+const SHORTEST_MILLISECONDS = 1_000;
+
+/**
+ * Loads data and keeps it up to date. `every` is how often to look when nothing was heard, in seconds; `isLive` also
+ * looks after each update of the stream, or after those that `concerns` says matter here. What is shown stays while it
+ * is loaded again.
+ */
+export function useQuery<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  options: { isLive?: boolean; every?: number; concerns?: () => boolean } = {},
+): Query<T> {
+  const [state, setState] = useState<{ key: string; data: T | null; error: ApiError | null; isLoading: boolean }>({
+    key,
+    data: null,
+    error: null,
+    isLoading: true,
+  });
+  const loading = useRef(load);
+  loading.current = load;
+  const concerns = useRef(options.concerns);
+  concerns.current = options.concerns;
+  const again = useRef<() => void>(() => undefined);
+
+  useEffect(() => {
+    let stop = new AbortController();
+    let isBusy = false;
+    let isWanted = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let lastAt = 0;
+
+    const run = async (): Promise<void> => {
+      isBusy = true;
+      lastAt = Date.now();
+      try {
+        const data = await loading.current(stop.signal);
+        if (!stop.signal.aborted) setState({ key, data, error: null, isLoading: false });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        const refusal = error instanceof ApiError ? error : new ApiError(0, "client_error", String(error));
+        setState((known) => ({ key, data: known.key === key ? known.data : null, error: refusal, isLoading: false }));
+      } finally {
+        isBusy = false;
+      }
+      if (isWanted) wish();
+    };
+    const wish = (): void => {
+      isWanted = false;
+      if (isBusy) {
+        isWanted = true;
+        return;
+      }
+      clearTimeout(timer);
+      timer = setTimeout(() => void run(), Math.max(lastAt + SHORTEST_MILLISECONDS - Date.now(), 0));
+    };
+    again.current = () => {
+      stop.abort();
+      stop = new AbortController();
+      isBusy = false;
+      void run();
+    };
+
+    setState((known) => ({ ...known, key, data: known.key === key ? known.data : null, isLoading: true }));
+    void run();
+    const seen = updates.peek();
+    const leave = options.isLive ? updates.subscribe((count) => count !== seen && (concerns.current?.() ?? true) && wish()) : undefined;
+    const leaveToken = token.subscribe((value) => value && !needsToken.peek() && lastAt && wish());
+    const clock = setInterval(() => {
+      if (!document.hidden && !isPaused.peek()) wish();
+    }, (options.every ?? 15) * 1_000);
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+      clearInterval(clock);
+      leave?.();
+      leaveToken();
+    };
+  }, [key, options.isLive, options.every]);
+
+  const isFresh = state.key === key;
+  return {
+    data: isFresh ? state.data : null,
+    error: isFresh ? state.error : null,
+    isLoading: !isFresh || state.isLoading,
+    reload: () => again.current(),
+  };
+}

@@ -1,0 +1,25 @@
+/** Rates from counters: how many jobs were finished per minute between two samples of a growing count. */
+
+export interface Counted {
+  at: number;
+  completed: number;
+  dead: number;
+}
+
+const SLICE_MILLISECONDS = 5_000;
+const MINUTE = 60_000;
+
+/** Gives a rate for each slice of time that has samples. A count that shrank, after a restart, counts as nothing. */
+export function perMinute(samples: readonly Counted[], slice: number = SLICE_MILLISECONDS): Counted[] {
+  const rates: Counted[] = [];
+  let first = samples[0];
+  for (const sample of samples) {
+    if (first === undefined) break;
+    const span = sample.at - first.at;
+    if (span < slice) continue;
+    const rate = (name: "completed" | "dead"): number => Math.max(((sample[name] - (first as Counted)[name]) * MINUTE) / span, 0);
+    rates.push({ at: sample.at, completed: rate("completed"), dead: rate("dead") });
+    first = sample;
+  }
+  return rates;
+}

@@ -1,0 +1,159 @@
+/** Dead letters, grouped by cause: retry a group, at a rate if wanted, or discard it. */
+
+import { useState } from "preact/hooks";
+import { api, type LetterGroup } from "../api.ts";
+import { Ago, Empty, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
+import { ask } from "../components/dialog.tsx";
+import { Icon } from "../components/icons.tsx";
+import { attempt, toast } from "../components/toasts.tsx";
+import { useQuery } from "../lib/query.ts";
+import { t } from "../strings.ts";
+
+const words = t.deadPage;
+
+export default function DeadLettersPage() {
+  const groups = useQuery("dead-groups", api.deadGroups, { isLive: true, every: 10 });
+  const columns = words.columns;
+  return (
+    <>
+      <PageHead title={words.title}>
+        {groups.data && groups.data.items.length > 0 && (
+          <button type="button" onClick={() => void download()}>
+            <Icon name="download" /> {words.exportAll}
+          </button>
+        )}
+      </PageHead>
+      <div class="card">
+        <Loaded query={groups}>
+          {(data) =>
+            data.items.length === 0 ? (
+              <Empty title={words.empty} body={words.emptyBody} command={words.emptyCommand} />
+            ) : (
+              <>
+                {!data.is_complete && <p class="notice">{words.partial}</p>}
+                <Table
+                  caption={words.caption}
+                  head={
+                    <>
+                      <th class="fill">{columns.error}</th>
+                      <th>{columns.type}</th>
+                      <th class="right">{columns.count}</th>
+                      <th>{columns.first}</th>
+                      <th>{columns.last}</th>
+                      <th>
+                        <span class="sr-only">{t.actions}</span>
+                      </th>
+                    </>
+                  }
+                >
+                  {data.items.map((group) => (
+                    <Row key={group.type + group.fingerprint} group={group} onChange={groups.reload} />
+                  ))}
+                </Table>
+              </>
+            )
+          }
+        </Loaded>
+      </div>
+    </>
+  );
+}
+
+function jobsOf(group: LetterGroup): string {
+  const fingerprint = group.fingerprint ? `&fingerprint=${encodeURIComponent(group.fingerprint)}` : "";
+  return `/jobs?status=dead&type=${encodeURIComponent(group.type)}${fingerprint}`;
+}
+
+function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) {
+  const [isOpen, setOpen] = useState(false);
+  const done = (isDone: boolean): void => {
+    if (isDone) onChange();
+  };
+  return (
+    <>
+      <tr>
+        <td class="fill">
+          <div class="clip strong" title={group.error?.message}>
+            {group.error?.message || t.deadPage.unknown}
+          </div>
+          <div class="hint">
+            <code>{group.error?.kind}</code>{" "}
+            {group.error?.traceback && (
+              <button type="button" class="quiet small" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+                {t.job.traceback} <Icon name="down" size={12} />
+              </button>
+            )}
+          </div>
+        </td>
+        <td>{group.type}</td>
+        <td class="right">
+          <Link to={jobsOf(group)}>{t.count(group.count)}</Link>
+        </td>
+        <td class="number">
+          <Ago at={group.first_at} />
+        </td>
+        <td class="number">
+          <Ago at={group.last_at} />
+        </td>
+        <td class="actions">
+          <div class="row">
+            <Link to={jobsOf(group)} class="button small">
+              {words.show}
+            </Link>
+            <button type="button" class="small" onClick={() => void retry(group).then(done)}>
+              <Icon name="retry" size={14} /> {words.retryGroup}
+            </button>
+            <button type="button" class="small danger" onClick={() => void discard(group).then(done)}>
+              <Icon name="trash" size={14} /> {words.discardGroup}
+            </button>
+          </div>
+        </td>
+      </tr>
+      {isOpen && (
+        <tr>
+          <td colSpan={6}>
+            <pre class="trace" tabIndex={0} aria-label={t.job.traceback}>
+              {group.error?.traceback}
+            </pre>
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function choiceOf(group: LetterGroup): { type: string; fingerprint?: string } {
+  return group.fingerprint ? { type: group.type, fingerprint: group.fingerprint } : { type: group.type };
+}
+
+async function retry(group: LetterGroup): Promise<boolean> {
+  const answer = await ask({
+    title: words.retryTitle(group.count),
+    body: words.retryBody,
+    action: words.retryGroup,
+    field: { label: words.rate, hint: words.rateHint, type: "number" },
+  });
+  if (answer === null) return false;
+  const rate = Number(answer.text);
+  const choice = rate > 0 ? { ...choiceOf(group), rate } : choiceOf(group);
+  return attempt(() => api.retryDead(choice), (reply) => (reply.is_going_on ? words.retrying : words.retried(reply.done)));
+}
+
+async function discard(group: LetterGroup): Promise<boolean> {
+  const answer = await ask({ title: words.discardTitle(group.count), body: words.discardBody, action: words.discardGroup, isDangerous: true });
+  return answer !== null && attempt(() => api.discardDead(choiceOf(group)), (reply) => words.discarded(reply.done));
+}
+
+/** Downloads by a request of our own: a plain link could not send the token. */
+async function download(): Promise<void> {
+  try {
+    const content = await (await api.exportDead()).blob();
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(content);
+    link.download = "dead-letters.jsonl";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (error) {
+    toast(String(error), "bad");
+  }
+}

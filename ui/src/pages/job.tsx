@@ -1,0 +1,334 @@
+/** One job: its state, why it is there, its attempts, its data, and what can be done about it. */
+
+import { useEffect, useState } from "preact/hooks";
+import { api, type Attempt, FINISHED, type Job, type JobAction, token } from "../api.ts";
+import { Ago, Card, Json, Link, Loaded, Moment, StateBadge, Table, Took } from "../components/basics.tsx";
+import { Gantt } from "../components/charts.tsx";
+import { CopyAs, copyText } from "../components/copy.tsx";
+import { Icon } from "../components/icons.tsx";
+import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { useQuery } from "../lib/query.ts";
+import { apiBase } from "../lib/router.ts";
+import { jobSnippets } from "../lib/snippets.ts";
+import { duration } from "../lib/time.ts";
+import { isAbout } from "../live.ts";
+import { t } from "../strings.ts";
+
+export default function JobPage({ id }: { id: string }) {
+  return <JobView key={id} id={id} />;
+}
+
+interface Whole {
+  job: Job;
+  attempts: Attempt[];
+}
+
+async function load(id: string, signal: AbortSignal): Promise<Whole> {
+  const job = await api.job(id, signal);
+  if (job.cron !== undefined) return { job, attempts: [] };
+  return { job, attempts: (await api.attempts(id, signal)).items };
+}
+
+/** The same view on a page of its own and in the drawer beside the list. */
+export function JobView({ id, onClose }: { id: string; onClose?: () => void }) {
+  const [isFinished, setFinished] = useState(false);
+  const whole = useQuery(`job ${id}`, (signal) => load(id, signal), {
+    isLive: true,
+    concerns: () => isAbout(id),
+    // The stream does not tell of other processes' jobs, nor of progress.
+    every: isFinished ? 15 : 2,
+  });
+  const status = whole.data?.job.status;
+  useEffect(() => setFinished(status !== undefined && FINISHED.includes(status)), [status]);
+  return (
+    <Loaded query={whole}>
+      {({ job, attempts }) =>
+        job.cron === undefined ? (
+          <>
+            <Head job={job} {...(onClose ? { onClose } : {})} onChange={whole.reload} />
+            <Card>
+              <Strip job={job} />
+            </Card>
+            <Why job={job} />
+            <Attempts job={job} attempts={attempts} />
+            <Data job={job} />
+            <Steps job={job} />
+            <Details job={job} />
+          </>
+        ) : (
+          <div class="empty">
+            <h1>{t.job.isSchedule}</h1>
+            <Link to={`/schedules/${id}`}>{t.job.toSchedule}</Link>
+          </div>
+        )
+      }
+    </Loaded>
+  );
+}
+
+function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onChange: () => void }) {
+  const origin = apiBase.href.replace(/\/$/, "");
+  const possible = actionsOf(job);
+  const button = (action: JobAction) => (
+    <button key={action} type="button" class={action === "cancel" ? "danger" : action === possible[0] ? "primary" : ""} onClick={() => void act([job.id], action).then((isDone) => isDone && onChange())}>
+      <Icon name={ICONS[action]} /> {LABELS[action]}
+    </button>
+  );
+  const Title = onClose ? "h2" : "h1";
+  return (
+    <header class="job-head">
+      <Title tabIndex={-1}>{job.type}</Title>
+      <StateBadge state={job.status} />
+      <span class="job-id">
+        <code>{job.id}</code>
+        <button type="button" class="quiet" aria-label={`${t.copy} ${job.id}`} onClick={() => void copyText(job.id)}>
+          <Icon name="copy" size={14} />
+        </button>
+      </span>
+      <div class="page-actions">
+        {possible.map(button)}
+        <CopyAs snippets={() => jobSnippets(origin, job.id, possible[0] ?? "get", token.value !== "")} />
+        {onClose && (
+          <>
+            <Link to={`/jobs/${job.id}`} class="button" title={t.job.openPage} aria-label={t.job.openPage}>
+              <Icon name="external" />
+            </Link>
+            <button type="button" class="quiet" aria-label={t.job.close} onClick={onClose}>
+              <Icon name="close" />
+            </button>
+          </>
+        )}
+      </div>
+    </header>
+  );
+}
+
+function Strip({ job }: { job: Job }) {
+  const moments = [job.created_at, job.run_at, job.started_at, job.completed_at];
+  const isDue = new Date(job.run_at).getTime() <= Date.now();
+  const reached = [true, isDue, job.started_at !== null, FINISHED.includes(job.status)];
+  const last = reached.lastIndexOf(true);
+  return (
+    <ol class={`strip ${job.status}`}>
+      {t.job.steps.map((name, index) => (
+        <li key={name} class={`${index <= last ? "reached" : ""} ${index === last ? "last" : ""}`}>
+          <strong>{name}</strong>
+          <Moment at={index === 1 || reached[index] ? moments[index] : null} />
+          {reached[index] && (
+            <div class="faint">
+              <Ago at={moments[index]} fallback="" />
+            </div>
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Why({ job }: { job: Job }) {
+  const why = useQuery(`explain ${job.id} ${job.status} ${job.fence}`, (signal) => api.explain(job.id, signal), { isLive: true, concerns: () => isAbout(job.id), every: 5 });
+  return (
+    <Card title={FINISHED.includes(job.status) ? t.job.whyDone : t.job.why} class="why">
+      <Loaded query={why}>
+        {(data) => (
+          <ul>
+            {data.reasons.map((reason) => (
+              <li key={reason.code}>
+                <div>
+                  <strong>{reason.text}</strong> <span class="reason-code">{reason.code}</span>
+                </div>
+                {reason.fix && (
+                  <div class="fix">
+                    {t.job.fix}: {reason.fix}
+                  </div>
+                )}
+                {reason.evidence.text !== "{}" && (
+                  <details>
+                    <summary>{t.job.evidence}</summary>
+                    <Json text={reason.evidence.text} label={t.job.evidence} />
+                  </details>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Attempts({ job, attempts }: { job: Job; attempts: Attempt[] }) {
+  const last = attempts[attempts.length - 1];
+  return (
+    <Card title={t.job.timeline} hint={`${job.attempts}/${job.max_attempts}`}>
+      {attempts.length === 0 ? (
+        <p class="faint">{t.job.noAttempts}</p>
+      ) : (
+        <>
+          {last?.progress && <Progress text={last.progress} />}
+          <Gantt job={job} attempts={attempts} />
+          <div class="legend" aria-hidden="true">
+            <span><i class="swatch-wait" />{t.job.waited}</span>
+            <span><i class="swatch-run" />{t.job.running}</span>
+            <span><i class="swatch-good" />{t.job.outcomes["succeed"]}</span>
+            <span><i class="swatch-bad" />{t.job.outcomes["fail"]}</span>
+          </div>
+          <AttemptTable attempts={attempts} />
+        </>
+      )}
+    </Card>
+  );
+}
+
+/** Progress as handlers report it: a number of a total and a message, or any text. */
+function Progress({ text }: { text: string }) {
+  const found = /(\d+)\s*\/\s*(\d+)/.exec(text) ?? /"done":\s*(\d+).*"total":\s*(\d+)/.exec(text);
+  const share = found ? Math.min(Number(found[1]) / Math.max(Number(found[2]), 1), 1) : null;
+  return (
+    <div class="field">
+      <strong>{t.job.progress}</strong> <span class="faint">{text}</span>
+      {share !== null && (
+        <div class="progress" role="progressbar" aria-label={t.job.progress} aria-valuenow={Math.round(share * 100)} aria-valuemin={0} aria-valuemax={100}>
+          <span style={{ width: `${share * 100}%` }} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+function AttemptTable({ attempts }: { attempts: Attempt[] }) {
+  return (
+    <Table
+      caption={t.job.timeline}
+      head={
+        <>
+          <th class="right">#</th>
+          <th>{t.job.outcome}</th>
+          <th>{t.job.started}</th>
+          <th class="right">{t.job.took}</th>
+          <th>{t.job.worker}</th>
+          <th>{t.job.error}</th>
+        </>
+      }
+    >
+      {attempts.map((one, index) => (
+        <tr key={one.fence}>
+          <td class="right">{index + 1}</td>
+          <td>{one.event === null ? <StateBadge state="running" /> : (t.job.outcomes[one.event] ?? one.event)}</td>
+          <td class="number"><Moment at={one.started_at} /></td>
+          <td class="right"><Took from={one.started_at} to={one.ended_at} /></td>
+          <td><div class="clip">{one.worker_id}</div></td>
+          <td>
+            {one.error && <div class="clip" title={one.error.message}>{one.error.message || one.error.kind}</div>}
+            {one.log_tail && (
+              <details>
+                <summary>{t.job.log}</summary>
+                <pre class="trace" tabIndex={0}>{one.log_tail}</pre>
+              </details>
+            )}
+          </td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Data({ job }: { job: Job }) {
+  return (
+    <div class={job.result && job.status === "completed" ? "grid" : ""}>
+      {job.error && (
+        <Card title={t.job.lastError}>
+          <p class="bad">
+            <strong>{job.error.kind}</strong> {job.error.message}
+          </p>
+          {job.error.traceback && (
+            <details open>
+              <summary>{t.job.traceback}</summary>
+              <pre class="trace" tabIndex={0} aria-label={t.job.traceback}>{job.error.traceback}</pre>
+            </details>
+          )}
+        </Card>
+      )}
+      {job.payload && (
+        <Card title={t.job.payload}>
+          <Json text={job.payload.text} label={t.job.payload} />
+        </Card>
+      )}
+      {job.result && job.status === "completed" && (
+        <Card title={t.job.result}>
+          <Json text={job.result.text} label={t.job.result} />
+        </Card>
+      )}
+    </div>
+  );
+}
+
+function Steps({ job }: { job: Job }) {
+  const steps = useQuery(`steps ${job.id} ${job.fence} ${job.status}`, (signal) => api.steps(job.id, signal), { every: 10 });
+  if (!steps.data?.items.length) return null;
+  return (
+    <Card title={t.job.guardedSteps} isFlush>
+      <Table
+        caption={t.job.guardedSteps}
+        head={
+          <>
+            <th>{t.job.step}</th>
+            <th>{t.job.began}</th>
+            <th>{t.job.ended}</th>
+            <th>{t.job.result}</th>
+          </>
+        }
+      >
+        {steps.data.items.map((step) => (
+          <tr key={step.key}>
+            <td class="strong">{step.key}</td>
+            <td><Moment at={step.began_at} /></td>
+            <td><Moment at={step.ended_at} fallback={t.job.inDoubt} /></td>
+            <td><code class="clip">{step.result.text}</code></td>
+          </tr>
+        ))}
+      </Table>
+    </Card>
+  );
+}
+
+function Details({ job }: { job: Job }) {
+  const f = t.job.fields;
+  const link = (path: string, text: string) => <Link to={path}>{text}</Link>;
+  const facts: [string, preact.ComponentChildren][] = [
+    [f.queue, link(`/jobs?queue=${encodeURIComponent(job.queue)}`, job.queue)],
+    [f.priority, job.priority],
+    [f.worker, job.worker_id ? link(`/jobs?worker_id=${encodeURIComponent(job.worker_id)}`, job.worker_id) : null],
+    [f.reason, job.reason],
+    [f.waited, job.started_at ? duration(Math.max(new Date(job.started_at).getTime() - new Date(job.run_at).getTime(), 0)) : null],
+    [f.timeout, job.timeout ? duration(job.timeout * 1_000) : null],
+    [f.expires, job.expires_at ? <Moment at={job.expires_at} /> : null],
+    [f.lease, job.lease_until ? <Ago at={job.lease_until} /> : null],
+    [f.cancelRequested, job.cancel_requested_at ? <Moment at={job.cancel_requested_at} /> : null],
+    [f.delivery, job.delivery],
+    [f.key, job.idempotency_key],
+    [f.crashes, job.crashes || null],
+    [f.fence, job.fence],
+    [f.parent, job.parent_id ? link(`/jobs/${job.parent_id}`, job.parent_id) : null],
+    [f.schedule, job.schedule_id ? link(`/schedules/${job.schedule_id}`, job.schedule_id) : null],
+    [f.fireTime, job.fire_time ? <Moment at={job.fire_time} /> : null],
+    [f.onSuccess, job.on_success?.type],
+    [f.onFailure, job.on_failure?.type],
+    [f.tags, job.tags?.length ? job.tags.map((tag) => <Link key={tag} to={`/jobs?tag=${encodeURIComponent(tag)}`} class="tag">{tag}</Link>) : null],
+    [f.meta, job.meta && Object.keys(job.meta).length ? Object.entries(job.meta).map(([name, value]) => <span key={name} class="tag">{name}: {value}</span>) : null],
+  ]; // prettier-ignore
+  return (
+    <Card title={t.job.details}>
+      <dl class="facts">
+        {facts
+          .filter(([, value]) => value !== null && value !== undefined && value !== "")
+          .map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+      </dl>
+    </Card>
+  );
+}

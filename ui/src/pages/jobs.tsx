@@ -1,0 +1,315 @@
+/** Jobs: a filtered list with the keyboard, a bulk bar and a drawer. The URL holds the whole filter. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { api, FINISHED, type Job, type JobAction, type Page, STATES, token } from "../api.ts";
+import { Ago, Empty, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
+import { CopyAs } from "../components/copy.tsx";
+import { Icon } from "../components/icons.tsx";
+import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { SubmitForm } from "../components/submit_form.tsx";
+import { toast } from "../components/toasts.tsx";
+import { type Filter, FILTERS, filterOf, queryOf, readSearch } from "../lib/filter.ts";
+import { useKeys } from "../lib/keyboard.ts";
+import { useQuery } from "../lib/query.ts";
+import { apiBase, navigate, parameters, setParameters } from "../lib/router.ts";
+import { listSnippets } from "../lib/snippets.ts";
+import { stats } from "../live.ts";
+import { t } from "../strings.ts";
+import { JobView } from "./job.tsx";
+
+const PAGE_SIZE = 100;
+
+export default function JobsPage() {
+  const filter = filterOf(parameters.value);
+  const key = queryOf(filter).toString();
+  const [isSubmitting, setSubmitting] = useState(false);
+  return (
+    <>
+      <PageHead title={t.jobsPage.title}>
+        <CopyAs snippets={() => listSnippets(apiBase.href.replace(/\/$/, ""), filter, token.value !== "")} />
+        <button type="button" class="primary" onClick={() => setSubmitting(true)}>
+          <Icon name="plus" /> {t.jobsPage.submit}
+        </button>
+      </PageHead>
+      <StateFilter filter={filter} />
+      <FilterBar filter={filter} />
+      <Chips filter={filter} />
+      <JobList key={key} filter={filter} filterKey={key} />
+      {isSubmitting && <SubmitForm onClose={() => setSubmitting(false)} />}
+      {parameters.value.get("job") && <Drawer id={parameters.value.get("job") ?? ""} />}
+    </>
+  );
+}
+
+function toList(filter: Filter): string {
+  const query = queryOf(filter).toString();
+  return `/jobs${query ? `?${query}` : ""}`;
+}
+
+function StateFilter({ filter }: { filter: Filter }) {
+  const { status: _, ...rest } = filter;
+  const counts = stats.value?.states;
+  return (
+    <nav class="filter" aria-label={t.jobsPage.stateFilter}>
+      <div class="segments">
+        <Link to={toList(rest)} aria-current={filter.status ? undefined : "true"}>
+          {t.jobsPage.allStates}
+        </Link>
+        {STATES.map((state) => (
+          <Link key={state} to={toList({ ...rest, status: state })} aria-current={filter.status === state ? "true" : undefined}>
+            {t.states[state]} {counts && <span class="count">{t.count(counts[state] ?? 0)}</span>}
+          </Link>
+        ))}
+      </div>
+    </nav>
+  );
+}
+
+function FilterBar({ filter }: { filter: Filter }) {
+  const [text, setText] = useState("");
+  const age = /^created:<(.+)$/.exec(filter.q ?? "")?.[1] ?? "any";
+  const apply = (): void => {
+    const search = readSearch(text);
+    if (search.unknown.length) {
+      toast(t.search.unknown(search.unknown.join(" ")), "bad");
+      return;
+    }
+    if (search.job) setParameters({ job: search.job });
+    else setParameters({ ...search.filter, job: null });
+    setText("");
+  };
+  return (
+    <div class="filter">
+      <form
+        role="search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          apply();
+        }}
+      >
+        <input type="search" aria-label={t.jobsPage.filterLabel} placeholder={t.jobsPage.filterPlaceholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <button type="submit">{t.jobsPage.apply}</button>
+      </form>
+      <label class="row">
+        <span class="hint">{t.jobsPage.age}</span>
+        <select value={age in t.jobsPage.ages ? age : "any"} onChange={(event) => setParameters({ q: event.currentTarget.value === "any" ? null : `created:<${event.currentTarget.value}` })}>
+          {Object.entries(t.jobsPage.ages).map(([value, words]) => (
+            <option key={value} value={value}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
+function Chips({ filter }: { filter: Filter }) {
+  const chips = FILTERS.filter((name) => filter[name] !== undefined);
+  if (chips.length === 0) return null;
+  return (
+    <div class="chips">
+      {chips.map((name) => {
+        const words = name === "q" ? (filter.q ?? "") : `${name}:${filter[name]}`;
+        return (
+          <button key={name} type="button" class="chip" aria-label={t.jobsPage.remove(words)} onClick={() => setParameters({ [name]: null })}>
+            <code>{words}</code> <Icon name="close" size={14} />
+          </button>
+        );
+      })}
+      <button type="button" class="quiet small" onClick={() => navigate("/jobs")}>
+        {t.jobsPage.clear}
+      </button>
+    </div>
+  );
+}
+
+function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
+  const first = useQuery(`jobs?${filterKey}`, (signal) => api.jobs(filter, null, PAGE_SIZE, signal), { isLive: true, every: 10 });
+  const [more, setMore] = useState<Page<Job> | null>(null);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [at, setAt] = useState(-1);
+  const items = useMemo(() => merged(first.data, more), [first.data, more]);
+  const cursor = more ? more.next_cursor : (first.data?.next_cursor ?? null);
+  const toggle = (id: string): void => {
+    const changed = new Set(selected);
+    if (!changed.delete(id)) changed.add(id);
+    setSelected(changed);
+  };
+  const loadMore = async (): Promise<void> => {
+    const page = await api.jobs(filter, cursor, PAGE_SIZE);
+    setMore({ items: [...(more?.items ?? []), ...page.items], next_cursor: page.next_cursor });
+  };
+  const move = (step: number): void => {
+    const next = Math.min(Math.max(at + step, 0), items.length - 1);
+    setAt(next);
+    document.querySelectorAll("tbody tr")[next]?.scrollIntoView({ block: "nearest" });
+    if (parameters.peek().get("job") && items[next]) setParameters({ job: items[next].id }, { replace: true });
+  };
+  useKeys(
+    {
+      j: () => move(1),
+      k: () => move(-1),
+      x: () => items[at] && toggle(items[at].id),
+      Enter: (event) => {
+        const target = event.target as HTMLElement;
+        if (target.closest("a, button")) target.click();
+        else if (items[at]) setParameters({ job: items[at].id });
+      },
+      Escape: () => (parameters.peek().get("job") ? setParameters({ job: null }) : setSelected(new Set())),
+    },
+  );
+  return (
+    <div class="card">
+      <Loaded query={first}>
+        {() =>
+          items.length === 0 && cursor === null ? (
+            filterKey ? (
+              <Empty title={t.jobsPage.noMatch} body={t.jobsPage.noMatchBody}>
+                <Link to="/jobs">{t.jobsPage.clear}</Link>
+              </Empty>
+            ) : (
+              <Empty title={t.jobsPage.empty} body={t.jobsPage.emptyBody} command={t.jobsPage.emptyCommand} />
+            )
+          ) : (
+            <>
+              <JobTable items={items} at={at} selected={selected} onToggle={toggle} onSelect={setSelected} />
+              <div class="table-foot">
+                <span role="status">{t.jobsPage.shown(items.length, cursor !== null)}</span>
+                {cursor && (
+                  <button type="button" class="small" onClick={() => void loadMore()}>
+                    {t.more}
+                  </button>
+                )}
+              </div>
+            </>
+          )
+        }
+      </Loaded>
+      {selected.size > 0 && <BulkBar jobs={items.filter((job) => selected.has(job.id))} onDone={() => { setSelected(new Set()); first.reload(); }} onClear={() => setSelected(new Set())} />}
+    </div>
+  );
+}
+
+/** Joins the live first page with the pages that were loaded behind it. */
+function merged(first: Page<Job> | null, more: Page<Job> | null): Job[] {
+  const items = first?.items ?? [];
+  const known = new Set(items.map((job) => job.id));
+  return [...items, ...(more?.items ?? []).filter((job) => !known.has(job.id))];
+}
+
+function JobTable(props: {
+  items: Job[];
+  at: number;
+  selected: ReadonlySet<string>;
+  onToggle: (id: string) => void;
+  onSelect: (ids: ReadonlySet<string>) => void;
+}) {
+  const columns = t.jobsPage.columns;
+  const areAll = props.items.length > 0 && props.items.every((job) => props.selected.has(job.id));
+  return (
+    <Table
+      caption={t.jobsPage.caption}
+      head={
+        <>
+          <th>
+            <input type="checkbox" aria-label={t.jobsPage.selectAll} checked={areAll} onChange={() => props.onSelect(areAll ? new Set() : new Set(props.items.map((job) => job.id)))} />
+          </th>
+          <th>{columns.state}</th>
+          <th>{columns.type}</th>
+          <th class="narrow-hide">{columns.id}</th>
+          <th class="narrow-hide">{columns.queue}</th>
+          <th class="right narrow-hide">{columns.attempts}</th>
+          <th>{columns.when}</th>
+          <th class="right narrow-hide">{columns.took}</th>
+          <th class="fill">{columns.error}</th>
+        </>
+      }
+    >
+      {props.items.map((job, index) => (
+        <tr key={job.id} class={`${index === props.at ? "current" : ""} ${props.selected.has(job.id) ? "selected" : ""}`}>
+          <td>
+            <input type="checkbox" aria-label={t.jobsPage.select(job.id)} checked={props.selected.has(job.id)} onChange={() => props.onToggle(job.id)} />
+          </td>
+          <td>
+            <StateBadge state={job.status} />
+          </td>
+          <td>
+            <Link to={drawerLink(job.id)} class="strong">
+              <span class="clip">{job.type}</span>
+            </Link>
+          </td>
+          <td class="narrow-hide">
+            <Link to={`/jobs/${job.id}`} class="mono">
+              {job.id}
+            </Link>
+          </td>
+          <td class="narrow-hide">{job.queue}</td>
+          <td class="right narrow-hide">
+            {job.attempts}/{job.max_attempts}
+          </td>
+          <td class="number">
+            <When job={job} />
+          </td>
+          <td class="right narrow-hide">{job.started_at && (job.completed_at || job.status === "running") ? <Took from={job.started_at} to={job.completed_at} /> : <span class="faint">{t.none}</span>}</td>
+          <td class="fill">
+            <div class="clip faint" title={job.error?.message}>
+              {job.error?.message || job.error?.kind || ""}
+            </div>
+          </td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+/** The moment that matters: the end of a finished job, the due time of a waiting one, the start of a running one. */
+function When({ job }: { job: Job }) {
+  if (FINISHED.includes(job.status)) return <Ago at={job.completed_at ?? job.updated_at} />;
+  if (job.status === "running") return <Ago at={job.started_at} />;
+  return <Ago at={job.run_at} />;
+}
+
+function drawerLink(id: string): string {
+  const query = new URLSearchParams(parameters.value);
+  query.set("job", id);
+  return `/jobs?${query}`;
+}
+
+function BulkBar({ jobs, onDone, onClear }: { jobs: Job[]; onDone: () => void; onClear: () => void }) {
+  const able = (action: JobAction): Job[] => jobs.filter((job) => actionsOf(job).includes(action));
+  return (
+    <div class="bulk" role="region" aria-label={t.jobsPage.selected(jobs.length)}>
+      <strong>{t.jobsPage.selected(jobs.length)}</strong>
+      {(["retry", "run-now", "cancel"] as const).map((action) => {
+        const ids = able(action).map((job) => job.id);
+        return (
+          ids.length > 0 && (
+            <button key={action} type="button" class={action === "cancel" ? "danger" : ""} onClick={() => void act(ids, action).then((isDone) => isDone && onDone())}>
+              <Icon name={ICONS[action]} /> {LABELS[action]} ({ids.length})
+            </button>
+          )
+        );
+      })}
+      <button type="button" class="quiet" onClick={onClear}>
+        {t.jobsPage.clearSelection}
+      </button>
+    </div>
+  );
+}
+
+/** One job beside the list. It is not modal: the list stays usable. */
+function Drawer({ id }: { id: string }) {
+  const box = useRef<HTMLElement>(null);
+  const before = useRef<Element | null>(null);
+  useEffect(() => {
+    before.current = document.activeElement;
+    box.current?.focus();
+    return () => (before.current as HTMLElement | null)?.focus?.();
+  }, []);
+  return (
+    <aside class="drawer" ref={box} tabIndex={-1} aria-label={t.job.title}>
+      <JobView key={id} id={id} onClose={() => setParameters({ job: null })} />
+    </aside>
+  );
+}

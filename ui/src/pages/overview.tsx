@@ -1,0 +1,287 @@
+/** Overview: what needs attention first, then counts, throughput, queues, failures and workers. */
+
+import { lazy, Suspense } from "preact/compat";
+import { api } from "../api.ts";
+import { Ago, Card, Command, Lamp, Link, Loaded, Loading, Meter, PageHead, StateBadge, Table } from "../components/basics.tsx";
+import { Sparkline } from "../components/charts.tsx";
+import { Icon } from "../components/icons.tsx";
+import { useQuery } from "../lib/query.ts";
+import { perMinute } from "../lib/rates.ts";
+import { relative } from "../lib/time.ts";
+import { changes, now, queues, samples, stats } from "../live.ts";
+import { t } from "../strings.ts";
+
+const Throughput = lazy(() => import("../components/throughput.tsx"));
+
+export default function OverviewPage() {
+  return (
+    <>
+      <PageHead title={t.overview.title} />
+      <Attention />
+      <Tiles />
+      <div class="columns">
+        <div>
+          <Card title={t.overview.throughput} hint={t.overview.throughputHint}>
+            {samples.value.length > 1 ? (
+              <Suspense fallback={<Loading />}>
+                <Throughput />
+              </Suspense>
+            ) : (
+              <p class="faint">{t.overview.throughputWaiting}</p>
+            )}
+          </Card>
+          <Queues />
+          <Workers />
+        </div>
+        <div>
+          <Recent />
+          <Failing />
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** Where a problem is dealt with. */
+const PLACES: Record<string, string> = {
+  queue_paused_with_backlog: "/queues",
+  no_worker_for_queue: "/workers",
+  no_worker_for_type: "/workers",
+};
+
+function Attention() {
+  const health = useQuery("health", api.health, { isLive: true, every: 5 });
+  return (
+    <Card title={t.overview.attention} isFlush class={health.data?.problems.length ? "attention" : ""}>
+      <Loaded query={health}>
+        {(data) =>
+          data.problems.length === 0 ? (
+            <div class="calm">
+              <Icon name="check" size={20} />
+              <div>
+                <strong>{t.overview.nothing}</strong> <span class="faint">{t.overview.nothingBody}</span>
+              </div>
+            </div>
+          ) : (
+            <ul>
+              {data.problems.map((problem) => (
+                <li key={problem.code + problem.text}>
+                  <Icon name="dead" size={18} />
+                  <span>{problem.text}</span>
+                  <Link to={PLACES[problem.code] ?? "/system"}>{t.open}</Link>
+                  <span class="fix">
+                    {/^rota |: rota /.test(problem.fix) ? <Command text={problem.fix.replace(/^.*?(?=rota )/, "")} /> : problem.fix}
+                  </span>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+function Tile(props: { title: string; value: string; hint: string; to?: string; values?: readonly number[]; tone?: string }) {
+  const inside = (
+    <>
+      <h2>{props.title}</h2>
+      <div class={`value ${props.tone ?? ""}`}>{props.value}</div>
+      <span class="hint">{props.hint}</span>
+      {props.values && <Sparkline values={props.values} />}
+    </>
+  );
+  return props.to ? (
+    <Link to={props.to} class="tile">
+      {inside}
+    </Link>
+  ) : (
+    <div class="tile">{inside}</div>
+  );
+}
+
+function Tiles() {
+  const counts = stats.value;
+  if (counts === null) return <Loading />;
+  const rates = perMinute(samples.value);
+  const rate = rates.slice(-6).reduce((sum, one) => sum + one.completed, 0) / Math.max(Math.min(rates.length, 6), 1);
+  const last = changes.value.find((change) => change.state === "completed");
+  const isIdle = rate < 0.5 && counts.running === 0;
+  const recent = samples.value.slice(-120);
+  const waiting = (counts.states.scheduled ?? 0) + (counts.states.retrying ?? 0) + (counts.states.blocked ?? 0);
+  return (
+    <div class="tiles">
+      <Tile
+        title={t.overview.rate}
+        value={t.count(Math.round(rate))}
+        hint={isIdle && last ? t.overview.idle(relative(last.at, now.value)) : t.overview.rateHint}
+        to="/jobs?status=completed"
+        values={rates.map((one) => one.completed)}
+      />
+      <Tile title={t.overview.running} value={t.count(counts.running)} hint={t.overview.runningHint(counts.slots)} to="/jobs?status=running" values={recent.map((one) => one.running)} />
+      <Tile title={t.overview.due} value={t.count(counts.due)} hint={t.overview.dueHint} to="/jobs?status=pending,queued" values={recent.map((one) => one.due)} />
+      <Tile title={t.overview.waiting} value={t.count(waiting)} hint={t.overview.waitingHint(counts.states.scheduled ?? 0, counts.states.retrying ?? 0)} to="/jobs?status=scheduled,retrying,blocked" />
+      <Tile title={t.overview.completed} value={t.count((counts.states.completed ?? 0) + (counts.pruned.completed ?? 0))} hint={t.overview.completedHint} to="/jobs?status=completed" />
+      <Tile title={t.overview.dead} value={t.count(counts.dlq_size)} hint={t.overview.deadHint} to="/dead" tone={counts.dlq_size ? "bad" : ""} values={recent.map((one) => one.dead)} />
+    </div>
+  );
+}
+
+function Recent() {
+  const shown = changes.value.slice(0, 6);
+  return (
+    <Card title={t.overview.recent} isFlush actions={<Link to="/events">{t.nav.events}</Link>}>
+      {shown.length === 0 ? (
+        <p class="faint card-body">{t.overview.recentNone}</p>
+      ) : (
+        <ul class="feed">
+          {shown.map((change) => (
+            <li key={`${change.id}${change.at}${change.state}`}>
+              <StateBadge state={change.state} />
+              <Link to={`/jobs/${change.id}`} class="clip strong">
+                {change.type}
+              </Link>
+              <Ago at={new Date(change.at).toISOString()} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Queues() {
+  const listed = queues.value;
+  if (listed === null) return null;
+  const busiest = [...listed].sort((one, other) => other.due - one.due || other.depth - one.depth).slice(0, 6);
+  const columns = t.queuesPage.columns;
+  if (listed.length === 0) {
+    return (
+      <Card title={t.overview.queues}>
+        <p class="faint">{t.jobsPage.emptyBody}</p>
+        <Command text={t.jobsPage.emptyCommand} />
+      </Card>
+    );
+  }
+  return (
+    <Card title={t.overview.queues} isFlush actions={<Link to="/queues">{t.overview.allQueues}</Link>}>
+      <Table
+        caption={t.queuesPage.caption}
+        head={
+          <>
+            <th>{columns.name}</th>
+            <th class="right">{columns.due}</th>
+            <th class="right">{columns.running}</th>
+            <th>{columns.oldest}</th>
+            <th class="right">{columns.workers}</th>
+          </>
+        }
+      >
+        {busiest.map((queue) => (
+          <tr key={queue.name}>
+            <td>
+              <Link to={`/jobs?queue=${encodeURIComponent(queue.name)}`} class="strong">
+                {queue.name}
+              </Link>{" "}
+              {queue.is_paused && <Lamp tone="warn">{t.queuesPage.paused}</Lamp>}
+            </td>
+            <td class="right">{t.count(queue.due)}</td>
+            <td class="right">{t.count(queue.states.running ?? 0)}</td>
+            <td class="number">
+              <Ago at={queue.due_since} />
+            </td>
+            <td class={`right ${queue.live_workers === 0 && queue.due > 0 ? "bad" : ""}`}>{t.count(queue.live_workers)}</td>
+          </tr>
+        ))}
+      </Table>
+    </Card>
+  );
+}
+
+function Failing() {
+  const groups = useQuery("dead-groups", api.deadGroups, { every: 10 });
+  return (
+    <Card title={t.overview.failing} isFlush actions={<Link to="/dead">{t.overview.allDead}</Link>}>
+      <Loaded query={groups}>
+        {(data) =>
+          data.items.length === 0 ? (
+            <p class="faint card-body">{t.overview.failingNone}</p>
+          ) : (
+            <Table
+              caption={t.deadPage.caption}
+              head={
+                <>
+                  <th>{t.deadPage.columns.type}</th>
+                  <th class="fill">{t.deadPage.columns.error}</th>
+                  <th class="right">{t.deadPage.columns.count}</th>
+                  <th>{t.deadPage.columns.last}</th>
+                </>
+              }
+            >
+              {data.items.slice(0, 6).map((group) => (
+                <tr key={group.type + group.fingerprint}>
+                  <td>
+                    <Link to={`/jobs?status=dead&type=${encodeURIComponent(group.type)}&fingerprint=${encodeURIComponent(group.fingerprint)}`} class="strong">
+                      {group.type}
+                    </Link>
+                  </td>
+                  <td class="fill">
+                    <div class="clip">{group.error?.message || group.error?.kind || t.deadPage.unknown}</div>
+                  </td>
+                  <td class="right">{t.count(group.count)}</td>
+                  <td class="number">
+                    <Ago at={group.last_at} />
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+function Workers() {
+  const workers = useQuery("workers", api.workers, { every: 5 });
+  return (
+    <Card title={t.overview.workers} isFlush actions={<Link to="/workers">{t.overview.allWorkers}</Link>}>
+      <Loaded query={workers}>
+        {(data) => data.items.length === 0 ? (
+          <div class="card-body">
+            <p class="faint">{t.workersPage.emptyBody}</p>
+            <Command text={t.workersPage.emptyCommand} />
+          </div>
+        ) : (
+          <Table
+            caption={t.workersPage.caption}
+            head={
+              <>
+                <th>{t.workersPage.columns.name}</th>
+                <th>{t.workersPage.columns.state}</th>
+                <th>{t.workersPage.columns.busy}</th>
+              </>
+            }
+          >
+            {data.items.slice(0, 6).map((worker) => (
+              <tr key={worker.boot_id}>
+                <td>
+                  <div class="clip strong">{worker.worker_id}</div>
+                </td>
+                <td>
+                  <Lamp tone={!worker.is_alive ? "bad" : worker.is_draining ? "warn" : "good"}>
+                    {!worker.is_alive ? t.workersPage.stale : worker.is_draining ? t.workersPage.draining : t.workersPage.alive}
+                  </Lamp>
+                </td>
+                <td>
+                  <Meter value={worker.busy} max={worker.slots} label={t.workersPage.slots(worker.busy, worker.slots)} />
+                  {worker.busy}/{worker.slots}
+                </td>
+              </tr>
+            ))}
+          </Table>
+        )}
+      </Loaded>
+    </Card>
+  );
+}

@@ -1,0 +1,190 @@
+/** One schedule: its next fire times, what became of the past ones, and the job it makes. */
+
+import { useState } from "preact/hooks";
+import { api, type Schedule } from "../api.ts";
+import { Ago, Card, Json, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
+import { Icon } from "../components/icons.tsx";
+import { Backfill, deleteSchedule, pauseSchedule, resumeSchedule, runSchedule } from "../components/schedule_actions.tsx";
+import { ScheduleForm } from "../components/schedule_form.tsx";
+import { cronWords } from "../lib/cron.ts";
+import { useQuery } from "../lib/query.ts";
+import { navigate } from "../lib/router.ts";
+import { duration } from "../lib/time.ts";
+import { t } from "../strings.ts";
+import { Standing } from "./schedules.tsx";
+
+const words = t.schedulesPage;
+
+export default function SchedulePage({ id }: { id: string }) {
+  const schedule = useQuery(`schedule ${id}`, (signal) => api.schedule(id, signal), { isLive: true, every: 10 });
+  return <Loaded query={schedule}>{(data) => <View schedule={data} onChange={schedule.reload} />}</Loaded>;
+}
+
+function View({ schedule, onChange }: { schedule: Schedule; onChange: () => void }) {
+  const [dialog, setDialog] = useState<"edit" | "backfill" | null>(null);
+  const done = (isDone: boolean): void => {
+    if (isDone) onChange();
+  };
+  return (
+    <>
+      <PageHead title={schedule.name} note={<Standing schedule={schedule} />}>
+        <button type="button" onClick={() => void runSchedule(schedule).then(done)}>
+          <Icon name="play" /> {words.run}
+        </button>
+        {schedule.status === "paused" ? (
+          <button type="button" onClick={() => void resumeSchedule(schedule).then(done)}>
+            {words.resume}
+          </button>
+        ) : (
+          <button type="button" onClick={() => void pauseSchedule(schedule).then(done)}>
+            <Icon name="pause" /> {words.pause}
+          </button>
+        )}
+        <button type="button" onClick={() => setDialog("backfill")}>
+          {words.backfill}
+        </button>
+        <button type="button" onClick={() => setDialog("edit")}>
+          <Icon name="edit" /> {words.edit}
+        </button>
+        <button type="button" class="danger" onClick={() => void deleteSchedule(schedule).then((isDone) => isDone && navigate("/schedules"))}>
+          <Icon name="trash" /> {words.remove}
+        </button>
+      </PageHead>
+      {schedule.app && <p class="notice">{words.fromApp(schedule.app)}</p>}
+      <Facts schedule={schedule} />
+      <div class="grid">
+        <Next schedule={schedule} />
+        <History schedule={schedule} />
+      </div>
+      <Card title={words.template} hint={<Link to={`/jobs?schedule_id=${schedule.id}`}>{t.nav.jobs}</Link>}>
+        <p class="field">
+          <strong>{schedule.job.type}</strong> {schedule.job.queue && <span class="faint">{schedule.job.queue}</span>}
+        </p>
+        <Json text={schedule.job.payload.text} label={t.job.payload} />
+      </Card>
+      {dialog === "edit" && (
+        <ScheduleForm
+          schedule={schedule}
+          onClose={() => setDialog(null)}
+          onSaved={() => {
+            setDialog(null);
+            onChange();
+          }}
+        />
+      )}
+      {dialog === "backfill" && (
+        <Backfill
+          schedule={schedule}
+          onClose={() => setDialog(null)}
+          onDone={() => {
+            setDialog(null);
+            onChange();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Facts({ schedule }: { schedule: Schedule }) {
+  const form = t.scheduleForm;
+  const facts: [string, preact.ComponentChildren][] = [
+    [words.columns.rule, cronWords(schedule.cron) ?? schedule.cron],
+    [form.rule, <code>{schedule.cron}</code>],
+    [form.zone, schedule.zone],
+    [form.overlap, form.overlaps[schedule.overlap] ?? schedule.overlap],
+    [form.catchUp, form.catchUps[schedule.catch_up] ?? schedule.catch_up],
+    [form.jitter, schedule.jitter ? duration(schedule.jitter * 1_000) : t.none],
+    [words.reason, schedule.pause_reason ?? t.none],
+  ];
+  return (
+    <Card title={words.details}>
+      <dl class="facts">
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </Card>
+  );
+}
+
+function Next({ schedule }: { schedule: Schedule }) {
+  const next = useQuery(`next ${schedule.id} ${schedule.version} ${schedule.next_run_at}`, (signal) => api.preview(schedule.cron, schedule.zone, 10, null, signal), { every: 60 });
+  return (
+    <Card title={words.nextTimes} isFlush>
+      <Loaded query={next}>
+        {(data) => (
+          <Table
+            caption={words.nextTimes}
+            head={
+              <>
+                <th>{words.fireTime}</th>
+                <th>{words.wallClock(data.zone)}</th>
+                <th>
+                  <span class="sr-only">{words.columns.next}</span>
+                </th>
+              </>
+            }
+          >
+            {data.times.map((time, index) => (
+              <tr key={time}>
+                <td class="number">
+                  <Moment at={time} />
+                </td>
+                <td class="number">{data.local_times[index]?.slice(0, 16).replace("T", " ")}</td>
+                <td class="faint number">
+                  <Ago at={time} />
+                </td>
+              </tr>
+            ))}
+          </Table>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function History({ schedule }: { schedule: Schedule }) {
+  const past = useQuery(`occurrences ${schedule.id}`, (signal) => api.occurrences(schedule.id, 30, signal), { isLive: true, every: 10 });
+  return (
+    <Card title={words.history} isFlush>
+      <Loaded query={past}>
+        {(data) =>
+          data.items.length === 0 ? (
+            <p class="faint card-body">{words.historyEmpty}</p>
+          ) : (
+            <Table
+              caption={words.history}
+              head={
+                <>
+                  <th>{words.fireTime}</th>
+                  <th>{words.fate}</th>
+                  <th>{words.job}</th>
+                </>
+              }
+            >
+              {data.items.map((one) => (
+                <tr key={one.fire_time}>
+                  <td class="number">
+                    <Moment at={one.fire_time} />
+                  </td>
+                  <td>{one.fate}</td>
+                  <td>
+                    {one.job_id && (
+                      <Link to={`/jobs/${one.job_id}`} class="mono">
+                        {one.job_id}
+                      </Link>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
