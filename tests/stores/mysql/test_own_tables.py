@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import closing
 from typing import Any
 
 import asyncmy
@@ -60,12 +61,12 @@ async def test_a_caller_submits_in_its_transaction(own_tables: MysqlConnection, 
 
     where = location_of(fresh_url)
     connection = pymysql.connect(host=where.host, port=where.port, user=where.user, database=where.database)
-    with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE {OWN[0]} SET title = title")  # noqa: S608 - a constant
-    mail.using(tx=connection, tags=("red",), idempotency_key="once").submit(1)
-    getattr(connection, ends)()
-    connection.close()
-    app.close()
+    # Closed also after a failure: an open transaction would block the removal of the database.
+    with closing(app), closing(connection):
+        with connection.cursor() as cursor:
+            cursor.execute(f"UPDATE {OWN[0]} SET title = title")  # noqa: S608 - a constant
+        mail.using(tx=connection, tags=("red",), idempotency_key="once").submit(1)
+        getattr(connection, ends)()
     assert await pending(fresh_url) == (ends == "commit")
 
 
@@ -79,8 +80,10 @@ async def test_an_awaiting_caller_submits_in_its_transaction(own_tables: MysqlCo
 
     where = location_of(fresh_url)
     connection = await asyncmy.connect(host=where.host, port=where.port, user=where.user, database=where.database)
-    await mail.using(tx=connection).asubmit(1)
-    await connection.commit()
-    await connection.ensure_closed()
-    app.close()
+    try:
+        await mail.using(tx=connection).asubmit(1)
+        await connection.commit()
+    finally:
+        await connection.ensure_closed()
+        app.close()
     assert await pending(fresh_url) == 1

@@ -418,7 +418,7 @@ class HalfDuplexProxy(Proxy):
 async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_without_pipelining(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "SELF_TEST_SECONDS", 1.0)
+    monkeypatch.setattr(pipeline, "SELF_TEST_SECONDS", 0.5)
     with HalfDuplexProxy(shared_server().port) as proxy:
         store = await MysqlStore.open(proxy.through(url))
         for _ in range(3):
@@ -432,7 +432,7 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_jobs_run_without
     url: str, store: MysqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is noticed at the commit, when nothing was sent yet: so the transaction is run again."""
-    monkeypatch.setattr(pipeline, "SELF_TEST_SECONDS", 1.0)
+    monkeypatch.setattr(pipeline, "SELF_TEST_SECONDS", 0.5)
     jobs = new_jobs(2 * MIN_BULK_ROWS)
     await store.insert(jobs)
     with HalfDuplexProxy(shared_server().port) as proxy:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS, Attempt, Job
@@ -18,6 +18,9 @@ from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row, attempt_of, job_of, lanes_of, states_of
 
 _DIALECT: Final = MysqlDialect()
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 async def get(connection: MysqlConnection, ids: Sequence[JobId]) -> list[Job]:
@@ -77,3 +80,26 @@ async def dead_groups(connection: MysqlConnection, limit: int) -> list[DeadGroup
         DeadGroup(type_, fingerprint, count, from_micros(first), from_micros(last), example)
         for type_, fingerprint, count, first, last, example in rows
     ]
+
+
+async def limited(
+    connection: MysqlConnection,
+    seconds: int,
+    verb: Callable[[MysqlConnection, *Ts], Coroutine[Any, Any, T]],
+    *arguments: *Ts,
+) -> T:
+    """Run several reads in one snapshot; the server ends a statement that takes longer than `seconds`."""
+    limit = f"max_statement_time = {seconds}" if connection.is_mariadb else f"max_execution_time = {seconds * 1000}"
+    await connection.run(f"SET SESSION {limit}")
+    return await in_snapshot(connection, verb, *arguments)
+
+
+async def in_snapshot(
+    connection: MysqlConnection, verb: Callable[[MysqlConnection, *Ts], Coroutine[Any, Any, T]], *arguments: *Ts
+) -> T:
+    """Run several reads in one snapshot."""
+    connection.defer("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+    connection.defer("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", {})
+    answer = await verb(connection, *arguments)
+    await connection.commit()
+    return answer

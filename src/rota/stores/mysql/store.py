@@ -264,7 +264,7 @@ class MysqlStore:
         return await self._browse(LIST_SECONDS, queries.find, query, size)
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
-        attempts: list[Attempt] = await self._readers.run(_in_snapshot, queries.attempts, job_id)
+        attempts: list[Attempt] = await self._readers.run(queries.in_snapshot, queries.attempts, job_id)
         return attempts
 
     async def census(self) -> Census:
@@ -471,7 +471,7 @@ class MysqlStore:
         return answer
 
     async def _browse(self, seconds: int, verb: Callable[[MysqlConnection, *Ts], _Coroutine[T]], *arguments: *Ts) -> T:
-        answer: T = await self._browsers.run(_limited, seconds, verb, *arguments)
+        answer: T = await self._browsers.run(queries.limited, seconds, verb, *arguments)
         return answer
 
     def _at(self, verb: Callable[..., _Coroutine[T]]) -> Callable[..., _Coroutine[T]]:
@@ -499,22 +499,3 @@ def _untimed(verb: Callable[[MysqlConnection, S], _Coroutine[T]]) -> Callable[[M
         return await verb(connection, subject)
 
     return run
-
-
-async def _limited(
-    connection: MysqlConnection, seconds: int, verb: Callable[[MysqlConnection, *Ts], _Coroutine[T]], *arguments: *Ts
-) -> T:
-    """Run several reads in one snapshot; the server ends a statement that takes longer than `seconds`."""
-    limit = f"max_statement_time = {seconds}" if connection.is_mariadb else f"max_execution_time = {seconds * 1000}"
-    await connection.run(f"SET SESSION {limit}")
-    return await _in_snapshot(connection, verb, *arguments)
-
-
-async def _in_snapshot(
-    connection: MysqlConnection, verb: Callable[[MysqlConnection, *Ts], _Coroutine[T]], *arguments: *Ts
-) -> T:
-    connection.defer("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
-    connection.defer("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", {})
-    answer = await verb(connection, *arguments)
-    await connection.commit()
-    return answer
