@@ -63,11 +63,11 @@ class SqlitePlace:
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
         with closing(sqlite3.connect(url, timeout=60, isolation_level=None)) as connection:
-            names = [row[1] for row in connection.execute("PRAGMA table_info(job)")]
+            names = [row[1] for row in connection.execute("PRAGMA table_info(rota_job)")]
             connection.execute(
                 "WITH RECURSIVE number(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM number WHERE value < ?)"
                 f" INSERT INTO rota_job ({', '.join(names)}) SELECT {_counted(names, 'value')} FROM rota_job, number"
-                " WHERE job.id = ?",
+                " WHERE rota_job.id = ?",
                 (number, model),
             )
 

@@ -86,7 +86,7 @@ class Bare:
             thread.join()
 
     def batched_rows(self, count: int, *, plain: bool = False, batch: int = 500) -> float:
-        make, name = (self.plain_rows, "insert_plain") if plain else (self.rows, "insert")
+        make, name = (self.plain_rows, "insert_plain") if plain else (self.rows, "insert_job")
         batches = [make(batch) for _ in range(count // batch)]
         begun = time.perf_counter()
         for rows in batches:

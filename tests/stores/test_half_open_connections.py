@@ -67,7 +67,7 @@ async def _behind(kind: str) -> AsyncIterator[tuple[Stores, Proxy]]:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything take a share of its time."""
     for module, name in (
-        (mysql_driver, "PATIENCE_SECONDS"),
+        (mysql_driver, "RESPONSE_SECONDS"),
         (mysql_driver, "CONNECT_SECONDS"),
         (mysql_driver, "PROBE_SECONDS"),
         (session, "COMMAND_SECONDS"),
@@ -133,7 +133,7 @@ async def test_a_connection_that_is_in_use_is_not_probed(
     async def probe(connection: object) -> None:
         probes.append(connection)
 
-    monkeypatch.setattr(mysql_driver.MysqlConnection, "probe", probe)
+    monkeypatch.setattr(mysql_driver.MysqlConnection, "ping", probe)
     monkeypatch.setattr(session.Session, "probe", probe)
     store, _ = behind
     probes.clear()

@@ -23,7 +23,7 @@
 -- collation compares characters by their number and takes trailing spaces seriously; its name depends on the server.
 
 -- Which migrations this database has seen.
-CREATE TABLE rota_migration (
+CREATE TABLE migration (
     number     BIGINT       NOT NULL,
     name       VARCHAR(255) NOT NULL,
     digest     VARCHAR(64)  NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE rota_migration (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- One submission of a task. `turn` is the moment it became due, moved ahead by its priority: lower goes first.
-CREATE TABLE rota_job (
+CREATE TABLE job (
     id                  BIGINT       NOT NULL,
     type                VARCHAR(255) NOT NULL,
     queue               VARCHAR(255) NOT NULL,
@@ -83,7 +83,7 @@ CREATE TABLE rota_job (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Pending jobs, in the order in which a lane is claimed.
-CREATE TABLE rota_ready (
+CREATE TABLE ready (
     queue      VARCHAR(255) NOT NULL,
     type       VARCHAR(255) NOT NULL,
     turn       BIGINT       NOT NULL,
@@ -94,7 +94,7 @@ CREATE TABLE rota_ready (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Running jobs: who has them, until when, and under which fence.
-CREATE TABLE rota_lease (
+CREATE TABLE lease (
     id                  BIGINT       NOT NULL,
     fence               BIGINT       NOT NULL,
     worker              VARCHAR(255) NOT NULL,
@@ -110,7 +110,7 @@ CREATE TABLE rota_lease (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs that wait for their time, in the order of their time: `scheduled` and `retrying`.
-CREATE TABLE rota_scheduled (
+CREATE TABLE scheduled (
     run_at BIGINT       NOT NULL,
     id     BIGINT       NOT NULL,
     state  VARCHAR(16)  NOT NULL,
@@ -121,7 +121,7 @@ CREATE TABLE rota_scheduled (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs that wait for something else than a worker or their time: `blocked` and `queued`.
-CREATE TABLE rota_held (
+CREATE TABLE held (
     id    BIGINT       NOT NULL,
     state VARCHAR(16)  NOT NULL,
     queue VARCHAR(255) NOT NULL,
@@ -130,7 +130,7 @@ CREATE TABLE rota_held (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs that have ended, by how and when.
-CREATE TABLE rota_finished (
+CREATE TABLE finished (
     state       VARCHAR(16) NOT NULL,
     finished_at BIGINT      NOT NULL,
     id          BIGINT      NOT NULL,
@@ -139,14 +139,14 @@ CREATE TABLE rota_finished (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Unfinished jobs that must start before a moment.
-CREATE TABLE rota_expiry (
+CREATE TABLE expiry (
     expires_at BIGINT NOT NULL,
     id         BIGINT NOT NULL,
     PRIMARY KEY (expires_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- The words a job is found by.
-CREATE TABLE rota_tag (
+CREATE TABLE tag (
     tag    VARCHAR(255) NOT NULL,
     job_id BIGINT       NOT NULL,
     PRIMARY KEY (tag, job_id),
@@ -154,7 +154,7 @@ CREATE TABLE rota_tag (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs that a schedule has made, for those who ask for them.
-CREATE TABLE rota_fired (
+CREATE TABLE fired (
     schedule_id BIGINT NOT NULL,
     job_id      BIGINT NOT NULL,
     PRIMARY KEY (schedule_id, job_id),
@@ -162,7 +162,7 @@ CREATE TABLE rota_fired (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- One run of a job under one fence, if it was anything but a plain success.
-CREATE TABLE rota_attempt (
+CREATE TABLE attempt (
     job_id     BIGINT       NOT NULL,
     fence      BIGINT       NOT NULL,
     worker     VARCHAR(255) NOT NULL,
@@ -177,7 +177,7 @@ CREATE TABLE rota_attempt (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- A job (`child`) waits for another (`parent`); `met` once that wait is over.
-CREATE TABLE rota_dependency (
+CREATE TABLE dependency (
     parent BIGINT      NOT NULL,
     child  BIGINT      NOT NULL,
     need   VARCHAR(16) NOT NULL,
@@ -187,7 +187,7 @@ CREATE TABLE rota_dependency (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- A submitter's key and the job it stands for; `request` is a hash of what was asked.
-CREATE TABLE rota_idempotency (
+CREATE TABLE idempotency (
     scope      VARCHAR(255)  NOT NULL,
     `key`      VARCHAR(255)  NOT NULL,
     request    VARBINARY(64) NOT NULL,
@@ -199,7 +199,7 @@ CREATE TABLE rota_idempotency (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- What a named claim gave: pairs of job and fence.
-CREATE TABLE rota_claim (
+CREATE TABLE claim (
     claim_id VARCHAR(255) NOT NULL,
     at       BIGINT       NOT NULL,
     leases   LONGTEXT     NOT NULL,
@@ -208,7 +208,7 @@ CREATE TABLE rota_claim (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- A guarded effect: begun, and, once it is known to have happened, ended. Found by a digest, for a key may be long.
-CREATE TABLE rota_step (
+CREATE TABLE step (
     job_id      BIGINT     NOT NULL,
     key_digest  BINARY(32) NOT NULL,
     `key`       LONGTEXT   NOT NULL,
@@ -222,7 +222,7 @@ CREATE TABLE rota_step (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- A recurring rule.
-CREATE TABLE rota_schedule (
+CREATE TABLE schedule (
     id             BIGINT       NOT NULL,
     name           VARCHAR(255) NOT NULL,
     rule           TEXT         NOT NULL,
@@ -251,7 +251,7 @@ CREATE TABLE rota_schedule (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- What became of one fire time of a schedule, once and for all.
-CREATE TABLE rota_occurrence (
+CREATE TABLE occurrence (
     schedule_id BIGINT      NOT NULL,
     fire_time   BIGINT      NOT NULL,
     fate        VARCHAR(16) NOT NULL,
@@ -262,7 +262,7 @@ CREATE TABLE rota_occurrence (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- The settings of a queue.
-CREATE TABLE rota_queue (
+CREATE TABLE queue (
     name         VARCHAR(255) NOT NULL,
     paused_at    BIGINT,
     pause_reason TEXT,
@@ -275,7 +275,7 @@ CREATE TABLE rota_queue (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- A process that takes part, as it last described itself.
-CREATE TABLE rota_member (
+CREATE TABLE `member` (
     boot        VARCHAR(255) NOT NULL,
     role        VARCHAR(16)  NOT NULL,
     name        VARCHAR(255) NOT NULL,
@@ -294,7 +294,7 @@ CREATE TABLE rota_member (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Who leads.
-CREATE TABLE rota_leader (
+CREATE TABLE leader (
     name   VARCHAR(255) NOT NULL,
     holder VARCHAR(255) NOT NULL,
     term   BIGINT       NOT NULL,
@@ -303,7 +303,7 @@ CREATE TABLE rota_leader (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- What operators did; each entry's digest binds it to all before it.
-CREATE TABLE rota_ledger (
+CREATE TABLE ledger (
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
     actor  TEXT        NOT NULL,
@@ -316,7 +316,7 @@ CREATE TABLE rota_ledger (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- A key to the API, of which only a hash is kept.
-CREATE TABLE rota_token (
+CREATE TABLE token (
     id           VARCHAR(255)   NOT NULL,
     name         VARCHAR(255)   NOT NULL,
     digest       VARBINARY(255) NOT NULL,
@@ -330,14 +330,14 @@ CREATE TABLE rota_token (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- How many jobs retention has deleted, by the state they ended in.
-CREATE TABLE rota_pruned (
+CREATE TABLE pruned (
     state VARCHAR(16) NOT NULL,
     count BIGINT      NOT NULL,
     PRIMARY KEY (state)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- How often each writer has made work: whoever sees a number move knows that there may be some.
-CREATE TABLE rota_notification (
+CREATE TABLE bell (
     origin VARCHAR(32) NOT NULL,
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
@@ -345,7 +345,7 @@ CREATE TABLE rota_notification (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Queues with a bound: their rows are locked by whoever puts something in, one at a time.
-CREATE TABLE rota_queue_lock (
+CREATE TABLE gate (
     queue VARCHAR(255) NOT NULL,
     PRIMARY KEY (queue)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
