@@ -220,6 +220,8 @@ CASES = [
     Case("jobs list --status completed --type add --limit 2 -o ids", counts(2)),
     Case("jobs list --queue side -o ids", lists("later")),
     Case("jobs list --tag red -o ids", lists("later")),
+    Case("jobs list -o ids", lists("later"), more=("queue:si* -status:completed priority:>8",)),
+    Case("jobs list", prints("at character 10", "did you mean 'dead'?"), Exit.USAGE, more=("type:add -status:daed",)),
     Case("jobs list --limit 0", prints("1 or more"), Exit.USAGE),
     Case("jobs list --limit -3", prints("--limit"), Exit.USAGE),
     Case("jobs list -o csv", is_csv_of("id", "type", "status", "queue", "attempts", "run_at", "worker", "error")),

@@ -22,7 +22,8 @@ QUEUE_WORDS = """
     dead deadlines decision dependencies deps dispatch dispatcher drain duration early execution executor executors
     explain fetcher firings group handback handle handler handlers handoff heartbeat intake job jobs keeper keys
     lane lanes lease leases ledger letters lifecycle limit limits lookahead maintenance membership occurrence
-    outcome outcomes promoter pruner queue queues rank reaper redaction report reporter retry rules schedule
+    operation operations outcome outcomes promoter pruner queue queues rank reaper redaction report reporter retry
+    rules schedule
     scheduler schedules settle settlement signals slots snooze stagger step steps submission submissions submit
     supervision task tasks ticker timetable tokens tracker upkeep wakeup watchdog worker workers workflow workflows
 """
@@ -30,8 +31,9 @@ QUEUE_WORDS = """
 STORE_WORDS = """
     apsw audit base cache caller check commit cursor cursors database dialect driver file files fork growth identity
     insert inspection json listing location locks low merge migrations multi mysql optimistic partitions pipeline
-    pool postgres queries query read reader record records row rows scan session sql sqlite state statement
-    statements storage store stores table tables transaction transactions tx unique update uri url wal water write
+    pool postgres queries query read reader record records row rows scan scanner search session sql sqlite state
+    statement statements storage store stores table tables terms transaction transactions tx unique update uri url
+    wal water write
     writer
 """
 #: Networks, processes and HTTP.

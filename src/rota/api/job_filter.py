@@ -1,18 +1,16 @@
-"""Filters of job lists: query parameters, and the search language of `q` (``status:dead type:mail``)."""
+"""Filters of job lists: query parameters, and the query language in `q` (``status:dead type:mail*``)."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from rota.api.aliases import states_of
+from rota.api.aliases import STATUS_WORDS, states_of
 from rota.api.cursors import continue_at
 from rota.api.errors import invalid
-from rota.api.json_body import did_you_mean
-from rota.core.duration import parse_duration
-from rota.core.errors import InvalidRequest
+from rota.engine import Engine
 from rota.ports.store import JobQuery
 from rota.wire.scalars import Moment, id_in_field, moment_of, schedule_id_of
 
@@ -48,12 +46,13 @@ class JobListQuery(PageQuery, kw_only=True, forbid_unknown_fields=True):
     ids: Annotated[str, Meta(max_length=7_500)] | None = None
 
 
-def query_of(listing: JobListQuery, now: datetime) -> JobQuery:
+async def query_of(listing: JobListQuery, engine: Engine) -> JobQuery:
     """Make the store's query. Its limit is one more than the page, to see whether there is a next page."""
     if listing.status is not None and listing.state is not None and listing.status != listing.state:
         raise invalid([("status", "'status' and 'state' mean the same and differ; give one")])
     word = listing.status or listing.state
-    filters: dict[str, Any] = {} if listing.q is None else _parse_search(listing.q, now)
+    searched = JobQuery() if listing.q is None else await searched_jobs(engine, listing.q)
+    filters: dict[str, Any] = {}
     if word:
         filters["states"] = states_of(word)
     for name, plural in (("type", "types"), ("queue", "queues")):
@@ -66,55 +65,18 @@ def query_of(listing: JobListQuery, now: datetime) -> JobQuery:
         filters["schedule_id"] = schedule_id_of(listing.schedule_id)
     times = {"created_from": ("since", listing.since), "created_until": ("until", listing.until)}
     filters |= {name: moment_of(value, field) for name, (field, value) in times.items() if value is not None}
-    return continue_at(KIND, listing.cursor, JobQuery(**filters, limit=listing.limit + 1))
+    return continue_at(KIND, listing.cursor, replace(searched, **filters, limit=listing.limit + 1))
 
 
-def _parse_search(text: str, now: datetime) -> dict[str, Any]:
-    """Parse a search: ``status:dead type:mail queue:a tag:b worker:w created:>2h``."""
-    filters: dict[str, Any] = {}
-    for word in text.split():
-        name, colon, value = word.partition(":")
-        if not colon or not value.strip('"'):
-            raise invalid([("q", f"{word[:40]!r}: write name:value, as in status:dead or type:mail")])
-        match name.lower():
-            case "status" | "state":
-                filters["states"] = states_of(exact_name(value, "q"), "q")
-            case "type":
-                filters["types"] = _listed(value, "q")
-            case "queue":
-                filters["queues"] = _listed(value, "q")
-            case "tag" | "worker" | "fingerprint" as plain:
-                filters[plain] = exact_name(value, "q")
-            case "schedule":
-                filters["schedule_id"] = schedule_id_of(_checked_id(exact_name(value, "q")))
-            case "created":
-                filters |= _created(value.strip('"'), now)
-            case unknown:
-                known = ["status", "type", "queue", "tag", "worker", "fingerprint", "schedule", "created"]
-                raise invalid([("q", f"{unknown[:40]!r} cannot be searched for{did_you_mean(unknown, known)}")])
-    return filters
-
-
-def _checked_id(value: str) -> str:
-    id_in_field(value, "q")
-    return value
-
-
-def _created(value: str, now: datetime) -> dict[str, datetime]:
-    """Parse an age: ``>2h`` is older than two hours, ``<2h`` younger."""
-    if value[0] not in "<>":
-        raise invalid([("q", "created: write an age as in created:<2h (younger) or created:>2h (older)")])
-    try:
-        age: timedelta = parse_duration(value[1:], field="q")
-    except InvalidRequest as error:
-        raise invalid([("q", str(error))]) from None
-    return {"created_until" if value[0] == ">" else "created_from": now - age}
+async def searched_jobs(engine: Engine, text: str) -> JobQuery:
+    """Make the query of a search; status words of older systems are understood, too."""
+    return await engine.search.query(text, engine.clock(), status_words=STATUS_WORDS)
 
 
 def exact_name(value: str, field: str) -> str:
     """Parse a name; refuse a pattern, which would be compared literally."""
     if "*" in value and not value.startswith('"'):
-        fix = "patterns cannot be searched for; write the whole name, in quotes if it contains a star"
+        fix = "patterns cannot be searched for here; write the whole name, in quotes if it contains a star, or use q"
         raise invalid([(field, f"{value[:40]!r}: {fix}")])
     return value.strip('"')
 

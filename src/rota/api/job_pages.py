@@ -54,7 +54,10 @@ async def job_batches(engine: Engine, query: JobQuery) -> AsyncIterator[Sequence
 async def job_page(
     engine: Engine, query: JobQuery, kind: str, fields: frozenset[str]
 ) -> tuple[list[JobForm], str | None]:
-    """Give a page and the cursor of the next one. The query's limit is one more than the page's."""
+    """Give a page and the cursor of the next one. The query's limit is one more than the page's.
+
+    A page that is shorter than its limit and has a cursor is partial: the store stopped after many candidates.
+    """
     forms: list[JobForm] = []
     total, size, limit = 0, _FIRST, query.limit
     position: Position | None = None

@@ -165,6 +165,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
 def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     jobs = _group(commands, "jobs", "look at jobs and act on them")
     listing = _command(jobs, "list", "jobs:list_jobs", "list jobs, newest first", shared)
+    listing.add_argument("query", nargs="?", metavar="QUERY", help="a search, such as 'status:dead type:mail* -tag:x'")
     for name in ("status", "type", "queue", "tag"):
         listing.add_argument(f"--{name}", help=f"only this {name}")
     listing.add_argument("--limit", type=_count, default=50, help="how many at most")

@@ -19,6 +19,7 @@ from rota.engine.jobs import Jobs
 from rota.engine.leases import Leases
 from rota.engine.queues import Queues
 from rota.engine.schedules import Schedules
+from rota.engine.search import JobSearch
 from rota.engine.steps import JobSteps
 from rota.engine.store_clock import StoreClock, steady_clock
 from rota.engine.upkeep import Upkeep
@@ -63,6 +64,7 @@ class Engine:
         self.upkeep = Upkeep(deps, self.leases)
         self.dispatch = Dispatch(deps)
         self.explain = Explain(deps)
+        self.search = JobSearch(deps)
 
     # WorkSource
 

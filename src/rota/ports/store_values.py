@@ -13,6 +13,7 @@ from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, State
 from rota.core.queue import Lane, LaneCount
+from rota.core.search.terms import Term
 from rota.core.value import value
 
 #: How far the time in an id may differ from the time at which the job was stored.
@@ -91,7 +92,8 @@ class JobQuery:
 
     A list of finished states only is ordered by the end of the jobs, the last first, unless it filters by tag, schedule
     or fingerprint; then `before` needs `finished_before`, the end of that job. `created_from` and `created_until` use
-    the time in the ids: a job whose submitter's clock was off by more than `CLOCK_SLACK` may be missed.
+    the time in the ids: a job whose submitter's clock was off by more than `CLOCK_SLACK` may be missed. With `ids` only
+    these jobs are read. `terms` have no index: they are evaluated on the rows that the other filters give.
     """
 
     states: tuple[State, ...] = ()
@@ -103,6 +105,8 @@ class JobQuery:
     fingerprint: str | None = None
     created_from: datetime | None = None
     created_until: datetime | None = None
+    ids: tuple[JobId, ...] = ()
+    terms: tuple[Term, ...] = ()
     before: JobId | None = None
     finished_before: datetime | None = None
     limit: int = 100
@@ -110,8 +114,12 @@ class JobQuery:
     @property
     def is_by_finish(self) -> bool:
         """Whether the list is ordered by the end of the jobs."""
-        has_index_by_id = not (self.tag is None and self.schedule_id is None and self.fingerprint is None)
+        has_index_by_id = self.ids or not (self.tag is None and self.schedule_id is None and self.fingerprint is None)
         return bool(self.states) and FINISHED.issuperset(self.states) and not has_index_by_id
+
+    def keeps(self, job: Job) -> bool:
+        """Whether all terms hold for a job that the other filters gave."""
+        return all(term.matches(job) for term in self.terms)
 
     def behind(self, position: Position) -> JobQuery:
         """Return the query for what follows a position."""

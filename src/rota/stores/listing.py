@@ -5,6 +5,9 @@ primary key and filtered by the whole query. A slice that yields too little is f
 person ends after a short time all the same and says where to continue: a rare type among millions of jobs is then found
 over several answers, and no other call is delayed.
 
+Terms of a search have no index. They are evaluated on the rows of a slice, which are few at a time (`MOST_ROWS`), since
+a row may be large.
+
 Which index gives the candidates is in each store's own `listing` module; if none fits, the primary key is used. The
 statements are made here once, by generators that yield a statement with its values and are sent the rows, so that they
 serve async and blocking drivers.
@@ -27,6 +30,8 @@ from rota.stores.rows import Row, job_of
 #: The largest slice, and the growth from one slice to the next.
 MOST_CANDIDATES: Final = 20_000
 _GROWTH: Final = 4
+#: The most rows of a slice whose terms are evaluated here.
+MOST_ROWS: Final = 200
 #: The time for a list that a person waits for: no further slice is begun after it, nor one that would exceed it at the
 #: speed of the last.
 BUDGET_SECONDS: Final = 0.02
@@ -92,7 +97,9 @@ async def find_some(
 ) -> JobSlice:
     """Read slices with `ask(query, candidates)` until there are enough jobs or the time is up."""
     jobs: list[Job] = []
-    rest, size = query, max(query.limit, 1)
+    # With terms, the rows of a slice are limited by its size; without, by the limit of the list.
+    least = min(query.limit, MOST_ROWS) if query.terms else query.limit
+    rest, size = query, max(least, 1)
     begun_at = monotonic()
     give_up_at = begun_at + seconds
     while True:
@@ -100,7 +107,9 @@ async def find_some(
         jobs += found.jobs
         now = monotonic()
         size = _next_size(size, now - begun_at, give_up_at - now)
-        if found.resume is None or len(jobs) >= query.limit or size < query.limit:
+        if query.terms:
+            size = min(size, MOST_ROWS) if give_up_at > now else 0
+        if found.resume is None or len(jobs) >= query.limit or size < least:
             return JobSlice(jobs, found.resume)
         rest = replace(rest.behind(found.resume), limit=query.limit - len(jobs))
         begun_at = now
@@ -119,6 +128,8 @@ async def find(ask: Callable[[JobQuery, int], Awaitable[JobSlice]], query: JobQu
 
 def slice_of(dialect: Dialect, query: JobQuery, size: int) -> SliceReader:
     """Read one slice: the matching jobs among `size` candidates of each index."""
+    if query.ids:
+        return _by_ids(dialect, query)
     return _by_finish(dialect, query, size) if query.is_by_finish else _by_id(dialect, query, size)
 
 
@@ -142,6 +153,16 @@ async def read_slice_async(asking: SliceReader, rows: Callable[[str, list[Any]],
     except StopIteration as ended:
         found: JobSlice = ended.value
         return found
+
+
+def _by_ids(dialect: Dialect, query: JobQuery) -> SliceReader:
+    """Read jobs by their ids, newest first."""
+    left = sorted({job_id for job_id in query.ids if query.before is None or job_id < query.before}, reverse=True)
+    if not left:
+        return JobSlice((), None)
+    part = left[:MOST_ROWS]
+    rows = yield _jobs_statement(dialect, query, dialect.among(part), f"{dialect.job_id} DESC")
+    return _slice(query, rows, Position(part[-1]) if len(left) > len(part) else None)
 
 
 def _by_id(dialect: Dialect, query: JobQuery, size: int) -> SliceReader:
@@ -219,14 +240,22 @@ def _finish_bounds(query: JobQuery, job_id: str) -> Iterable[Condition]:
 
 def _jobs_statement(dialect: Dialect, query: JobQuery, chosen: Condition, order: str) -> BoundStatement:
     text, values = _joined(dialect, [chosen, *dialect.conditions(query)])
-    return f"{dialect.select} WHERE {text} ORDER BY {order} LIMIT {query.limit:d}", values
+    return f"{dialect.select} WHERE {text} ORDER BY {order} LIMIT {_most_rows(query):d}", values
+
+
+def _most_rows(query: JobQuery) -> int:
+    return MOST_ROWS if query.terms else query.limit
 
 
 def _slice(query: JobQuery, rows: Sequence[Row], lowest: Position | None) -> JobSlice:
     jobs = [job_of(row) for row in rows]
-    if len(jobs) == query.limit and jobs:
-        return JobSlice(jobs, query.position_of(jobs[-1]))
-    return JobSlice(jobs, lowest)
+    if len(jobs) == _most_rows(query) and jobs:
+        lowest = query.position_of(jobs[-1])
+    kept = [job for job in jobs if query.keeps(job)] if query.terms else jobs
+    if query.terms and len(kept) > query.limit:
+        kept = kept[: query.limit]
+        lowest = query.position_of(kept[-1])
+    return JobSlice(kept, lowest)
 
 
 def _joined(dialect: Dialect, conditions: Iterable[Condition]) -> tuple[str, list[Any]]:

@@ -99,11 +99,12 @@ class JobPage(Struct, kw_only=True):
     """A page of jobs, newest first; with filters for final states only, the last finished first.
 
     `next_cursor` requests the next page; null on the last one. A filter that matches few jobs is evaluated in slices,
-    so a page may be short or empty and still have a `next_cursor`: continue until it is null.
+    so a page may be short or empty and still have a `next_cursor`: then it is `partial`; continue until it is null.
     """
 
     items: list[JobForm]
     next_cursor: str | None
+    partial: bool = False
 
 
 class AttemptForm(Struct, kw_only=True):

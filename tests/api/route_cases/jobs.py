@@ -39,6 +39,20 @@ async def list_jobs(stage: Stage, ask: Ask) -> None:
     assert ([one["id"] for one in second["items"]], second["next_cursor"]) == ([jobs[0]["id"]], None)
 
 
+@of("GET /v1/jobs:count")
+async def count_jobs(stage: Stage, ask: Ask) -> None:
+    for name in ("mail.send", "mail.read", "report"):
+        await stage.submit(type=name)
+    assert await ask(params={"q": "type:mail.*"}) == {"count": 2, "is_exact": True, "text": "2"}
+
+
+@of("GET /v1/suggest")
+async def suggest(stage: Stage, ask: Ask) -> None:
+    await stage.submit(type="mail", tags=["red", "blue"])
+    assert (await ask(params={"field": "tag", "prefix": "r"}))["items"] == ["red"]
+    assert (await ask(params={"field": "type"}))["items"] == ["mail"]
+
+
 @of("GET /jobs", "GET /tasks")
 async def list_tasks(stage: Stage, ask: Ask) -> None:
     jobs = [await stage.submit(type=name) for name in ("mail", "mail", "report")]

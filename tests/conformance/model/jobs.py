@@ -496,5 +496,7 @@ def _matches(job: Job, query: JobQuery) -> bool:
         and (query.fingerprint is None or query.fingerprint == is_dead_of)
         and (query.created_from is None or query.created_from <= job.created_at)
         and (query.created_until is None or job.created_at < query.created_until)
+        and (not query.ids or job.id in query.ids)
+        and query.keeps(job)
         and _follows(job, query)
     )

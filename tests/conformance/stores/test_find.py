@@ -23,6 +23,7 @@ from building import (
 from conformance.stores.driving import begin, call_off, complete, end, kill
 from rota.core.ids import JobId
 from rota.core.lifecycle import State
+from rota.core.search.terms import NamePattern, NameTerm, NumberTerm
 from rota.core.submission import NewJob
 from rota.ports.store import JobQuery, Retention, Store
 from rota.stores import listing
@@ -260,3 +261,44 @@ async def test_moments_beyond_all_ids_are_compared_too(store: Store, states: tup
         assert await found(store, JobQuery(states=states, created_until=late)) == everything
     assert await found(store, JobQuery(states=states, created_from=FIRST)) == everything
     assert await found(store, JobQuery(states=states, created_until=FIRST)) == []
+
+
+async def test_terms_without_an_index_are_evaluated_on_the_rows(store: Store) -> None:
+    jobs = [new_job("mail.send" if place % 3 else "report", priority=place % 10 + 1) for place in range(30)]
+    await store.insert(jobs, now=BASE)
+    terms = (NameTerm("type", (NamePattern("mail*", is_exact=False),)), NumberTerm("priority", ">", 5))
+    matching = [job.id for job in reversed(jobs) if job.type == "mail.send" and job.priority > 5]
+    assert await found(store, JobQuery(terms=terms)) == matching
+    assert await found(store, JobQuery(terms=terms, limit=3)) == matching[:3]
+    assert await found(store, JobQuery(terms=terms, states=(State.PENDING,), before=matching[2])) == matching[3:]
+
+
+async def test_a_list_with_terms_continues_where_it_stopped(store: Store) -> None:
+    jobs = [new_job("mail" if place % 50 == 0 else "report") for place in range(500)]
+    await store.insert(jobs, now=BASE)
+    for job in jobs[:100]:
+        await complete(store, job)
+    chosen: list[tuple[tuple[State, ...], list[NewJob]]] = [
+        ((), jobs), ((State.PENDING,), jobs[100:]), ((State.COMPLETED,), jobs[:100])
+    ]  # fmt: skip
+    for states, among in chosen:
+        query = JobQuery(states=states, terms=(NameTerm("type", (NamePattern("ma*", is_exact=False),)),), limit=3)
+        whole = [job.id for job in reversed(among) if job.type == "mail"]
+        seen: list[JobId] = []
+        rest: JobQuery | None = query
+        while rest is not None:
+            page = await store.find_some(rest)
+            seen += ids_of(page.jobs)
+            rest = None if page.resume is None else query.behind(page.resume)
+        assert sorted(seen, reverse=True) == whole
+        assert len(set(seen)) == len(seen)
+
+
+async def test_jobs_are_found_by_their_ids(store: Store) -> None:
+    jobs = new_jobs(5)
+    await store.insert(jobs, now=BASE)
+    await complete(store, jobs[1])
+    wanted = (jobs[0].id, jobs[3].id, jobs[1].id, fresh_id())
+    assert await found(store, JobQuery(ids=wanted)) == [jobs[3].id, jobs[1].id, jobs[0].id]
+    assert await found(store, JobQuery(ids=wanted, states=(State.COMPLETED,))) == [jobs[1].id]
+    assert await found(store, JobQuery(ids=wanted, before=jobs[3].id, limit=1)) == [jobs[1].id]

@@ -11,6 +11,7 @@ from rota.api.routes import (
     health,
     jobs_actions,
     jobs_read,
+    jobs_search,
     jobs_submit,
     leases,
     legacy_worker,
@@ -25,6 +26,7 @@ from rota.api.routes import (
 ROUTES: tuple[Route, ...] = (
     *jobs_submit.ROUTES,
     *jobs_read.ROUTES,
+    *jobs_search.ROUTES,
     *jobs_actions.ROUTES,
     *leases.ROUTES,
     *steps.ROUTES,

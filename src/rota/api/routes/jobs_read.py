@@ -85,7 +85,8 @@ async def with_legacy_fields(request: Request, jobs: Sequence[JobForm]) -> Seque
 async def list_jobs(request: Request) -> Response:
     """List jobs, newest first; of finished ones alone the last finished first."""
     items, cursor = await _page(request)
-    return json_response(JobPage(items=list(items), next_cursor=cursor))
+    is_partial = cursor is not None and len(items) < request.query(JobListQuery).limit
+    return json_response(JobPage(items=list(items), next_cursor=cursor, partial=is_partial))
 
 
 async def list_as_array(request: Request) -> Response:
@@ -109,7 +110,7 @@ async def _page(request: Request) -> tuple[Sequence[JobForm], str | None]:
             raise invalid([("ids", f"{len(ids)} ids; at most {request.context.limits.page} at once")])
         jobs = await jobs_by_id(request.engine, ids, fields)
         return await with_legacy_fields(request, [strip_heavy_fields(job_form(job), fields) for job in jobs]), None
-    items, cursor = await job_page(request.engine, query_of(listing, request.engine.clock()), KIND, fields)
+    items, cursor = await job_page(request.engine, await query_of(listing, request.engine), KIND, fields)
     return await with_legacy_fields(request, items), cursor
 
 

@@ -62,7 +62,7 @@ def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, A
 
 def list_jobs(options: argparse.Namespace) -> int:
     filters = {name: getattr(options, name) for name in ("status", "type", "queue", "tag")}
-    jobs = listed(api_client_of(options), "/v1/jobs", options.limit, **filters)
+    jobs = listed(api_client_of(options), "/v1/jobs", options.limit, **filters, q=options.query)
     printer_of(options).records(jobs, COLUMNS, empty="no jobs")
     return Exit.OK
 

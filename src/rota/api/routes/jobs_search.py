@@ -1,0 +1,85 @@
+"""Search routes: count the jobs that match a search, and suggest values for the query bar."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from rota.api.aliases import choices_of
+from rota.api.http import Request, Response, json_response
+from rota.api.job_filter import FilterText, searched_jobs
+from rota.api.router import Route
+from rota.api.settings import Scope
+from rota.engine.search import SUGGESTED, MatchCount
+from rota.wire.scalars import Count, Name
+
+
+class SearchQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A search in the query language; empty for all jobs."""
+
+    q: FilterText = ""
+
+
+class MatchCountForm(Struct, kw_only=True):
+    """The number of matching jobs: exact up to 10,000. If `is_exact` is false, there are at least `count`."""
+
+    count: Count
+    is_exact: bool
+    text: str
+
+
+class SuggestQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A field of the query language and the beginning of a value."""
+
+    field: Name
+    prefix: Annotated[str, Meta(max_length=200)] = ""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+
+
+class Suggestions(Struct, kw_only=True):
+    """Values of a field, by name. Those in use lately: types, tags and errors are taken from the latest jobs."""
+
+    items: list[str]
+
+
+async def count(request: Request) -> Response:
+    """Count the jobs that match a search."""
+    query = await searched_jobs(request.engine, request.query(SearchQuery).q)
+    return json_response(count_form(await request.engine.search.count(query)))
+
+
+def count_form(counted: MatchCount) -> MatchCountForm:
+    text = f"{counted.count}{'' if counted.is_exact else '+'}"
+    return MatchCountForm(count=counted.count, is_exact=counted.is_exact, text=text)
+
+
+async def suggest(request: Request) -> Response:
+    """Suggest values of a field."""
+    wanted = request.query(SuggestQuery)
+    (field,) = choices_of(wanted.field.replace(",", " "), SUGGESTED, "field")
+    return json_response(Suggestions(items=await request.engine.search.suggest(field, wanted.prefix, wanted.limit)))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/jobs:count",
+        scope=Scope.READ,
+        handler=count,
+        summary="Count the jobs that match a search, exactly up to 10,000",
+        tag="jobs",
+        query=SearchQuery,
+        responses={200: MatchCountForm},
+    ),
+    Route(
+        method="GET",
+        path="/v1/suggest",
+        scope=Scope.READ,
+        handler=suggest,
+        summary="Suggest values of a field of the query language",
+        tag="jobs",
+        query=SuggestQuery,
+        responses={200: Suggestions},
+    ),
+)
