@@ -49,7 +49,7 @@ def test_a_move_that_is_added_or_leads_elsewhere_shows_on_the_page() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "words"),
-    [("Where a job can be", State), ("What can happen", MOVES), ("Why a job ended", Reason)],
+    [("States", State), ("Moves", MOVES), ("Why a job ended", Reason)],
     ids=["states", "moves", "reasons"],
 )
 def test_every_state_and_every_reason_is_explained_and_no_other(heading: str, words: Iterable[str]) -> None:

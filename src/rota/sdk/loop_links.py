@@ -1,7 +1,7 @@
 """Links of single event loops: a loop that submits often to a database server gets connections of its own.
 
 Through the portal an async caller pays two switches between threads for each submission. For one loop with many callers
-that costs more than half of the throughput on PostgreSQL (see docs/explanation/performance.md). So a loop that has
+that costs more than half of the throughput on PostgreSQL (docs/explanation/performance-design.md). So a loop that has
 submitted `SUBMISSIONS_BEFORE_LINK` times opens a link of its own and submits on its own thread from then on. Loops that
 come and go, one for each request, never get that far. A store in a file needs none of this (see `gateway`).
 

@@ -1,7 +1,7 @@
 """The executor of async handlers: a fixed number of slots (tasks) that take attempts from a queue.
 
-A Task and a timer for each job would cost ten times all the rest (docs/explanation/performance.md), so a slot is one
-Task for as long as the worker lives. A woken slot wakes the next one only while attempts wait: handlers that never
+A Task and a timer for each job would cost ten times all the rest (docs/explanation/performance-design.md), so a slot is
+one Task for as long as the worker lives. A woken slot wakes the next one only while attempts wait: handlers that never
 suspend are all served by one slot, handlers that do are spread over as many slots as there are attempts.
 
 Two things must not leak from a job to the next one in its slot: context variables (each attempt has a context of its
