@@ -163,7 +163,7 @@ class Database:
 
 
 class _Retries:
-    """What has failed so far of something that is retried."""
+    """Counts the failures of one operation, and decides whether it is retried."""
 
     def __init__(self, seconds: float = LONGEST_TRIAL_SECONDS) -> None:
         self._conflicts = self._losses = 0
