@@ -8,7 +8,7 @@ reads it.
 All of this is a hint. A job that is not foreseen (submitted just before its time, or the store was away) becomes due at
 its time and is claimed then. The timetable's next job may be for other workers: then the claim ahead finds nothing, and
 the pause before the next one doubles, so that other workers' jobs cost about one claim a second. An overdue job that
-nobody promotes hides what follows: then the timetable is read again, after a longer pause each time.
+no scheduler promotes hides the next one: then the timetable is read again, after a longer pause each time.
 """
 
 from __future__ import annotations

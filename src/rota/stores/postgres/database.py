@@ -117,7 +117,7 @@ class Database:
         return await self.read(partial(_timed, verb), *arguments, now=now)
 
     async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Run statements that read much and change nothing, in one snapshot."""
+        """Run long read-only statements (lists, counts) in one snapshot."""
         return await self._read(self.readers, self.connector.begin_survey, verb, *arguments, **options)
 
     async def read_list(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
