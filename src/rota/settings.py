@@ -67,7 +67,7 @@ def forever_or_span(value: Any) -> timedelta | None:  # noqa: ANN401
 
 
 def milliseconds(value: Any) -> timedelta:  # noqa: ANN401
-    """Read a count of milliseconds, as older names do."""
+    """Read a number of milliseconds: the unit of older settings such as `BACKOFF_BASE_MS`."""
     return timedelta(milliseconds=float(value))
 
 

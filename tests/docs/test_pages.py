@@ -14,6 +14,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 #: Where a page was written is nobody's business, and where packages come from is the reader's choice.
 FOREIGN = re.compile(r"(?<![\w.])/(?:work|root|home|Users)/|\.\./shared|pythonhosted\.org|pypi\.org/simple|\[\[TODO")
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+#: Names of parts before the code was renamed. Decision records and notes keep the words of their time.
+OLD_WORDS = re.compile(
+    r"\b(anteroom|bells?|companions?|ears?|escort|guests?|letterbox|lookout|tripwire)\b", re.IGNORECASE
+)
 TARGET = re.compile(r"^([a-z-]+):.*## ", flags=re.MULTILINE)
 
 
@@ -30,6 +34,12 @@ def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_a_page_names_no_place_that_its_reader_does_not_have(page: Path) -> None:
     assert FOREIGN.findall(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name not in {"adr", "notes"}], ids=shown)
+def test_a_page_uses_the_present_names(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("FILE-bell", "")
+    assert OLD_WORDS.findall(text) == []
 
 
 def test_every_decision_is_in_the_list_and_has_its_four_parts() -> None:

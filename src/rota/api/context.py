@@ -25,7 +25,7 @@ class CancelWatch:
     """Delivers cancels of running jobs to workers that wait for them over HTTP.
 
     Only cancels that pass through this process are delivered, and only to a worker that waits at that moment.
-    Heartbeats bring all cancels; this brings most of them sooner. One telemetry listener serves all workers, because
+    All cancels come with heartbeats; most come sooner this way. One telemetry listener serves all workers, because
     events are frequent and cancels are rare.
     """
 

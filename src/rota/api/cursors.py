@@ -20,7 +20,7 @@ def encode_cursor(kind: str, place: str) -> str:
 
 
 def decode_cursor(kind: str, cursor: str | None) -> str | None:
-    """Give the position in a cursor; refuse a cursor of another list, or one made by hand."""
+    """Give the position in a cursor; refuse a cursor of another list, or a forged one."""
     if cursor is None:
         return None
     try:

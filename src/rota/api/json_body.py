@@ -46,7 +46,7 @@ _decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
 async def decode_body(body: bytes, form: type[T], limits: Limits) -> T:
-    """Check and decode a body; a large one in the thread for it."""
+    """Check and decode a JSON body; a large one on a thread, so that it does not block the event loop."""
     if len(body) <= LARGE_BYTES:
         return decode(body, form, limits)
     return await asyncio.get_running_loop().run_in_executor(_thread, _decode_without_gc, body, form, limits)

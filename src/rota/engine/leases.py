@@ -6,7 +6,7 @@ work, and it asks the store again; the look-ahead says that a scheduled job is n
 time; or the submitter hands a new job over directly (see `Claim.handoff_wait`).
 
 A settlement is decided from the job as it was claimed, which is remembered here, so that settling costs no read. If the
-store refuses it, the job is read and decided once more: somebody may have asked it to stop meanwhile.
+store refuses it, the job is read and decided once more: a cancel may have been requested meanwhile.
 """
 
 from __future__ import annotations

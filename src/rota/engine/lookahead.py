@@ -8,7 +8,7 @@ reads it.
 All of this is a hint. A job that is not foreseen (submitted just before its time, or the store was away) becomes due at
 its time and is claimed then. The timetable's next job may be for other workers: then the claim ahead finds nothing, and
 the pause before the next one doubles, so that other workers' jobs cost about one claim a second. An overdue job that
-nobody promotes hides what follows: then the timetable is read again, after a longer pause each time.
+no scheduler promotes hides the next one: then the timetable is read again, after a longer pause each time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Lookahead:
 
     def __init__(self, timetable: Callable[[], Awaitable[Timetable]]) -> None:
         self._timetable = timetable
-        #: Whether a scheduled job is near and nobody has claimed ahead since.
+        #: Whether a scheduled job is near and no claim ahead was sent since.
         self.is_near = False
         #: Whether a wake-up has come since the last read of the timetable began.
         self._is_changed = False
@@ -98,7 +98,7 @@ class Lookahead:
         self._learn(timetable, loop.time())
 
     def observe(self, timetable: Timetable) -> None:
-        """Use a timetable that a scheduler of this process has read; it saves a read that no wake-up asked for."""
+        """Take over a timetable that a scheduler of this process has read, which saves the next regular read of it."""
         now = asyncio.get_running_loop().time()
         is_overdue = timetable.job is not None and timetable.job <= timetable.now
         if not self._is_changed and not is_overdue and self._claimed_at + LONGEST_GAP_SECONDS < now < self._read_at:

@@ -159,7 +159,7 @@ class JobStore(Protocol):
     async def find(self, query: JobQuery) -> Sequence[Job]:
         """Return the jobs of a query, newest first. A page never skips a job that existed all the time.
 
-        This may take long; use `find_some` for a person who waits.
+        This may take long; use `find_some` where a user waits for the answer.
         """
         ...
 

@@ -172,7 +172,7 @@ def job_of(row: Row) -> Job:
 
 
 def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
-    """Read what a claim gave, in the order of claim_columns.sql; `elaborate` reads a job with optional fields."""
+    """Build leased jobs from rows in the order of claim_columns.sql; `elaborate` builds those with optional fields."""
     if not rows:
         return []
     started_at = from_micros(rows[0][12])

@@ -65,7 +65,7 @@ class LeaseHeartbeat(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop for good."""
+        """Stop, and do not start again."""
         ...
 
 

@@ -229,7 +229,7 @@ class ApiProtocol(ClosingProtocol):
 
 
 def protocol_class(limits: Limits, timeouts: Timeouts, rejections: RejectionCounts) -> type[ApiProtocol]:
-    """Make the protocol class of one server."""
+    """Make the class that uvicorn instantiates for each connection, with the limits and counters of one server."""
     # Files and the store need descriptors too; without a free one, a connection could not even be refused.
     most = min(timeouts.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 3 // 4)
     registry = ConnectionRegistry(limits, most, timeouts.connections_from_one)

@@ -35,7 +35,7 @@ Client = Redis | RedisCluster
 
 @dataclass(frozen=True, slots=True)
 class RedisLocation:
-    """The parts of a URL."""
+    """The parsed URL of a Redis server, of a set of Sentinels, or of a Redis cluster."""
 
     #: Empty for a single server, or `sentinel`, or `cluster`.
     kind: str

@@ -40,7 +40,7 @@ class EtcdRefused(CoordinatorUnavailable):
 
     @property
     def needs_token(self) -> bool:
-        """Whether a new token may help."""
+        """Whether etcd refused the auth token, so that the request may succeed after a new login."""
         return self.code == UNAUTHENTICATED or any(words in str(self) for words in _OLD_TOKEN)
 
 

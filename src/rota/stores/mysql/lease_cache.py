@@ -74,5 +74,5 @@ class LeaseCache:
             self._leases.pop(one.job_id, None)
 
     def suspend(self) -> None:
-        """Do not use the cache for a moment: it was wrong."""
+        """Do not use the cache for a while, after it has differed from the database."""
         self._suspended_until = time.monotonic() + SUSPENDED_SECONDS

@@ -1,7 +1,7 @@
 """Notifications between processes: `Notifier` wakes, `Listener` waits in the server, `NotificationWatch` tells callers.
 
 MariaDB has no LISTEN/NOTIFY. A writer that has made work counts up its row of `rota_notification` in the same
-transaction. Reading that table finds all notifications, if late. To be told at once, a process has a listener: a
+transaction. Reading that table finds all notifications, if late. To be notified at once, a process has a listener: a
 connection that waits inside the server, in a statement that reads the table, waits if nothing is new, and reads it
 again after a second at the latest. After its commit a writer wakes all listeners: it ends their wait with `KILL QUERY`,
 which every user may do to its own statements. One wake is under way at a time; notifications made meanwhile share the
@@ -74,7 +74,7 @@ MAX_EMPTY_SLOTS: Final = 4
 MAX_SLOTS: Final = 10_000
 NO_SLOT: Final = -1
 #: How much of a database's name is in the names of its slots: the name of a lock has at most 64 characters. Databases
-#: that share such a name wake each other in vain.
+#: that share such a name wake each other needlessly.
 DATABASE_LENGTH: Final = 40
 #: A wait is not a slow statement, and no limit for statements is meant for it.
 _SESSION: Final = "SET SESSION long_query_time = 86400, max_statement_time = 0"
@@ -325,7 +325,7 @@ class NotificationWatch:
         #: How often notifications of others were found.
         self.changes = 0
         self._change = asyncio.Event()
-        #: Up to which change callers were told, and when; and when the table was last read.
+        #: Up to which change callers were notified, and when; and when the table was last read.
         self._told = 0
         self._told_at = float("-inf")
         self._read_at = float("-inf")

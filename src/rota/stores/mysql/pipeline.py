@@ -223,7 +223,7 @@ class _InFlight:
 
 
 def _command(handle: int, ids: Sequence[int], texts: Sequence[str] | None) -> bytes:
-    """Encode the command that runs a statement for each id, and its text if there is one."""
+    """Encode a COM_STMT_BULK_EXECUTE packet: the statement runs once for each id, with its text if there is one."""
     head = _BULK.pack(_BULK_EXECUTE, handle, _SEND_TYPES)
     if texts is None:
         return b"".join((head, _BIGINT, *map(_LONE_ID, ids)))

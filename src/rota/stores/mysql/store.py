@@ -143,7 +143,7 @@ class MysqlStore:
         return from_micros(await self._read(self._now))
 
     def watch_for_work(self) -> None:
-        """Do nothing: a caller of `watch` is told of all notifications."""
+        """Do nothing: a caller of `watch` gets all notifications."""
 
     async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Collection[str]:  # noqa: ARG002 - answers
         return await self._watch.watch(at_most)

@@ -56,7 +56,7 @@ _PARAMETER: Final = re.compile(r"\$(\d+)")
 
 
 class PostgresCallerConnection:
-    """A connection of the caller's."""
+    """A connection that the caller passed as `tx=`: jobs are inserted in its open transaction."""
 
     def __init__(
         self, runner: StatementRunner, is_in_transaction: Callable[[], bool], schema: str | None, remedy: str

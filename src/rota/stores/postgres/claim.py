@@ -249,7 +249,7 @@ def jobs_of(rows: Sequence[Row], claim: Claim) -> list[Job]:
 
 
 def _full_job(claim: Claim, row: Row) -> Job:
-    """Return a leased job that sets rare columns, in the order of the fragment claim_columns."""
+    """Build a leased job that has optional fields, from a row in the order of the fragment claim_columns."""
     (
         job_id, type_, payload, queue, priority, run_at, created_at, fence, attempts, crashes, max_attempts, delivery,
         started_at, more, *_,

@@ -117,7 +117,7 @@ class Database:
         return await self.read(partial(_timed, verb), *arguments, now=now)
 
     async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Run statements that read much and change nothing, in one snapshot."""
+        """Run long read-only statements (lists, counts) in one snapshot."""
         return await self._read(self.readers, self.connector.begin_survey, verb, *arguments, **options)
 
     async def read_list(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -163,7 +163,7 @@ class Database:
 
 
 class _Retries:
-    """What has failed so far of something that is retried."""
+    """Counts the failures of one operation, and decides whether it is retried."""
 
     def __init__(self, seconds: float = LONGEST_TRIAL_SECONDS) -> None:
         self._conflicts = self._losses = 0

@@ -3,7 +3,7 @@
 Without it, a job for an idle worker is stored, notified of, and then claimed: two commits, one after the other. But the
 waiting worker has asked already. So its claim is left open in the table rota_open_claim: a submitter of a single job
 leases it to an open claim in the statement that stores it, and its notification carries the job. One commit, and no
-other worker is woken in vain.
+other worker is woken needlessly.
 
 What can go wrong:
 
@@ -16,7 +16,7 @@ What can go wrong:
 - The same claim is answered twice at once, by itself and by a submitter: both record under the claim's id what it
   leased, and the second fails on the unique key. The claim then finds the job that was handed over; the submitter
   retries, and finds the claim answered.
-- The answer comes late, because a commit takes long, or is not heard, because the listener lost its connection. An open
+- The answer comes late, because a commit takes long, or is lost, because the listener lost its connection. An open
   claim ends a little before its worker's request, which is enough for nearly all. The worker's next claim deletes the
   open one, and waits for a submitter that is just answering it: if it is gone, its leases are looked up by its id and
   returned along with those of the next claim, renewed. A worker that stops claims by the same id once more; for a

@@ -11,7 +11,7 @@ listeners agree which worker goes first.
 Listening (`Listener`). Each store listens on one connection, made when `watch` is first called. Notifications of new
 jobs only go to a channel of their own, to which only processes listen that claim: a scheduler, or a process that waits
 for the end of a job, would be woken by every job. Of a job that is handed over to a claim (see `handoff`), only that
-claim's process is notified, and processes that want to hear of every job. Channels belong to the database: stores in
+claim's process is notified, and processes that subscribe to every job. Channels belong to the database: stores in
 several schemas of one database wake each other, which costs a look and nothing else.
 
 A listener may be disconnected without knowing it: behind a pooler, or when the other end has vanished. So it sends a
@@ -48,7 +48,7 @@ from rota.supervision import supervised
 
 CHANNEL: Final = "rota"
 WORK_CHANNEL: Final = "rota_work"
-#: For processes that want to hear also of jobs that are handed over to a claim.
+#: For processes that also subscribe to jobs that are handed over to a claim.
 HANDED_OVER_CHANNEL: Final = "rota_brought"
 #: The place in a notification that says that something has a time (a run time, an expiry).
 TIMES: Final[Place] = (TIMETABLE, "", 0)
@@ -350,7 +350,7 @@ class Listener:
             await asyncio.sleep(RETRY_SECONDS)
 
     def _reconnect(self) -> None:
-        """Drop the connection, which may be half-open: a job could be handed over in vain."""
+        """Drop the connection, which may be half-open: a job could be handed over to a claim that misses it."""
         if self._connection is not None:
             self._connection.terminate()
 
@@ -427,7 +427,7 @@ class Listener:
             self._publish(frozenset({claim_topic(answer.claim_id)}))
 
     def _on_handed_over(self, *_: object) -> None:
-        """Wake watchers that want to hear of every job. Workers would look in vain."""
+        """Wake watchers that subscribe to every job. Workers are not woken: the job is leased already."""
         self._publish(frozenset({HANDED_OFF}))
 
     def _read(self, text: str) -> frozenset[str]:

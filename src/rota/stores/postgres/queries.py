@@ -28,7 +28,7 @@ async def get(session: Session, ids: Sequence[JobId]) -> list[Job]:
 
 
 async def find(session: Session, query: JobQuery, size: int) -> JobSlice:
-    """Return the jobs of a query, as far as they are among so many candidates of each index."""
+    """Return the jobs that match a query, reading at most `size` rows of each index; a page may be short."""
 
     async def rows(sql: str, values: list[Any]) -> Sequence[Row]:
         return await session.fetch(sql, *values)

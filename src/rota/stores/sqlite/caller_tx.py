@@ -151,7 +151,7 @@ class _Connection:
     """The caller's connection as a `SqliteConnection`. Driver errors are not translated, except for constraints."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        # Nobody is notified: the caller commits later, and other processes notice the write to the log.
+        # No notification is sent: the caller commits later, and other processes notice the write to the log.
         self.has_made_work = self.has_set_times = False
         self._cursor = connection.cursor()
         # The caller may have set another row factory.

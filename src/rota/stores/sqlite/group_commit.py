@@ -50,7 +50,7 @@ MERGEABLE: Final = OperationMode(is_mergeable=True)
 
 
 class Operation:
-    """A verb with its arguments, and the caller that waits: a task on an event loop, a blocked thread, or nobody."""
+    """A verb with its arguments, and the caller that waits: a task on an event loop, a blocked thread, or none."""
 
     # Class attributes: every job makes an operation, and most operations set none of these.
     #: A lock that a blocked thread waits for; released when there is a result.

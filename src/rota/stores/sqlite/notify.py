@@ -1,14 +1,14 @@
 """Notifications between processes that share a database file: the writer notifies after a commit, others listen.
 
-SQLite notifies nobody, but its change counter (`PRAGMA data_version`) can be read in microseconds, and on Linux inotify
-reports accesses to a file. So an idle process sleeps and does not poll. There are two sources:
+SQLite sends no notifications, but its change counter (`PRAGMA data_version`) can be read in microseconds, and on Linux
+inotify reports accesses to a file. So an idle process sleeps and does not poll. There are two sources:
 
 - **The notify file**, a small file beside the database. After a commit that made work the writer reads a byte of it;
   after one that set a time for upkeep it opens and closes it for writing. inotify tells the two apart, and nothing goes
-  to the disk. (Setting the times of a file would, and sometimes takes as long as a commit.) Listeners hear it at once,
-  and find what was committed in the database. A listener that is notified again and again pauses in between, longer the
-  longer it goes on. Processes that never claim do not wake up for new work: they would take the core of the committing
-  process or of the worker that the notification is for.
+  to the disk. (Setting the times of a file would, and sometimes takes as long as a commit.) Listeners notice it at
+  once, and find what was committed in the database. A listener that is notified again and again pauses in between,
+  longer the longer it goes on. Processes that never claim do not wake up for new work: they would take the core of the
+  committing process or of the worker that the notification is for.
 - **The write-ahead log**. Every commit writes to it: also a commit on a caller's own connection, by an older release,
   by a process that died before it notified, and one that only finishes a job. The counter moves when the commit is on
   the disk, so after a write the counter is read again and again for a while (`COUNTER_DELAYS`). Which change it was is
@@ -142,7 +142,7 @@ def _create_notify_file(file: str, database: os.stat_result) -> bool:
 
 
 class InotifyEvents:
-    """inotify events of the notify file and of the log. Events that come while nobody listens are kept."""
+    """inotify events of the notify file and of the log. Events that come between two waits are kept."""
 
     def __init__(self, path: str) -> None:
         #: How many notifications of work (once `enable_work` was called) and of times have come.
@@ -270,7 +270,7 @@ class InotifyEvents:
             if mask & (_IN_CLOSE_WRITE | _IN_ACCESS) and self._loop is not None:
                 self._poll_log_until = self._loop.time() + POLL_LOG_SECONDS
             if not self._reports_work and mask & _IN_ACCESS and self._reports_log:
-                # That write to the log was new work, which nobody here claims.
+                # That write to the log was new work, which this process does not claim.
                 self._check_log_after(LOG_POLL_INTERVAL_SECONDS)
             if self._reports_work and mask & (_IN_ACCESS | _IN_Q_OVERFLOW):
                 self.work += 1

@@ -1,6 +1,6 @@
 """The worker's side of its lease keeper: a heartbeat that runs in another process.
 
-The lease keeper (process.py) is told which leases are held, in one small message for each batch and before any of its
+The lease keeper (process.py) gets a list of the held leases, in one small message for each batch and before any of its
 handlers starts, since a handler may crash the process at once. It renews them whatever this process does, even if a
 handler holds the GIL for minutes; and it notices the death of this process by a pidfd or by the end of its pipe. The
 worker does not wait for it to be up, and does not wake it for each message: messages lie in the pipe, also after the

@@ -13,7 +13,7 @@ What can go wrong:
   attempt, are never handed over.
 - The claim is answered twice at once, by itself and by a submitter. Both record the leases under the claim's id, one
   after the other; the second finds the record, or violates its primary key.
-- The submitter dies after the commit and wakes nobody. The waiting process notices the write to the log a little later,
+- The submitter dies after the commit and sends no wake-up. The waiting process notices the write to the log later,
   repeats the claim by its id, and gets the job.
 - The worker no longer waits. A claim with another id, or the last claim of a worker, removes the earlier claim from the
   file with the write lock of the database: a submitter has answered it by then, or will not. The answer is returned
@@ -94,7 +94,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         self._earlier: dict[str, tuple[_AwaitedClaim, ...]] = {}
         self._receiver: WakeupReceiver | None = None
         self._sender = WakeupSender()
-        #: The callbacks that are told of answers, and their event loops.
+        #: The callbacks that are called with answers, and their event loops.
         self._callbacks: list[tuple[asyncio.AbstractEventLoop, OnWake]] = []
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
     def _late(
         self, connection: SqliteConnection, wanted: Claim, plan: WaitPlan, jobs: Sequence[Job], now: int
     ) -> Sequence[Job]:
-        """Return jobs handed to earlier claims that this process never heard of, unless they are among `jobs`."""
+        """Return jobs handed to earlier claims whose answers never arrived here, unless they are among `jobs`."""
         known = {job.id for job in jobs}
         late: list[Job] = []
         for earlier in plan.earlier:
@@ -200,7 +200,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
             return
         registered = (asyncio.get_running_loop(), callback)
         self._callbacks.append(registered)
-        # Answers that came while nobody was registered.
+        # Answers that came while no callback was registered.
         topics = {claim_topic(one.claim_id) for one in tuple(self._by_claim.values()) if one.answer is not None}
         if topics:
             callback(topics)

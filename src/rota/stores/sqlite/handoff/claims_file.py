@@ -6,7 +6,7 @@ is answered as usual, and a claim that should not be there any more belongs to a
 database already. So no lock is needed to add a claim, and nothing is synced to the disk.
 
 A submitter checks with the write lock of the database that the claim is still in the file, and a worker removes its own
-claim with that lock. So either the claim was answered, and the database says so, or nobody will answer it any more.
+claim with that lock. So either the claim was answered, and the database says so, or no submitter will answer it.
 
 The file is read and written, not mapped: touching a mapped page on a full disk, or after the file was truncated, kills
 the process. Its content is trusted: a process that can write it could make a worker run any job, and one that can read
