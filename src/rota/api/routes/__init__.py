@@ -14,6 +14,7 @@ from rota.api.routes import (
     jobs_submit,
     leases,
     legacy_worker,
+    locks,
     queues,
     schedules,
     stats,
@@ -37,5 +38,6 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *health.ROUTES,
     *cluster.ROUTES,
+    *locks.ROUTES,
     *documents.ROUTES,
 )
