@@ -13,14 +13,27 @@ from rota._lazy import lazy_names
 from rota.version import __version__
 
 if TYPE_CHECKING:
-    from rota.core.errors import RotaError
-    from rota.sdk import AsyncTask, Call, Handle, JobFailed, Options, ResultTimeout, Retry, Rota, Task
+    from rota.core.errors import LockHeld, LockLost, RotaError
+    from rota.sdk import (
+        AsyncNamedLock,
+        AsyncTask,
+        Call,
+        Handle,
+        JobFailed,
+        NamedLock,
+        Options,
+        ResultTimeout,
+        Retry,
+        Rota,
+        Task,
+    )
     from rota.worker import Cancelled, GiveUp, Happened, JobContext, OutcomeUnknown, RetryLater, current
 
 if not TYPE_CHECKING and sys.platform == "win32":
     raise ImportError("Rota runs on Linux and macOS only; on Windows, run it in WSL (the Windows Subsystem for Linux)")
 
 __all__ = [
+    "AsyncNamedLock",
     "AsyncTask",
     "Call",
     "Cancelled",
@@ -29,6 +42,9 @@ __all__ = [
     "Happened",
     "JobContext",
     "JobFailed",
+    "LockHeld",
+    "LockLost",
+    "NamedLock",
     "Options",
     "OutcomeUnknown",
     "ResultTimeout",
@@ -46,8 +62,20 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_names(
         __name__,
         {
-            "core.errors": ["RotaError"],
-            "sdk": ["AsyncTask", "Call", "Handle", "JobFailed", "Options", "ResultTimeout", "Retry", "Rota", "Task"],
+            "core.errors": ["LockHeld", "LockLost", "RotaError"],
+            "sdk": [
+                "AsyncNamedLock",
+                "AsyncTask",
+                "Call",
+                "Handle",
+                "JobFailed",
+                "NamedLock",
+                "Options",
+                "ResultTimeout",
+                "Retry",
+                "Rota",
+                "Task",
+            ],
             "worker.context": ["JobContext", "current"],
             "worker.exceptions": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],
             "worker.steps": ["Happened"],

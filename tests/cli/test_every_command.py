@@ -119,6 +119,16 @@ def retried_one_of_two(said: Said) -> None:
     has_state("dead", "dead")(said)
 
 
+def takes_lock(name: str) -> Check:
+    """Take a lock for the cases that follow."""
+
+    def check(said: Said) -> None:
+        prints("no lock is held")(said)
+        said.stage.ask("POST", "/v1/locks:acquire", {"name": name, "holder": "ada", "hold": "1h"})
+
+    return check
+
+
 def is_csv_of(*columns: str) -> Check:
     def check(said: Said) -> None:
         rows = list(csv.reader(io.StringIO(said.out)))
@@ -296,6 +306,12 @@ CASES = [
     Case("cluster members -o ids", prints("w1")),
     Case("cluster set log_level debug", prints("debug")),
     Case("cluster unset log_level", prints("log_level")),
+    Case("cluster locks", takes_lock("report")),
+    Case("cluster locks -o ids", lists("report")),
+    Case("cluster locks", prints("report", "ada")),
+    Case("cluster unlock report", prints("report")),
+    Case("cluster locks", prints("no lock is held")),
+    Case("cluster unlock report", says_once("'report' is not held"), Exit.NOT_FOUND),
     # The store, the settings, the version.
     Case("config show", prints("keep_completed")),
     Case("config show --origin", prints("ROTA_API_URL")),

@@ -13,7 +13,9 @@ from rota.coordination.local import LocalCoordinator
 from rota.core.errors import InvalidRequest
 from rota.ports.coordinator import Coordinator
 from rota.ports.store import Store
-from rota.runtime.assembly import open_coordinator
+from rota.runtime.assembly import build_membership
+from rota.runtime.coordinator import open_coordinator
+from rota.settings import Settings
 from rota.stores.sqlite import SqliteStore
 
 
@@ -42,7 +44,7 @@ async def test_a_setting_names_a_coordinator(url: str, kind: type[Coordinator], 
 
 
 def test_a_process_without_a_store_has_none_unless_it_is_named() -> None:
-    assert open_coordinator("", None) is None
+    assert build_membership(Settings(), None, []) is None
     with pytest.raises(InvalidRequest, match="name an etcd"):
         open_coordinator("store", None)
 

@@ -267,7 +267,7 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         "--max-depth", type=int, help="the most waiting jobs; without it, the limit of the queue is removed"
     )
     _command(queues, "resume", "queues:resume", "resume a queue", shared).add_argument("name", help="the queue")
-    cluster = _group(commands, "cluster", "leader, members and shared configuration")
+    cluster = _group(commands, "cluster", "leader, members, locks and shared configuration")
     _command(cluster, "show", "cluster:show", "show the leader and the shared configuration", shared)
     _command(cluster, "members", "cluster:members", "list all live processes", shared)
     configure = _command(
@@ -287,6 +287,9 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         shared,
     )
     forget.add_argument("key", help="such as log_level")
+    _command(cluster, "locks", "cluster:locks", "list the named locks that are held", shared)
+    unlock = _command(cluster, "unlock", "cluster:unlock", "release a named lock, whoever holds it", shared)
+    unlock.add_argument("name", help="the lock")
     config = _group(commands, "config", "settings")
     show = _command(config, "show", "config:show", "show every setting", shared)
     show.add_argument("--origin", action="store_true", help="show where each came from")

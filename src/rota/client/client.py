@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from rota.client.transport import Transport
-from rota.core.cluster import Member
+from rota.core.cluster import Lock, Member
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
@@ -38,6 +38,7 @@ from rota.wire.leases import (
     renewed_of,
     report_form,
 )
+from rota.wire.locks import AcquireReply, AcquireRequest, ReleaseReply, ReleaseRequest, lock_of
 from rota.wire.scalars import job_id_of
 from rota.wire.steps import StepReply, StepRequest, step_of
 from rota.wire.submission import submission_of
@@ -145,6 +146,18 @@ class Client:
 
     async def leave(self, boot: str) -> None:
         await self._transport.request("POST", "/v1/workers:leave", type(None), body=LeaveRequest(boot_ids=[boot]))
+
+    # Locks
+
+    async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
+        request = AcquireRequest(name=name, holder=holder, hold=lasting.total_seconds())
+        reply = await self._transport.request("POST", "/v1/locks:acquire", AcquireReply, body=request)
+        return None if reply.lock is None else lock_of(reply.lock)
+
+    async def unlock(self, name: str, holder: str) -> Lock | None:
+        request = ReleaseRequest(name=name, holder=holder)
+        reply = await self._transport.request("POST", "/v1/locks:release", ReleaseReply, body=request)
+        return None if reply.lock is None else lock_of(reply.lock)
 
     # Control
 

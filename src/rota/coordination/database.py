@@ -1,10 +1,10 @@
 """The coordinator on the store: processes that share a database need no other server.
 
-Leads and locks are rows of the store's table of leaders, judged by the store's clock; a row's term is the fence. Live
-processes are the store's own members. The shared configuration is kept in a row of the queue table under a name with a
-slash, which no queue may have. That needs no table of its own on three databases, and the row's version makes two
-changes at once both hold. Changes are found by reading every few seconds: a process that checks in reads the
-configuration with the same statement, and only without one it is read separately.
+Leads and locks are rows of the store, judged by the store's clock. Live processes are the store's own members. The
+shared configuration is kept in a row of the queue table under a name with a slash, which no queue may have. That needs
+no table of its own on three databases, and the row's version makes two changes at once both hold. Changes are found by
+reading every few seconds: a process that checks in reads the configuration with the same statement, and only without
+one it is read separately.
 """
 
 from __future__ import annotations
@@ -74,11 +74,13 @@ class DatabaseCoordinator:
         return await self._store.members(role=role, since=since)
 
     async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
-        row = await self._store.lead(f"lock:{name}", holder, lasting)
-        return Lock(name, holder, row.term) if row.holder == holder else None
+        return await self._store.lock(name, holder, lasting)
 
-    async def unlock(self, name: str, holder: str) -> None:
-        await self._store.resign(f"lock:{name}", holder)
+    async def unlock(self, name: str, holder: str | None) -> Lock | None:
+        return await self._store.unlock(name, holder)
+
+    async def locks(self) -> Sequence[Lock]:
+        return await self._store.locks()
 
     async def configuration(self) -> Configuration:
         return _configuration(await self._row())

@@ -6,11 +6,14 @@ No other process sees it: the first campaign gets the lead, and all is gone with
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from rota.core.cluster import ALIVE_FOR, Leadership, Lock, Member, Role
 from rota.core.configuration import Configuration
@@ -18,11 +21,52 @@ from rota.core.configuration import Configuration
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """The holder of a lead or lock, its term, and until when by the monotonic clock."""
+    """The holder of a lead, its term, and until when by the monotonic clock."""
 
     holder: str
     term: int
     until: float
+
+
+class LocalLocks:
+    """Named locks of one process, shared by its threads. A lock that lapsed is forgotten when another is taken."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._fences = itertools.count(1)
+        #: By name, the lock, and until when it is held by the monotonic clock.
+        self._held: dict[str, tuple[Lock, float]] = {}
+
+    def take(self, name: str, holder: str, lasting: timedelta, now: float) -> Lock | None:
+        with self._guard:
+            old = self._held.get(name)
+            is_ours = old is not None and old[0].holder == holder
+            if old is not None and not is_ours and old[1] > now:
+                return None
+            wall = datetime.now(UTC)
+            if old is not None and is_ours:
+                lock = replace(old[0], until=wall + lasting)
+            else:
+                self._held = {key: entry for key, entry in self._held.items() if entry[1] > now}
+                lock = Lock(name, holder, next(self._fences), wall, wall + lasting)
+            self._held[name] = lock, now + lasting.total_seconds()
+            return lock
+
+    def release(self, name: str, holder: str | None, now: float) -> Lock | None:
+        with self._guard:
+            old = self._held.get(name)
+            if old is None or holder not in (None, old[0].holder):
+                return None
+            del self._held[name]
+            return old[0] if old[1] > now else None
+
+    def held(self, now: float) -> Sequence[Lock]:
+        with self._guard:
+            return [lock for _, (lock, until) in sorted(self._held.items()) if until > now]
+
+
+#: Of this process: several coordinators (of an app, of its worker and API) know the same locks.
+PROCESS_LOCKS: Final = LocalLocks()
 
 
 class LocalCoordinator:
@@ -32,8 +76,15 @@ class LocalCoordinator:
     keeps_members_in_store = False
     check_in: None = None
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, alive_for: timedelta = ALIVE_FOR) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        alive_for: timedelta = ALIVE_FOR,
+        locks: LocalLocks = PROCESS_LOCKS,
+    ) -> None:
         self._clock = clock
+        self._locks = locks
         self._alive_for = alive_for.total_seconds()
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, tuple[Member, float]] = {}
@@ -65,11 +116,13 @@ class LocalCoordinator:
         return sorted(members, key=lambda member: (member.name, member.role, member.boot))
 
     async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
-        hold = self._take(f"lock:{name}", holder, lasting)
-        return Lock(name, holder, hold.term) if hold.holder == holder else None
+        return self._locks.take(name, holder, lasting, self._clock())
 
-    async def unlock(self, name: str, holder: str) -> None:
-        self._release(f"lock:{name}", holder)
+    async def unlock(self, name: str, holder: str | None) -> Lock | None:
+        return self._locks.release(name, holder, self._clock())
+
+    async def locks(self) -> Sequence[Lock]:
+        return self._locks.held(self._clock())
 
     async def configuration(self) -> Configuration:
         return self._configuration

@@ -94,6 +94,8 @@ class Lock:
     name: str
     holder: str
     fence: int
+    since: datetime
+    until: datetime
 
 
 #: The share of a lead's duration that its holder does not rely on, because clocks drift and calls take time.

@@ -15,6 +15,8 @@
         ├── CoordinatorUnavailable
         ├── BrokerUnavailable
         ├── QueueFull
+        ├── LockHeld
+        ├── LockLost
         └── LeaseLost
 
 The third kind, your code failed, is `rota.JobFailed`, which the handle of a job raises.
@@ -88,6 +90,14 @@ class QueueFull(Unavailable):
     """
 
     handles: Sequence[Any] = ()
+
+
+class LockHeld(Unavailable):
+    """Another holder has the named lock, and did not release it within the wait."""
+
+
+class LockLost(Unavailable):
+    """A named lock was not renewed in time or was released by an operator; another holder may have it."""
 
 
 class LeaseLost(Unavailable):

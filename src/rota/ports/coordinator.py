@@ -67,6 +67,18 @@ class MemberRegistry(Protocol):
         ...
 
 
+class LockSource(Protocol):
+    """What the holder of a lock needs: see `Locks`. In process, or over HTTP."""
+
+    async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
+        """Take or keep a lock if no other holder has it; else return None. Never waits."""
+        ...
+
+    async def unlock(self, name: str, holder: str) -> Lock | None:
+        """Release a lock at once, if `holder` has it, and return it."""
+        ...
+
+
 class Locks(Protocol):
     """Named advisory locks: a holder that was suspended and continues later does not know that it lost its lock.
 
@@ -76,12 +88,17 @@ class Locks(Protocol):
     async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
         """Take or keep a lock if no other holder has it; else return None. Never waits.
 
-        Its fence is greater than that of every earlier holder. The same holder keeps lock and fence.
+        Its fence is greater than that of every earlier holder. The same holder keeps lock, fence and `since`: so it
+        renews the lock by asking again. A holder that comes back after its lock lapsed may get a greater fence.
         """
         ...
 
-    async def unlock(self, name: str, holder: str) -> None:
-        """Release a lock at once, if `holder` has it."""
+    async def unlock(self, name: str, holder: str | None) -> Lock | None:
+        """Release a lock at once, if `holder` has it (None: whoever has it), and return the lock that was released."""
+        ...
+
+    async def locks(self) -> Sequence[Lock]:
+        """Return the locks that are held, by name."""
         ...
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
+from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -353,6 +353,21 @@ class ClusterStore(Protocol):
 
     async def resign(self, name: str, holder: str) -> None:
         """Give up the lead at once, if `holder` has it."""
+        ...
+
+    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
+        """Take or keep a named lock if no other holder has it; else return None. Never waits.
+
+        Its fence is greater than that of every earlier holder of this name.
+        """
+        ...
+
+    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
+        """Release a lock if `holder` has it (None: whoever has it), and return the lock that was released."""
+        ...
+
+    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
+        """Return the locks that are held, by name."""
         ...
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:

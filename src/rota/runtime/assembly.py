@@ -7,7 +7,6 @@ started. The API is built in `api_server`, which is loaded only where it is serv
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -16,17 +15,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from rota.coordination.database import DatabaseCoordinator
-from rota.coordination.local import LocalCoordinator
 from rota.core.cluster import Role
-from rota.core.errors import InvalidRequest
 from rota.core.schedule import Draft
 from rota.core.submission import DEFAULT_QUEUE
 from rota.engine import Engine
 from rota.ports.client import WorkSource
-from rota.ports.coordinator import Coordinator
-from rota.ports.store import Retention, Store
+from rota.ports.store import Retention
 from rota.runtime import Link
+from rota.runtime.coordinator import open_coordinator
 from rota.runtime.membership import Membership
 from rota.scheduler import Scheduler
 from rota.settings import Settings, slots_of
@@ -39,7 +35,6 @@ from rota.worker.worker import Announce
 
 _HEARTBEATS_PER_LEASE: Final = 3
 _LONGEST_INTERVAL: Final = timedelta(seconds=5)
-_log = logging.getLogger("rota.coordination")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,38 +150,13 @@ def build_worker(
     )
 
 
-def open_coordinator(url: str, store: Store | None) -> Coordinator | None:
-    """Open the coordinator that a setting names; empty means the store, if there is one. Connects to nothing yet."""
-    match url.strip():
-        case "local" | "local://":
-            return LocalCoordinator()
-        case "" if store is None:
-            return None
-        case "" | "store" | "database":
-            if store is None:
-                raise InvalidRequest("coordinator: this process has no store; name an etcd", field="coordinator")
-            return DatabaseCoordinator(store)
-        case named:
-            return _etcd(named)
-
-
-def _etcd(url: str) -> Coordinator:
-    # Imported when needed: it loads an HTTP client.
-    from rota.coordination.etcd import EtcdCoordinator, location_of  # noqa: PLC0415
-
-    location = location_of(url)
-    if location.is_exposed:
-        _log.warning("etcd on another machine is used without TLS or without verifying its certificate; use etcds://")
-    return EtcdCoordinator(location)
-
-
 def build_membership(
     settings: Settings, engine: Engine | None, roles: list[Role], *, address: str = "", instance: str = ""
 ) -> Membership | None:
     """Build the membership of this process; None without a coordinator (a worker over HTTP)."""
-    coordinator = open_coordinator(settings.coordinator, None if engine is None else engine.store)
-    if coordinator is None:
+    if engine is None and not settings.coordinator.strip():
         return None
+    coordinator = open_coordinator(settings.coordinator, None if engine is None else engine.store)
     return Membership(
         coordinator, engine, roles, address=address, log_level=settings.log_level, instance=instance or instance_name()
     )

@@ -24,8 +24,10 @@ from rota.engine.ids import IdMaker
 from rota.ports.broker import Broker
 from rota.ports.caller_tx import CallerTxConfig
 from rota.ports.client import Control, StepKeeper, WorkSource
+from rota.ports.coordinator import Coordinator, LockSource
 from rota.ports.store import Inserted, Store
 from rota.runtime.caller_tx import CALLER_TX_FACTORY
+from rota.runtime.coordinator import open_coordinator
 from rota.runtime.store import open_store
 from rota.settings import Settings
 from rota.telemetry import RelayedTelemetry, Telemetry
@@ -73,6 +75,8 @@ class Link:
     cancels: Callable[[str], Awaitable[Sequence[tuple[JobId, int]]]] | None = None
     #: None where jobs can be submitted only on the loop on which the link was opened.
     direct_submit: DirectSubmit | None = None
+    #: Gives the named locks; opened when first needed. None where the settings are unknown.
+    locks: Callable[[], LockSource] | None = None
 
 
 async def connect(
@@ -99,7 +103,26 @@ async def connect(
 async def open_link(settings: Settings, url: str, *others: str) -> Link:
     """Connect to a store with the broker and the queue bound of the settings, or to an API."""
     broker = BrokerChoice(settings.broker, settings.redis_stream, settings.redis_group) if settings.broker else None
-    return await connect(url, *others, token=settings.token, queue_bound=settings.queue_size or None, broker=broker)
+    bound = settings.queue_size or None
+    link = await connect(url, *others, token=settings.token, queue_bound=bound, broker=broker)
+    return link if link.engine is None else _with_locks(link, link.engine.store, settings.coordinator)
+
+
+def _with_locks(link: Link, store: Store, coordinator: str) -> Link:
+    """Add the locks of the coordinator that a setting names, which is closed with the link."""
+    opened: list[Coordinator] = []
+
+    def locks() -> Coordinator:
+        if not opened:
+            opened.append(open_coordinator(coordinator, store))
+        return opened[0]
+
+    async def close() -> None:
+        for one in opened:
+            await one.close()
+        await link.close()
+
+    return replace(link, locks=locks, close=close)
 
 
 @asynccontextmanager
@@ -175,4 +198,4 @@ def _over_http(urls: Sequence[str], token: str) -> Link:
     client = connect_over_http(urls, token=token)
     fresh_id = IdMaker(wall_clock, random.random)
     close, announce, remove = client.close, client.announce_member, client.leave
-    return Link(client, client, client, fresh_id, close, announce, remove, cancels=client.cancels)
+    return Link(client, client, client, fresh_id, close, announce, remove, cancels=client.cancels, locks=lambda: client)

@@ -35,6 +35,7 @@ from rota.runtime import Link
 from rota.sdk.definition import Executor, app_name_of, check_executor, name_of, rule_for
 from rota.sdk.gateway import Gateway
 from rota.sdk.handle import Handle
+from rota.sdk.locks import AsyncNamedLock, NamedLock
 from rota.sdk.options import Duration, Options, RetryDefaults, check_defaults, merged, refuse_exceptions
 from rota.sdk.portal import Portal
 from rota.sdk.task import AsyncTask, Call, JobSpec, Task
@@ -219,6 +220,18 @@ class Rota:
                 f"job_id: {job_id!r} is not an id{_as_text(job_id)}; give a handle's id", field="job_id"
             )
         return Handle(self, JobId(to_number(job_id)), json.loads)
+
+    def lock(self, name: str, *, wait: Duration = "5s", hold: Duration = "30s") -> NamedLock:
+        """Give a named advisory lock, to be used with `with`; it is renewed while the block lasts.
+
+        If another holder has it for longer than `wait`, `LockHeld` is raised. If this process dies, the lock lapses
+        after `hold`. A lock saves work; it does not prevent double effects, see docs/howto/locks.md.
+        """
+        return NamedLock(self, name, wait, hold)
+
+    def alock(self, name: str, *, wait: Duration = "5s", hold: Duration = "30s") -> AsyncNamedLock:
+        """Give a named advisory lock as `lock` does, to be used with `async with`."""
+        return AsyncNamedLock(self, name, wait, hold)
 
     @contextmanager
     def run(

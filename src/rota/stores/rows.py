@@ -9,7 +9,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from rota.core.cluster import ClusterView, Leadership, Member, Role
+from rota.core.cluster import ClusterView, Leadership, Lock, Member, Role
 from rota.core.job import AGING_MICROS, Attempt, Job, turn_at
 from rota.core.lease import Claim
 from rota.core.ledger import LedgerEntry, Token
@@ -372,6 +372,12 @@ def current_leadership(rows: Sequence[Row], now: int) -> Leadership | None:
     """Read who leads now: a row whose time has passed names a former leader."""
     found = [leadership_of(row) for row in rows]
     return found[0] if found and found[0].until > from_micros(now) else None
+
+
+def lock_of(row: Row) -> Lock:
+    """Read a named lock, in the order of locks.sql."""
+    name, holder, fence, since, until = row
+    return Lock(name, holder, fence, from_micros(since), from_micros(until))
 
 
 def members_text(members: Sequence[Member]) -> str:

@@ -201,6 +201,48 @@ async def forget(stage: Stage, ask: Ask) -> None:
     assert (await ask.coordinator.configuration()).values == {}
 
 
+@of("GET /v1/locks")
+async def locks(_stage: Stage, ask: Ask) -> None:
+    lock = await ask.coordinator.lock("report", "ada", timedelta(seconds=60))
+    assert lock is not None
+    told = await ask()
+    try:
+        assert [(one["name"], one["holder"], one["fence"]) for one in told["items"]] == [("report", "ada", lock.fence)]
+        assert told["items"][0]["since"] < told["items"][0]["until"]
+        assert told["is_complete"]
+    finally:
+        await ask.coordinator.unlock("report", "ada")
+
+
+@of("POST /v1/locks:acquire")
+async def acquire(_stage: Stage, ask: Ask) -> None:
+    wanted = {"name": "report", "holder": "ada", "hold": "1m"}
+    first = (await ask(json=wanted))["lock"]
+    assert (first["name"], first["holder"]) == ("report", "ada")
+    assert (await ask(json=wanted))["lock"]["fence"] == first["fence"]
+    assert await ask(json={**wanted, "holder": "bob"}) == {"lock": None}
+    assert "hold" in str(await ask(422, json={**wanted, "hold": "0.5s"}))
+    assert "name" in str(await ask(422, json={**wanted, "name": "a b"}))
+    await ask.coordinator.unlock("report", "ada")
+
+
+@of("POST /v1/locks:release")
+async def release(_stage: Stage, ask: Ask) -> None:
+    await ask.coordinator.lock("report", "ada", timedelta(seconds=60))
+    assert await ask(json={"name": "report", "holder": "bob"}) == {"lock": None}
+    assert (await ask(json={"name": "report", "holder": "ada"}))["lock"]["holder"] == "ada"
+    assert await ask.coordinator.locks() == []
+
+
+@of("DELETE /v1/locks/{name}")
+async def unlock(stage: Stage, ask: Ask) -> None:
+    await ask(404, name="report")
+    await ask.coordinator.lock("report", "ada", timedelta(seconds=60))
+    await ask(204, name="report")
+    assert await ask.coordinator.locks() == []
+    assert await acts(stage) == [("cluster.unlock", "report")]
+
+
 @of("GET /openapi.json")
 async def document(_stage: Stage, ask: Ask) -> None:
     told = await ask()

@@ -19,7 +19,7 @@ from conformance.stores.adapters import STORES
 from conformance.stores.adapters import Adapter as StoreAdapter
 from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.etcd import EtcdCoordinator, location_of
-from rota.coordination.local import LocalCoordinator
+from rota.coordination.local import LocalCoordinator, LocalLocks
 from rota.ports.coordinator import Coordinator
 from rota.ports.store import Store
 from servers.etcd import shared_cluster
@@ -55,7 +55,7 @@ class Local:
 class _LocalPlace:
     def __init__(self) -> None:
         self._now = 1000.0
-        self._only = LocalCoordinator(clock=lambda: self._now, alive_for=LASTING)
+        self._only = LocalCoordinator(clock=lambda: self._now, alive_for=LASTING, locks=LocalLocks())
 
     async def open(self) -> Coordinator:
         return self._only

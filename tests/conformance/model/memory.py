@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rota.core.cluster import Leadership, Member
+from rota.core.cluster import Leadership, Lock, Member
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.ledger import LedgerEntry, Token
@@ -51,6 +51,8 @@ class Memory:
     guarded: dict[tuple[JobId, str], Step] = field(default_factory=dict)
     fleet: dict[str, Member] = field(default_factory=dict)
     leads: dict[str, Leadership] = field(default_factory=dict)
+    held_locks: dict[str, Lock] = field(default_factory=dict)
+    last_fence: int = 0
     settings: dict[str, Queue] = field(default_factory=dict)
     book: list[LedgerEntry] = field(default_factory=list)
     access: dict[str, Token] = field(default_factory=dict)

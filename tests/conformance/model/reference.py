@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from conformance.model.schedules import Schedules
-from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
+from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim
@@ -107,6 +107,30 @@ class Fleet(Steps):
     async def resign(self, name: str, holder: str) -> None:
         if name in self.leads and self.leads[name].holder == holder:
             self.leads[name] = replace(self.leads[name], until=_LONG_AGO)
+
+    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
+        moment = self.at(now)
+        old = self.held_locks.get(name)
+        if old is not None and old.holder == holder:
+            lock = replace(old, until=moment + lasting)
+        elif old is not None and old.until > moment:
+            return None
+        else:
+            self.last_fence += 1
+            lock = Lock(name, holder, self.last_fence, moment, moment + lasting)
+            self.held_locks = {key: one for key, one in self.held_locks.items() if one.until > moment}
+        self.held_locks[name] = lock
+        return lock
+
+    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
+        old = self.held_locks.get(name)
+        if old is None or holder not in (None, old.holder):
+            return None
+        del self.held_locks[name]
+        return old if old.until > self.at(now) else None
+
+    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
+        return [lock for _, lock in sorted(self.held_locks.items()) if lock.until > self.at(now)]
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         await self.beat(told.members, now=now)

@@ -15,6 +15,7 @@ from rota.api.routes import (
     jobs_submit,
     leases,
     legacy_worker,
+    locks,
     queues,
     schedules,
     stats,
@@ -39,5 +40,6 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *health.ROUTES,
     *cluster.ROUTES,
+    *locks.ROUTES,
     *documents.ROUTES,
 )

@@ -19,7 +19,7 @@ _LEAD: Final = "scheduler"
 
 
 async def cluster(request: Request) -> Response:
-    coordinator = _coordinator(request)
+    coordinator = coordinator_of(request)
     leadership = await coordinator.leader(_LEAD)
     # The coordinator lists only live members, however old their last heartbeat is.
     since = request.engine.clock() - ALIVE_FOR
@@ -50,13 +50,14 @@ async def forget(request: Request) -> Response:
 
 
 async def _configure(request: Request, key: str, value: str | None) -> None:
-    await _coordinator(request).configure(key, value)
+    await coordinator_of(request).configure(key, value)
     by = request.actor
     action = "cluster.configure" if value is not None else "cluster.forget"
     await request.engine.store.record([LedgerEntry(by.name, action, key, by.origin, value or "")])
 
 
-def _coordinator(request: Request) -> Coordinator:
+def coordinator_of(request: Request) -> Coordinator:
+    """Give the coordinator of this process, or refuse."""
     coordinator = request.context.settings.coordinator
     if coordinator is None:
         raise HttpError(404, "not_found", "this server has no coordinator", fix="start it with `rota api`")

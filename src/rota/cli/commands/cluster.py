@@ -1,8 +1,9 @@
-"""`rota cluster` and `rota workers`: leader, members, workers and the shared configuration."""
+"""`rota cluster` and `rota workers`: leader, members, workers, locks and the shared configuration."""
 
 from __future__ import annotations
 
 import argparse
+from urllib.parse import quote
 
 from rota.cli.commands.arguments import api_client_of, printer_of
 from rota.cli.commands.jobs import listed
@@ -54,6 +55,22 @@ def configure(options: argparse.Namespace) -> int:
 def forget(options: argparse.Namespace) -> int:
     api_client_of(options).request("DELETE", f"/v1/cluster/configuration/{options.key}")
     say(f"{options.key}: every process uses its own setting again")
+    return Exit.OK
+
+
+def locks(options: argparse.Namespace) -> int:
+    """List the named locks that are held."""
+    columns = (column("lock", "name"), column("holder"), column("since"), column("until"), column("fence"))
+    held = api_client_of(options).get("/v1/locks")
+    printer_of(options).records(held["items"], columns, empty="no lock is held", identity="name")
+    if not held["is_complete"]:
+        say(f"only the first {len(held['items'])} locks are listed")
+    return Exit.OK
+
+
+def unlock(options: argparse.Namespace) -> int:
+    api_client_of(options).request("DELETE", f"/v1/locks/{quote(options.name, safe='')}")
+    say(f"lock {options.name} is released; its former holder learns of it when it renews the lock")
     return Exit.OK
 
 

@@ -1,9 +1,9 @@
 """The coordinator on etcd: leadership, membership, locks and shared configuration.
 
-**Leads and locks.** A lead or lock is a key whose value is its holder, attached to an etcd lease. The holder renews the
-lease; if it does not, etcd deletes the key. The key is taken by a transaction that writes it only if it does not exist,
-so there are never two holders. The revision at which the key was created is the term and the fence: etcd never gives
-one twice.
+**Leads.** A lead is a key whose value is its holder, attached to an etcd lease. The holder renews the lease; if it does
+not, etcd deletes the key. The key is taken by a transaction that writes it only if it does not exist, so there are
+never two holders. The revision at which the key was created is the term: etcd never gives one twice. For locks, see
+`locks`.
 
 States of a holder: without a lease -> granted -> holding -> (renewed ...) -> lost, resigned, or dead.
 
@@ -35,6 +35,7 @@ import msgspec
 from rota.coordination.etcd.gateway import CALL_SECONDS, EtcdGateway
 from rota.coordination.etcd.keys import EtcdEntry, EtcdKeys
 from rota.coordination.etcd.location import EtcdLocation
+from rota.coordination.etcd.locks import EtcdLocks
 from rota.core.cluster import ALIVE_FOR, Leadership, Lock, Member, Role
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable
@@ -68,6 +69,7 @@ class EtcdCoordinator:
     ) -> None:
         self._keys = EtcdKeys(EtcdGateway(location, timeout=timeout))
         self._prefix = location.prefix
+        self._locks = EtcdLocks(self._keys, self._key("locks", ""))
         self._alive_for = alive_for
         self._leases: dict[tuple[str, str], int] = {}
         self._records: dict[str, _Record] = {}
@@ -83,11 +85,13 @@ class EtcdCoordinator:
         await self._release(self._key("leads", name), holder)
 
     async def lock(self, name: str, holder: str, lasting: timedelta) -> Lock | None:
-        entry = await self._take(self._key("locks", name), holder, lasting)
-        return Lock(name, holder, entry.created) if entry.value == holder else None
+        return await self._locks.take(name, holder, lasting)
 
-    async def unlock(self, name: str, holder: str) -> None:
-        await self._release(self._key("locks", name), holder)
+    async def unlock(self, name: str, holder: str | None) -> Lock | None:
+        return await self._locks.release(name, holder)
+
+    async def locks(self) -> Sequence[Lock]:
+        return await self._locks.held()
 
     async def register(self, members: Sequence[Member]) -> None:
         for member in members:

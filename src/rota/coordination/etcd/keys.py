@@ -102,6 +102,12 @@ class EtcdKeys:
         left = int(response.get("TTL", 0))
         return timedelta(seconds=max(int(response.get("grantedTTL", 0)) - left, 0)) if left > 0 else None
 
+    async def left(self, lease: int) -> timedelta | None:
+        """Give the seconds until a lease lapses unless it is renewed; None if it lapsed."""
+        response = await self._gateway.call("/v3/lease/timetolive", {"ID": str(lease)})
+        left = int(response.get("TTL", 0))
+        return timedelta(seconds=left) if left > 0 else None
+
     async def revoke(self, lease: int) -> None:
         """Revoke a lease and its keys. If that fails, it lapses by itself."""
         with suppress(CoordinatorUnavailable):

@@ -16,8 +16,8 @@
 -- named claims, `rota_dependency` which job waits for which, `rota_idempotency` the keys of submitters, `rota_tag` the
 -- tags, `rota_step` the guarded side effects. A `rota_schedule` makes a job for each fire time, recorded in
 -- `rota_occurrence`; `rota_fired` finds the jobs of a schedule. `rota_queue` has the settings of queues, `rota_member`
--- the processes of the cluster, `rota_leader` their leader, `rota_ledger` the audit log, `rota_token` the API tokens.
--- `rota_pruned` counts what retention has deleted. `rota_notification` tells other processes of new work;
+-- the processes of the cluster, `rota_leader` their leader, `rota_lock` named locks, `rota_ledger` the audit log,
+-- `rota_token` the API tokens. `rota_pruned` counts what retention has deleted. `rota_notification` tells other processes of new work;
 -- `rota_queue_lock` serialises inserts into bounded queues.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
@@ -299,6 +299,16 @@ CREATE TABLE rota_leader (
     name   VARCHAR(255) NOT NULL,
     holder VARCHAR(255) NOT NULL,
     term   BIGINT       NOT NULL,
+    until  BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Named advisory locks that are held. The row with the empty name is no lock: its fence is the last one given.
+CREATE TABLE rota_lock (
+    name   VARCHAR(255) NOT NULL,
+    holder VARCHAR(255) NOT NULL,
+    fence  BIGINT       NOT NULL,
+    since  BIGINT       NOT NULL,
     until  BIGINT       NOT NULL,
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, TypeVarTuple
 
 from rota.batching import Batcher
-from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
+from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
@@ -45,6 +45,7 @@ from rota.stores.mysql import (
     dispatch,
     insert,
     ledger,
+    locks,
     queries,
     queues,
     schedules,
@@ -379,6 +380,15 @@ class MysqlStore:
 
     async def resign(self, name: str, holder: str) -> None:
         await self._writers.run(cluster.resign, name, holder)
+
+    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
+        return await self._write(locks.lock, name, holder, lasting, now=now)
+
+    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
+        return await self._write(locks.unlock, name, holder, now=now)
+
+    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
+        return await self._read_at(locks.locks, now=now)
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         moment = self._clock() if now is None and self._clock is not None else now

@@ -17,6 +17,7 @@
 -- rota_schedule     recurring rules; rota_occurrence the fate of each fire time
 -- rota_queue        settings of queues
 -- rota_member       processes of the cluster; rota_leader which of them leads
+-- rota_lock         named advisory locks
 -- rota_ledger       audit log of operators' actions
 -- rota_token        API tokens
 -- rota_pruned       how many jobs retention has deleted
@@ -352,6 +353,15 @@ CREATE TABLE rota_leader (
     name   text COLLATE "C" PRIMARY KEY,
     holder text             NOT NULL,
     term   bigint           NOT NULL,
+    until  bigint           NOT NULL
+);
+
+-- Named advisory locks that are held. The row with the empty name is no lock: its fence is the last one given.
+CREATE TABLE rota_lock (
+    name   text COLLATE "C" PRIMARY KEY,
+    holder text             NOT NULL,
+    fence  bigint           NOT NULL,
+    since  bigint           NOT NULL,
     until  bigint           NOT NULL
 );
 

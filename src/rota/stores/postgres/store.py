@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self, TypeVar
 
 from rota.batching import Batcher
-from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
+from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
@@ -48,6 +48,7 @@ from rota.stores.postgres import (
     dispatch,
     insert,
     ledger,
+    locks,
     partitions,
     queries,
     queues,
@@ -394,6 +395,15 @@ class PostgresStore:
 
     async def resign(self, name: str, holder: str) -> None:
         await self._database.alone(cluster.resign, name, holder)
+
+    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
+        return await self._database.write_timed(locks.lock, name, holder, lasting, now=self._given(now))
+
+    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
+        return await self._database.write_timed(locks.unlock, name, holder, now=self._given(now))
+
+    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
+        return await self._database.read_timed(locks.locks, now=self._given(now))
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         return await self._database.alone(cluster.check_in, told, self._given(now))

@@ -8,8 +8,8 @@
 -- wait again, and adds a row of `rota_attempt` unless the attempt was a plain success. `rota_idempotency` holds the
 -- submitters' keys, `rota_tag` the tags, `rota_step` the guarded side effects. A `rota_schedule` makes one job for each
 -- fire time, recorded in `rota_occurrence`. `rota_queue` holds the settings of queues, `rota_member` the processes of
--- the cluster, `rota_leader` leadership, `rota_ledger` the audit log, `rota_token` API tokens, `rota_pruned` the number
--- of jobs deleted by retention. `rota_migration` lists the applied migrations.
+-- the cluster, `rota_leader` leadership, `rota_lock` named locks, `rota_ledger` the audit log, `rota_token` API tokens,
+-- `rota_pruned` the number of jobs deleted by retention. `rota_migration` lists the applied migrations.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text.
 
@@ -231,6 +231,15 @@ CREATE TABLE rota_leader (
     name   TEXT    PRIMARY KEY,
     holder TEXT    NOT NULL,
     term   INTEGER NOT NULL,
+    until  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Named advisory locks that are held. The row with the empty name is no lock: its fence is the last one given.
+CREATE TABLE rota_lock (
+    name   TEXT    PRIMARY KEY,
+    holder TEXT    NOT NULL,
+    fence  INTEGER NOT NULL,
+    since  INTEGER NOT NULL,
     until  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

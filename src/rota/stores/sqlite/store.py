@@ -17,7 +17,7 @@ from itertools import cycle
 from time import time_ns
 from typing import Final, Self, TypeVar
 
-from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
+from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
@@ -49,6 +49,7 @@ from rota.stores.sqlite import (
     dispatch,
     insert,
     ledger,
+    locks,
     queries,
     queues,
     schedules,
@@ -431,6 +432,15 @@ class SqliteStore:
 
     async def resign(self, name: str, holder: str) -> None:
         await self._writer.run(cluster.resign, name, holder)
+
+    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
+        return await self._write(locks.lock, name, holder, lasting, now=now)
+
+    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
+        return await self._write(locks.unlock, name, holder, now=now)
+
+    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
+        return await self._read(self._timed(locks.locks), _micros(now))
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         return await self._write(cluster.check_in, told, now=now)

@@ -271,6 +271,16 @@ CREATE TABLE IF NOT EXISTS rota_leader (
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- Named advisory locks that are held. The row with the empty name is no lock: its fence is the last one given.
+CREATE TABLE IF NOT EXISTS rota_lock (
+    name   VARCHAR(255) NOT NULL,
+    holder VARCHAR(255) NOT NULL,
+    fence  BIGINT       NOT NULL,
+    since  BIGINT       NOT NULL,
+    until  BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- Audit log of operators' actions; the digest of an entry covers all entries before it.
 CREATE TABLE IF NOT EXISTS rota_ledger (
     number BIGINT      NOT NULL,

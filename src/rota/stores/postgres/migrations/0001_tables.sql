@@ -320,6 +320,15 @@ CREATE TABLE {schema}rota_leader (
     until  bigint           NOT NULL
 );
 
+-- Named advisory locks that are held. The row with the empty name is no lock: its fence is the last one given.
+CREATE TABLE {schema}rota_lock (
+    name   text COLLATE "C" PRIMARY KEY,
+    holder text             NOT NULL,
+    fence  bigint           NOT NULL,
+    since  bigint           NOT NULL,
+    until  bigint           NOT NULL
+);
+
 -- Audit log of operators' actions; each entry's digest covers all before it.
 CREATE TABLE {schema}rota_ledger (
     number bigint PRIMARY KEY,

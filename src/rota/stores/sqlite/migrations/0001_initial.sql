@@ -211,6 +211,15 @@ CREATE TABLE rota_leader (
     until  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Named advisory locks that are held. The row with the empty name is no lock: its fence is the last one given.
+CREATE TABLE rota_lock (
+    name   TEXT    PRIMARY KEY,
+    holder TEXT    NOT NULL,
+    fence  INTEGER NOT NULL,
+    since  INTEGER NOT NULL,
+    until  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The audit log: operators' actions. Each entry's digest includes that of the entry before it.
 CREATE TABLE rota_ledger (
     number INTEGER PRIMARY KEY,
