@@ -21,6 +21,7 @@ from rota.engine.queues import Queues
 from rota.engine.schedules import Schedules
 from rota.engine.steps import JobSteps
 from rota.engine.store_clock import StoreClock, steady_clock
+from rota.engine.tokens import Tokens
 from rota.engine.upkeep import Upkeep
 from rota.ports.broker import Broker
 from rota.ports.client import ActionResult, Actor, AttemptReport
@@ -63,6 +64,7 @@ class Engine:
         self.upkeep = Upkeep(deps, self.leases)
         self.dispatch = Dispatch(deps)
         self.explain = Explain(deps)
+        self.tokens = Tokens(deps)
 
     # WorkSource
 

@@ -18,6 +18,7 @@ from rota.api.routes import (
     schedules,
     stats,
     steps,
+    tokens,
     workers,
 )
 
@@ -37,5 +38,6 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *health.ROUTES,
     *cluster.ROUTES,
+    *tokens.ROUTES,
     *documents.ROUTES,
 )
