@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rota.api.routes import ROUTES
 from rota.cli.tree import build
+from rota.core.access import DESCRIPTIONS, QUEUE_ACTIONS, ROLES
 from rota.settings import OPTIONS, Settings, shown
 from rota.telemetry.metric_definitions import ALL_METRICS, MetricSource
 
@@ -49,9 +50,17 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
 def route_lines() -> Iterator[str]:
     """Give a table of routes for every family."""
     for family, routes in groupby(ROUTES, key=lambda route: route.tag):
-        yield f"\n### {family}\n\n| route | scope | what it does |\n|---|---|---|"
+        yield f"\n### {family}\n\n| route | action | what it does |\n|---|---|---|"
         for route in routes:
-            yield f"| `{route.method} {route.path}` | {route.scope} | {route.summary} |"
+            yield f"| `{route.method} {route.path}` | {route.action} | {route.summary} |"
+
+
+def access_lines() -> Iterator[str]:
+    """Give a table of actions with the roles that have them."""
+    yield f"| action | allows to | by queue | {' | '.join(ROLES)} |\n|---|---|---|{'---|' * len(ROLES)}"
+    for action, description in DESCRIPTIONS.items():
+        marks = " | ".join("yes" if action in granted else "" for granted in ROLES.values())
+        yield f"| `{action}` | {description} | {'yes' if action in QUEUE_ACTIONS else ''} | {marks} |"
 
 
 def setting_lines() -> Iterator[str]:
@@ -77,6 +86,7 @@ _SHOWN_BY = {
     MetricSource.WORKER: "Of one worker, shown by its own endpoint",
 }
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "access.md": access_lines,
     "cli.md": lambda: command_lines(build()),
     "http.md": route_lines,
     "metrics.md": metric_lines,

@@ -1,4 +1,4 @@
-"""Authentication and authorization: every route without a key, with a wrong one, and with one of each scope."""
+"""Authentication and authorization: every route without a key, with a wrong one, and with one of each role."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import httpx
 import pytest
 
 from api.staging import HERE, Stage, problem_of, served, staged
-from rota.api import ALL_SCOPES, ApiKey, ApiSettings, Scope
+from rota.api import ApiKey, ApiSettings
 from rota.api.auth import PUBLIC_PATHS
 from rota.api.router import Route
 from rota.api.routes import ROUTES
+from rota.core.access import ROLES, Action
 
-TOKENS = {scope: f"rota_{scope}_0123456789abcdef0123456789abcdef" for scope in sorted(ALL_SCOPES)}
-KEYS = tuple(ApiKey.of(scope, token, {scope}) for scope, token in TOKENS.items())
+TOKENS = {role: f"{role}_0123456789abcdef0123456789abcdef" for role in ROLES}
+KEYS = tuple(ApiKey.of(role, token, ROLES[role]) for role, token in TOKENS.items())
 
 
 @pytest.fixture
@@ -63,20 +64,20 @@ async def ask(stage: Stage, route: Route, headers: dict[str, str]) -> int:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_a_route_opens_to_its_scope_and_to_no_other(guarded: Stage, route: Route) -> None:
+async def test_a_route_opens_to_the_roles_with_its_action_and_to_no_other(guarded: Stage, route: Route) -> None:
     is_open = route.path in PUBLIC_PATHS
     assert (await ask(guarded, route, {}) != 401) == is_open
     assert (await ask(guarded, route, bearer("wrong")) != 401) == is_open
-    assert (await ask(guarded, route, {"Authorization": f"Basic {TOKENS[Scope.ADMIN]}"}) != 401) == is_open
-    for scope, token in TOKENS.items():
+    assert (await ask(guarded, route, {"Authorization": f"Basic {TOKENS['admin']}"}) != 401) == is_open
+    for role, token in TOKENS.items():
         status = await ask(guarded, route, bearer(token))
-        may = is_open or scope in {route.scope, Scope.ADMIN}
-        assert (status not in {401, 403}) == may, (scope, status)
+        may = is_open or route.action is Action.SIGNED_IN or route.action in ROLES[role]
+        assert (status not in {401, 403}) == may, (role, status)
 
 
-def test_every_route_declares_a_scope_and_only_three_are_open() -> None:
-    assert {route.path for route in ROUTES if route.scope is Scope.PUBLIC} == PUBLIC_PATHS
-    with pytest.raises(TypeError, match="scope"):
+def test_every_route_declares_an_action_and_only_three_are_open() -> None:
+    assert {route.path for route in ROUTES if route.action is Action.PUBLIC} == PUBLIC_PATHS
+    with pytest.raises(TypeError, match="action"):
         Route(method="GET", path="/x", handler=None, summary="", tag="", responses={})  # type: ignore[call-arg, arg-type]
 
 
@@ -119,7 +120,7 @@ async def test_a_trick_with_the_path_opens_nothing(guarded: Stage, path: str) ->
 
 async def test_an_unknown_path_asks_for_a_key_before_it_says_so(guarded: Stage) -> None:
     problem_of(await guarded.client.get("/v1/nothing"), 401)
-    problem_of(await guarded.client.get("/v1/nothing", headers=bearer(TOKENS[Scope.READ])), 404)
+    problem_of(await guarded.client.get("/v1/nothing", headers=bearer(TOKENS["viewer"])), 404)
 
 
 async def test_refusals_are_all_alike(guarded: Stage) -> None:
@@ -190,5 +191,5 @@ async def test_this_machine_is_served_under_its_own_names(stage: Stage, headers:
 async def test_any_name_is_served_when_told_so_or_with_a_key() -> None:
     for settings in (ApiSettings(serves_any_host=True), ApiSettings(keys=KEYS)):
         async with staged(settings) as stage:
-            headers = {"Host": "scheduler:8080", **bearer(TOKENS[Scope.READ])}
+            headers = {"Host": "scheduler:8080", **bearer(TOKENS["viewer"])}
             assert (await stage.client.get("/stats", headers=headers)).status_code == 200

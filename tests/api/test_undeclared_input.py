@@ -19,7 +19,7 @@ from rota.api.status_app import StatusApp
 
 _ID = "0000000000001"
 #: Read for every request before a route is found; described in the introduction of the document.
-_FOR_ALL = {
+_FOR_ALL = {b"rota-client",
     b"authorization", b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"host", b"origin",
     b"sec-fetch-site", b"x-forwarded-for", b"forwarded", b"via",
 }  # fmt: skip

@@ -327,6 +327,13 @@ CASES = [
         lambda said: said.json or pytest.fail(said.out),
     ),
     Case("bench --store bench.db --duration 0.2s --keep", prints("jobs")),
+    # Tokens.
+    Case("token create ci --role submitter --queues mail,report-* --expires 90d", prints("rota_", "shown this once")),
+    Case("token create reader --actions jobs.read -o ids", counts(1)),
+    Case("token list", prints("ci", "submitter", "mail,report-*", "jobs.read")),
+    Case("token rotate ci --overlap 1h", prints("rota_", "shown this once")),
+    Case("token revoke ci --dry-run", prints("would revoke the token ci")),
+    Case("token revoke ci --yes", prints("revoked ci")),
     # Global flags, wherever they stand.
     Case("-o json jobs get {typed}", has_id("typed")),
     Case("jobs --output=json get {typed}", has_id("typed")),

@@ -25,7 +25,8 @@ QUEUE_WORDS = """
     operation operations outcome outcomes promoter pruner queue queues rank reaper redaction report reporter retry
     rules schedule
     scheduler schedules settle settlement signals slots snooze stagger step steps submission submissions submit
-    supervision task tasks ticker timetable tokens tracker upkeep wakeup watchdog worker workers workflow workflows
+    supervision task tasks ticker timetable token tokens tracker upkeep wakeup watchdog worker workers workflow
+    workflows
 """
 #: Databases and storage.
 STORE_WORDS = """
@@ -38,11 +39,11 @@ STORE_WORDS = """
 """
 #: Networks, processes and HTTP.
 NETWORK_WORDS = """
-    address addresses aliases api auth bodies body broker brokers child client connection connections endpoint etcd
-    event events fast gateway headers host http httpx io legacy listener live local long main membership messages
-    middleware network notify openapi pages pipe poll portal process processes protocol proxy redis request requests
-    response responses router routes serve server servers service signals socket sockets sse start stream streams
-    subscription system thread threads transport web websocket wire
+    access address addresses aliases api auth bodies body broker brokers child client connection connections
+    endpoint etcd event events fast gateway headers host http httpx io legacy listener live local long main
+    membership messages middleware network notify openapi pages permissions pipe poll portal process processes
+    protocol proxy redis request requests response responses router routes serve server servers service signals
+    socket sockets sse start stream streams subscription system thread threads transport web websocket wire
 """
 #: Observability.
 TELEMETRY_WORDS = """

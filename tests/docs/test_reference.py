@@ -16,7 +16,7 @@ reference = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(reference)
 
 
-@pytest.mark.parametrize("page", ["cli.md", "http.md", "metrics.md", "settings.md"])
+@pytest.mark.parametrize("page", ["access.md", "cli.md", "http.md", "metrics.md", "settings.md"])
 def test_a_reference_page_is_as_make_docs_would_write_it(page: str) -> None:
     assert (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8") == reference.made(page)
 

@@ -1,6 +1,6 @@
 """The HTTP API: reads requests, calls the engine, and writes responses.
 
-Each route is described once (`routes`), with its scope, input and responses; the router, the check of scopes and the
+Each route is described once (`routes`), with its action, input and responses; the router, the check of actions and the
 OpenAPI document are made from these descriptions. `serve` runs the API inside an asyncio program.
 """
 
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from rota.api.app import Api, create_app
 from rota.api.server.serve import Timeouts, check_bind, serve
-from rota.api.settings import ALL_SCOPES, ApiKey, ApiSettings, Limits, Scope
+from rota.api.settings import ApiKey, ApiSettings, Limits
 
 __all__ = [
-    "ALL_SCOPES",
     "Api",
     "ApiKey",
     "ApiSettings",
     "Limits",
-    "Scope",
     "Timeouts",
     "check_bind",
     "create_app",

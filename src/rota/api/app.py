@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from rota.api.auth import NO_ACCESS, admit, authorize, refuse_foreign_hosts
+from rota.api.auth import LOOK_UP, NO_ACCESS, Authenticator, admit, authorize, refuse_foreign_hosts
 from rota.api.context import Context
 from rota.api.errors import HttpError, http_error_of
 from rota.api.http import (
@@ -23,6 +23,7 @@ from rota.api.http import (
 )
 from rota.api.limits import check_request
 from rota.api.openapi import openapi_document
+from rota.api.permissions import check_path
 from rota.api.router import CHECKED_HEADERS, Route, Router, check_declared, methods_by_path
 from rota.api.routes import ROUTES
 from rota.api.server.fast_io import CYCLE
@@ -46,6 +47,7 @@ class Api:
         context.describe = self._describe
         self.routes = routes
         self.rejections = context.rejections
+        self._authenticator = Authenticator(context.tokens, context.settings, context.rejections)
         self._router = Router(methods_by_path(routes))
         self._in_flight = 0
 
@@ -90,9 +92,15 @@ class Api:
                 if (path == "/" or path.startswith(PREFIX) or scope.get("root_path")) and self.context.settings.ui:  # noqa: SIM102
                     if await self._serve_ui(scope, headers, send):
                         return
-                request.key = key = admit(scope, headers, self.context.settings, self.rejections, self._in_flight)
+                context = self.context
+                key = admit(scope, headers, context.settings, self.rejections, self._in_flight, context.tokens)
+                if key is LOOK_UP:
+                    key = await self._authenticator.look_up(scope, headers)
+                request.key = key
                 route = self._route(scope, request)
-                authorize(key, route.scope)
+                authorize(key, route.action)
+                if key.queues:
+                    await check_path(route, request)
                 # Tested here rather than in the function: nearly all requests need no further check.
                 if route.body is None or scope["query_string"] or not CHECKED_HEADERS.isdisjoint(headers):
                     await check_declared(route, request)

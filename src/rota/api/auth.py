@@ -1,7 +1,10 @@
-"""Authentication and authorization: checks of every request before a route sees it.
+"""Authentication: checks of every request before a route sees it.
 
-Where keys are set, every path requires one except the three exact paths for liveness and readiness probes. An unknown
-path requires a key too, so that callers without one cannot learn which paths exist.
+A caller is known by the bootstrap token of the settings or by a stored token (`token_cache`). Where a bootstrap token
+is set, every path requires a token except the three exact paths for liveness and readiness probes. An unknown path
+requires one too, so that callers without a token cannot learn which paths exist. All refusals are alike.
+
+`admit` does not wait: a stored token that is not cached is left to `Authenticator.look_up`.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ from typing import Any, Final
 
 from rota.api.errors import HttpError
 from rota.api.limits import RejectionCounts, check_request
-from rota.api.settings import ALL_SCOPES, ApiKey, ApiSettings, Scope
+from rota.api.permissions import require
+from rota.api.server.connections import client_network
+from rota.api.settings import ApiKey, ApiSettings
+from rota.api.token_cache import FailureLimit, TokenCache, token_id_of, too_many_failures
+from rota.core.access import Action
 
 #: Exact paths: `/livez/` or `/v1/livez` are not among them.
 PUBLIC_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
@@ -23,9 +30,12 @@ METRICS: Final = "/metrics"
 #: Key in the ASGI scope of a request that came with a valid token.
 AUTHENTICATED: Final = "rota.authenticated"
 
-FULL_ACCESS: Final = ApiKey("anonymous", b"", ALL_SCOPES)
-NO_ACCESS: Final = ApiKey("anonymous", b"", frozenset())
-_READ_ONLY: Final = ApiKey("anonymous", b"", frozenset({Scope.READ}))
+FULL_ACCESS: Final = ApiKey("anonymous", b"", role="admin")
+NO_ACCESS: Final = ApiKey("anonymous", b"", frozenset({Action.PUBLIC}))
+_METRICS_ONLY: Final = ApiKey("anonymous", b"", frozenset({Action.PUBLIC, Action.SYSTEM_READ}))
+#: The caller sent a stored token that is not cached.
+LOOK_UP: Final = ApiKey("unknown", b"", frozenset())
+_PREFIX: Final = b"rota_"
 
 
 def admit(
@@ -34,39 +44,109 @@ def admit(
     settings: ApiSettings,
     rejections: RejectionCounts,
     in_flight: int,
+    tokens: TokenCache | None = None,
 ) -> ApiKey:
-    """Check a request before it is routed, and give the key it came with."""
+    """Check a request before it is routed, and give its caller's key, or `LOOK_UP`."""
     check_request(scope, headers, settings.limits, in_flight)
     refuse_cross_site(headers, settings)
     try:
-        return identify(scope, headers, settings)
+        return identify(scope, headers, settings, tokens)
     except HttpError as error:
-        rejections.add(error.code, (scope.get("client") or ("unknown",))[0])
+        rejections.add(error.code, _source(scope))
         raise
 
 
-def identify(scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes], settings: ApiSettings) -> ApiKey:
-    """Give the key of a request, or refuse it."""
+def identify(
+    scope: MutableMapping[str, Any],
+    headers: Mapping[bytes, bytes],
+    settings: ApiSettings,
+    tokens: TokenCache | None = None,
+) -> ApiKey:
+    """Give the key of a request without waiting, or `LOOK_UP`, or refuse it."""
+    authorization = headers.get(b"authorization")
+    if authorization is None:
+        # Tested here too: a function call for each request would cost more.
+        return _anonymous(scope, headers, settings) if settings.keys else FULL_ACCESS
+    secret = _secret(authorization)
+    key = _key_of(secret, settings.keys) if settings.keys else None
+    if key is None and tokens is not None and secret.startswith(_PREFIX):
+        key = tokens.cached(secret) or LOOK_UP
+    if key is None:
+        return _anonymous(scope, headers, settings)
+    scope[AUTHENTICATED] = key is not LOOK_UP
+    return key
+
+
+def _anonymous(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], settings: ApiSettings) -> ApiKey:
+    """Give the key of a request without a valid token, or refuse it."""
     if not settings.keys:
         return FULL_ACCESS
-    authorization = headers.get(b"authorization")
-    if authorization is not None:
-        key = _key_of(authorization, settings.keys)
-        if key is not None:
-            scope[AUTHENTICATED] = True
-            return key
     path = scope["path"]
     if path in PUBLIC_PATHS:
         return NO_ACCESS
     if path == METRICS and _is_local(scope, headers):
-        return _READ_ONLY
-    raise HttpError(
+        return _METRICS_ONLY
+    raise unauthorized()
+
+
+def unauthorized() -> HttpError:
+    return HttpError(
         401,
         "unauthorized",
         "this server requires a token",
         fix="send 'Authorization: Bearer <token>'",
         headers={"WWW-Authenticate": 'Bearer realm="rota"'},
     )
+
+
+class Authenticator:
+    """Looks up stored tokens that are not cached, and limits wrong ones per source."""
+
+    def __init__(self, tokens: TokenCache, settings: ApiSettings, rejections: RejectionCounts) -> None:
+        self.tokens = tokens
+        self._settings = settings
+        self._rejections = rejections
+        self._failures = FailureLimit()
+
+    async def look_up(self, scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes]) -> ApiKey:
+        """Give the key of a request whose token is not cached, or refuse it."""
+        secret = _secret(headers[b"authorization"])
+        try:
+            key = await self._key(secret, client_network(_source(scope)))
+            scope[AUTHENTICATED] = key is not None
+            # A wrong stored token is refused even where none is required: its sender means to be someone.
+            return key or self._public(scope, headers)
+        except HttpError as error:
+            self._rejections.add(error.code, _source(scope))
+            raise
+
+    async def _key(self, secret: bytes, source: str) -> ApiKey | None:
+        token_id = token_id_of(secret)
+        if token_id is not None and self.tokens.is_known(token_id):
+            key = await self.tokens.look_up(secret)
+        elif self._failures.is_reached(source):
+            raise too_many_failures()
+        else:
+            key = await self.tokens.look_up(secret)
+        if key is None:
+            self._failures.add(source)
+        return key
+
+    def _public(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> ApiKey:
+        if self._settings.keys:
+            return _anonymous(scope, headers, self._settings)
+        if scope["path"] in PUBLIC_PATHS:
+            return NO_ACCESS
+        raise unauthorized()
+
+
+def _source(scope: Mapping[str, Any]) -> str:
+    return str((scope.get("client") or ("unknown",))[0])
+
+
+def _secret(authorization: bytes) -> bytes:
+    kind, _, token = authorization.partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else b""
 
 
 def _is_local(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
@@ -76,11 +156,8 @@ def _is_local(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
     return client is not None and is_loopback(client[0]) and not is_forwarded
 
 
-def _key_of(authorization: bytes, keys: tuple[ApiKey, ...]) -> ApiKey | None:
-    kind, _, token = authorization.partition(b" ")
-    if kind.lower() != b"bearer":
-        return None
-    digest = sha256(token.strip()).digest()
+def _key_of(secret: bytes, keys: tuple[ApiKey, ...]) -> ApiKey | None:
+    digest = sha256(secret).digest()
     match = None
     # All keys are compared, so that the time taken reveals nothing.
     for key in keys:
@@ -89,12 +166,10 @@ def _key_of(authorization: bytes, keys: tuple[ApiKey, ...]) -> ApiKey | None:
     return match
 
 
-def authorize(key: ApiKey, scope: Scope) -> None:
-    """Refuse a key that lacks the scope of a route."""
-    if not key.allows(scope):
-        raise HttpError(
-            403, "forbidden", f"this token lacks the scope '{scope}'", fix=f"use a token with the scope '{scope}'"
-        )
+def authorize(key: ApiKey, action: Action) -> None:
+    """Refuse a key that lacks the action of a route."""
+    if action not in key.actions:
+        require(key, action)
 
 
 def refuse_cross_site(headers: Mapping[bytes, bytes], settings: ApiSettings) -> None:

@@ -13,6 +13,7 @@ from rota.api.counts import JobCounts
 from rota.api.limits import RejectionCounts, StreamSlots
 from rota.api.live import LiveStream
 from rota.api.settings import ApiSettings, Limits
+from rota.api.token_cache import TokenCache
 from rota.core.job import Job
 from rota.engine import Engine
 from rota.telemetry.events import CancelAsked, Event
@@ -72,6 +73,7 @@ class Context:
         self.counts = JobCounts(self.engine, self.background_tasks)
         self.live = LiveStream(self.engine, self.counts)
         self.rejections = RejectionCounts()
+        self.tokens = TokenCache(self.engine)
         self.metrics = Metrics(clock=self.engine.clock)
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.on_event)
         self.cancel_watch = CancelWatch()

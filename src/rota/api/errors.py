@@ -22,6 +22,7 @@ from rota.core.errors import (
     QueueFull,
     RotaError,
     ScheduleNotFound,
+    TokenNotFound,
     Unavailable,
 )
 from rota.wire.problem import FieldError, Problem
@@ -105,7 +106,7 @@ def http_error_of(error: Exception) -> HttpError:
     match error:
         case HttpError():
             return error
-        case JobNotFound() | ScheduleNotFound():
+        case JobNotFound() | ScheduleNotFound() | TokenNotFound():
             return HttpError(404, "not_found", str(error))
         case IllegalTransition():
             return HttpError(409, "conflict", str(error))

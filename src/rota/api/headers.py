@@ -7,15 +7,18 @@ describes them, so a header cannot be read without being checked and described.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from rota.api.aliases import unquoted_key
+from rota.api.errors import invalid
 from rota.wire.scalars import Name
 
+#: What an operator's request can come through, for the ledger.
+SURFACES: Final = ("api", "cli", "ui", "sdk")
 #: The longest value of any of these headers.
 _LONGEST: Final = 204
 _MOST_DIGITS: Final = 4
@@ -86,6 +89,15 @@ def preferred_wait(text: str) -> float | None:
                 raise ValueError(f"wait: {seconds[:20]!r} is not valid; write wait=30, in whole seconds")
             return float(seconds)
     return None
+
+
+def surface_of(headers: Mapping[bytes, bytes]) -> str:
+    """Give what a request came through, as the header `Rota-Client` says; `api` without it."""
+    surface = headers.get(b"rota-client", b"api").decode("latin-1")
+    if surface not in SURFACES:
+        message = f"{surface[:40]!r} is unknown; send one of {', '.join(SURFACES)}, or leave this header out"
+        raise invalid([("Rota-Client", message)])
+    return surface
 
 
 _EVENT: Final = r"^[0-9a-f]{8}-[0-9]{1,18}$"

@@ -16,6 +16,7 @@ import msgspec
 
 from rota.api.context import Context
 from rota.api.errors import HttpError, body_too_large, http_error_of, invalid, malformed
+from rota.api.headers import surface_of
 from rota.api.json_body import LARGE_BYTES, decode, decode_body, did_you_mean
 from rota.api.server.fast_io import COMMON_HEADERS, CYCLE, buffered_body, write_response
 from rota.api.settings import ApiKey
@@ -82,14 +83,15 @@ class Request:
 
     @property
     def actor(self) -> Actor:
-        """The caller's name and address, for the ledger."""
+        """The caller's name, address and surface, for the ledger."""
         client = self.scope.get("client")
-        return Actor(self.key.name, client[0] if client else "")
+        return Actor(self.key.name, client[0] if client else "", surface_of(self.headers))
 
     @property
     def caller(self) -> str:
         """The token and address whose streams are counted together."""
-        return f"{self.key.name} {self.actor.origin}"
+        client = self.scope.get("client")
+        return f"{self.key.name} {client[0] if client else ''}"
 
     @property
     def path(self) -> str:

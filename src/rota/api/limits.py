@@ -23,8 +23,8 @@ from rota.telemetry.metrics import Counts
 LOG_EVERY_SECONDS: Final = 60.0
 #: Reported as 0 from the start, so that alerts on the first rejection work.
 _REASONS: Final = (
-    "unauthorized", "invalid_http", "headers_too_large", "too_slow", "write_timeout", "too_many_connections",
-    "too_many_bytes", "too_many_requests",
+    "unauthorized", "too_many_failures", "invalid_http", "headers_too_large", "too_slow", "write_timeout",
+    "too_many_connections", "too_many_bytes", "too_many_requests",
 )  # fmt: skip
 #: A name, an IPv4 address or an IPv6 address in brackets, and an optional port; may be empty.
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")

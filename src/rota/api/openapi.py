@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from rota.api.http import JSON, PROBLEM
 from rota.api.router import Body, Route
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.wire.problem import Problem
 from rota.wire.scalars import Identifier
 
@@ -45,7 +45,8 @@ def openapi_document(routes: Sequence[Route], version: str, *, requires_key: boo
                 "are not JSON (400). Unknown fields and query parameters are refused (422), and so are an "
                 "Idempotency-Key or an If-Match that would have no effect. Host, Origin and Sec-Fetch-Site of every "
                 "request are checked, to refuse requests from pages of other sites; X-Forwarded-For, Forwarded and "
-                "Via are only used to see that a request for /metrics came through a proxy."
+                "Via are only used to see that a request for /metrics came through a proxy. Rota-Client (api, cli, ui "
+                "or sdk) is written to the ledger with an operator's action."
             ),
         },
         "paths": paths,
@@ -90,7 +91,7 @@ def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
         "operationId": _operation_id(route),
         "summary": route.summary,
         "tags": [route.tag],
-        "x-rota-scope": route.scope.value,
+        "x-rota-action": route.action.value,
         "responses": _responses(route, schemas),
     }
     parameters = [*_path_parameters(route, schemas), *_query_parameters(route, schemas), *_header_parameters(route)]
@@ -100,7 +101,7 @@ def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
         content = {JSON: {"schema": schemas.of(route.body)}}
         operation["requestBody"] = {"required": not route.body_is_optional, "content": content}
     if requires_key:
-        operation["security"] = [] if route.scope is Scope.PUBLIC else [{"bearer": []}]
+        operation["security"] = [] if route.action is Action.PUBLIC else [{"bearer": []}]
     return operation
 
 
@@ -159,7 +160,7 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Plain]:
 def _error_statuses(route: Route) -> set[int]:
     """List the error statuses that follow from the fields of a route."""
     statuses = {403, 429, 503, *route.error_statuses}
-    if route.scope is not Scope.PUBLIC:
+    if route.action is not Action.PUBLIC:
         statuses.add(401)
     # Also where no body is read, since a request may have one.
     statuses |= {400, 408, 413, 415}

@@ -1,7 +1,7 @@
 """Routes and the router: what each route reads and returns, and which route a path belongs to.
 
-One description of a route serves the router, the check of scopes, the check of the input and the OpenAPI document.
-A route cannot be described without a scope. Input that a route does not declare would have no effect, so it is
+One description of a route serves the router, the check of actions, the check of the input and the OpenAPI document.
+A route cannot be described without an action. Input that a route does not declare would have no effect, so it is
 refused: an unknown query parameter, a body where none is read, a wrong or repeated value of a header that is read,
 and a condition (`Idempotency-Key`, `If-Match`) that the route would ignore. Names within a declared query or body are
 checked against their form (`Request.query`, `json_body`).
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
@@ -21,7 +22,7 @@ from rota.api.errors import HttpError, invalid
 from rota.api.headers import IDEMPOTENCY_KEY, IF_MATCH, LAST_EVENT, PREFER, Header
 from rota.api.http import Request, Response, StreamResponse
 from rota.api.json_body import decode_body
-from rota.api.settings import Scope
+from rota.core.access import Action
 
 Handler = Callable[[Request], Awaitable[Response | StreamResponse]]
 #: A form, a media type, or None for an empty body.
@@ -39,13 +40,29 @@ CHECKED_HEADERS: Final = frozenset({*CONDITIONAL_HEADERS, LAST_EVENT.key, PREFER
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
 
+class QueueCheck(Enum):
+    """How a route keeps a token within its queues."""
+
+    #: Not at all: tokens that are limited to queues are refused.
+    NONE = "none"
+    #: It shows and changes nothing of a queue.
+    NOT_NEEDED = "not_needed"
+    #: The job (or the schedule) whose id is in the path is looked up.
+    JOB = "job"
+    SCHEDULE = "schedule"
+    #: The name of the queue is in the path.
+    QUEUE = "queue"
+    #: The handler checks each item, or leaves out what the token does not cover.
+    HANDLER = "handler"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One method on one path."""
 
     method: str
     path: str
-    scope: Scope
+    action: Action
     handler: Handler
     summary: str
     tag: str
@@ -59,6 +76,8 @@ class Route:
     error_statuses: tuple[int, ...] = ()
     #: What a status means here, where its standard phrase is not enough.
     descriptions: Mapping[int, str] = field(default_factory=dict)
+    #: How the queues of a token are checked here, if the action is on queues.
+    queue_check: QueueCheck = QueueCheck.NONE
     #: Whether HEAD is answered as GET; not where GET changes something.
     allows_head: bool = True
 

@@ -1,45 +1,56 @@
-"""Settings of the API: keys and scopes, limits, and what it shows about this process."""
+"""Settings of the API: keys and their actions, limits, and what it shows about this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from enum import StrEnum
+from datetime import datetime, timedelta
 from hashlib import sha256
+from typing import Final
 
+from rota.core.access import ALL_ACTIONS, ROLES, Action, Token
 from rota.ports.coordinator import Coordinator
 from rota.wire.submission import Defaults
 
-
-class Scope(StrEnum):
-    """What a key may do. `admin` includes all others; `public` needs no key."""
-
-    PUBLIC = "public"
-    READ = "read"
-    SUBMIT = "submit"
-    WORK = "work"
-    ADMIN = "admin"
-
-
-ALL_SCOPES = frozenset({Scope.READ, Scope.SUBMIT, Scope.WORK, Scope.ADMIN})
+_IMPLIED: Final = frozenset({Action.PUBLIC, Action.SIGNED_IN})
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key, stored as a hash. `key_scope` separates its idempotency keys from those of other keys."""
+    """The access of one caller. `key_scope` separates its idempotency keys from those of other callers."""
 
     name: str
     digest: bytes
-    scopes: frozenset[Scope] = ALL_SCOPES
+    actions: frozenset[Action] = ALL_ACTIONS | _IMPLIED
     key_scope: str = ""
+    #: Names of queues or patterns such as `mail-*`; without any, all queues.
+    queues: tuple[str, ...] = ()
+    role: str = ""
+    token_id: str = ""
+    expires_at: datetime | None = None
 
     @classmethod
-    def of(cls, name: str, token: str, scopes: Collection[Scope] = ALL_SCOPES, *, key_scope: str = "") -> ApiKey:
-        return cls(name, sha256(token.encode()).digest(), frozenset(scopes), key_scope)
+    def of(cls, name: str, token: str, actions: Collection[Action] = ALL_ACTIONS, *, key_scope: str = "") -> ApiKey:
+        """Make the key of a secret that is given in the settings."""
+        return cls(name, sha256(token.encode()).digest(), frozenset(actions) | _IMPLIED, key_scope, role=_role(actions))
 
-    def allows(self, scope: Scope) -> bool:
-        return scope is Scope.PUBLIC or scope in self.scopes or Scope.ADMIN in self.scopes
+    @classmethod
+    def of_token(cls, token: Token) -> ApiKey:
+        """Make the key of a stored token. Its successor after a rotation has the same name and idempotency keys."""
+        return cls(
+            name=token.name,
+            digest=token.digest,
+            actions=token.granted | _IMPLIED,
+            key_scope=f"token {token.name}",
+            queues=token.queues,
+            role=token.role,
+            token_id=token.id,
+            expires_at=token.expires_at,
+        )
+
+
+def _role(actions: Collection[Action]) -> str:
+    return next((name for name, granted in ROLES.items() if granted == frozenset(actions)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +113,7 @@ class ApiSettings:
     #: Whether requests may name any host. Without keys only names of this machine are accepted, so that no web page can
     #: reach the API through a name of its own (DNS rebinding).
     serves_any_host: bool = False
+    #: Whether every request that would change something is refused.
+    read_only: bool = False
     #: Whether the dashboard is served below `/ui`.
     ui: bool = True

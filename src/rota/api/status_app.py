@@ -9,7 +9,8 @@ from rota.api.errors import HttpError, http_error_of
 from rota.api.http import AsgiScope, Receive, Response, Send, problem_response, send_response
 from rota.api.limits import RejectionCounts
 from rota.api.router import refuse_query
-from rota.api.settings import ApiSettings, Scope
+from rota.api.settings import ApiSettings
+from rota.core.access import Action
 
 #: Makes a page; gets the value of the `Accept` header.
 PageHandler = Callable[[str], Response]
@@ -42,7 +43,7 @@ class StatusApp:
         if page is None:
             fix = f"there are {', '.join(sorted(self._pages))}"
             raise HttpError(404, "not_found", "there is nothing here", fix=fix)
-        authorize(key, Scope.PUBLIC if scope["path"] in PUBLIC_PATHS else Scope.READ)
+        authorize(key, Action.PUBLIC if scope["path"] in PUBLIC_PATHS else Action.SYSTEM_READ)
         if scope["method"] not in {"GET", "HEAD"}:
             detail = f"{scope['method']} is not possible here; GET, HEAD are"
             raise HttpError(405, "method_not_allowed", detail, headers={"Allow": "GET, HEAD"})

@@ -84,7 +84,7 @@ class ApiClient:
         self, url: SplitResult, method: str, target: str, body: object, is_accepted: Callable[[int], bool]
     ) -> Any:  # noqa: ANN401 - JSON
         connection = self._connection(url)
-        headers = {"Accept": "application/json", "User-Agent": "rota-cli"}
+        headers = {"Accept": "application/json", "User-Agent": "rota-cli", "Rota-Client": "cli"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         data = None

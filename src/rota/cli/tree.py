@@ -8,6 +8,7 @@ from typing import Final
 from rota import __version__
 from rota.cli.output import FORMATS
 from rota.cli.parser import Parser
+from rota.core.access import ROLES
 from rota.settings import OPTIONS
 
 
@@ -301,6 +302,7 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     ):
         parser = _command(store, name, f"database:{name}", description, shared)
         parser.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
+    _add_tokens(commands, shared)
     ledger = _group(commands, "ledger", "the audit log of what operators did")
     verify = _command(
         ledger, "verify", "database:verify", "verify its hash chain, and name the first wrong entry", shared
@@ -308,6 +310,23 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
     verify.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
     _add_bench(commands, shared)
     _command(commands, "version", "config:version", "show the version", shared)
+
+
+def _add_tokens(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    tokens = _group(commands, "token", "API tokens: create, rotate, revoke")
+    create = _command(tokens, "create", "tokens:create", "create a token and print its secret, this once", shared)
+    create.add_argument("name", help="its name, which the ledger shows")
+    create.add_argument("--role", choices=tuple(ROLES), help="a set of actions")
+    create.add_argument("--actions", metavar="LIST", help="single actions, such as jobs.submit,jobs.read")
+    create.add_argument("--queues", metavar="LIST", help="only these queues, such as mail,report-*")
+    create.add_argument("--expires", metavar="DURATION", help="how long it is valid, such as 90d")
+    _command(tokens, "list", "tokens:list_tokens", "list tokens, without their secrets", shared)
+    revoke = _command(tokens, "revoke", "tokens:revoke", "revoke a token for good", shared)
+    revoke.add_argument("token_name", metavar="NAME", help="its name or id")
+    _add_caution(revoke)
+    rotate = _command(tokens, "rotate", "tokens:rotate", "replace a token and print the new secret, this once", shared)
+    rotate.add_argument("token_name", metavar="NAME", help="its name or id")
+    rotate.add_argument("--overlap", metavar="DURATION", help="how long the old secret stays valid; 0")
 
 
 def _add_bench(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:

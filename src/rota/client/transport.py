@@ -34,7 +34,7 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 
 
 class Refused(RotaError):
-    """The server refused access: the token is missing, wrong, or lacks the scope."""
+    """The server refused access: the token is missing, wrong, or lacks the action."""
 
 
 class Transport:
@@ -58,6 +58,7 @@ class Transport:
         self._urls = [url.rstrip("/") for url in urls]
         self._current = 0
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "rota"}
+        headers["Rota-Client"] = "sdk"
         # Unpacked, an answer may be a thousand times as large.
         headers["Accept-Encoding"] = "identity"
         if token:

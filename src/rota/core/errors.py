@@ -7,6 +7,7 @@
     │   ├── InvalidCron
     │   ├── JobNotFound
     │   ├── ScheduleNotFound
+    │   ├── TokenNotFound
     │   ├── IllegalTransition
     │   ├── KeyReused
     │   └── SchemaTooNew
@@ -52,6 +53,10 @@ class JobNotFound(InvalidRequest):
 
 class ScheduleNotFound(InvalidRequest):
     """No schedule has this id or name."""
+
+
+class TokenNotFound(InvalidRequest):
+    """No token has this id or name."""
 
 
 class IllegalTransition(InvalidRequest):

@@ -1,4 +1,4 @@
-"""The ledger: operators' actions in a hash chain, which shows later changes; and API tokens."""
+"""The ledger: operators' actions in a hash chain, which shows later changes."""
 
 from __future__ import annotations
 
@@ -26,24 +26,12 @@ class LedgerEntry:
     at: datetime | None = None
     number: int = 0
     digest: str = ""
+    #: What the action came through: `api`, `cli`, `ui` or `sdk`; empty for a program of the server itself.
+    surface: str = ""
 
     def chained(self, number: int, at: datetime, previous: str) -> LedgerEntry:
         """Chain this entry to the one whose digest is `previous`."""
         # As JSON in ASCII: unambiguous, no byte can move from one field to the next.
-        content = [previous, number, to_micros(at), self.actor, self.action, self.target, self.origin, self.detail]
+        names = (self.actor, self.action, self.target, self.origin, self.detail, self.surface)
+        content = [previous, number, to_micros(at), *names]
         return replace(self, number=number, at=at, digest=sha256(json.dumps(content).encode("ascii")).hexdigest())
-
-
-@value
-class Token:
-    """An API token, of which only a hash is stored."""
-
-    id: str
-    name: str
-    digest: bytes
-    scopes: tuple[str, ...]
-    created_at: datetime
-    queues: tuple[str, ...] = ()
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
-    last_used_at: datetime | None = None

@@ -22,6 +22,7 @@ from rota.engine.schedules import Schedules
 from rota.engine.search import JobSearch
 from rota.engine.steps import JobSteps
 from rota.engine.store_clock import StoreClock, steady_clock
+from rota.engine.tokens import Tokens
 from rota.engine.upkeep import Upkeep
 from rota.ports.broker import Broker
 from rota.ports.client import ActionResult, Actor, AttemptReport
@@ -65,6 +66,7 @@ class Engine:
         self.dispatch = Dispatch(deps)
         self.explain = Explain(deps)
         self.search = JobSearch(deps)
+        self.tokens = Tokens(deps)
 
     # WorkSource
 

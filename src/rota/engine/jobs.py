@@ -298,7 +298,7 @@ def _discarded(job_id: JobId, job: Job | None, *, is_gone: bool) -> ActionResult
 def _entry(by: Actor, action: str, jobs: Sequence[Job]) -> LedgerEntry:
     shown = [to_text(job.id) for job in jobs[:20]]
     detail = f"and {len(jobs) - len(shown)} more" if len(jobs) > len(shown) else ""
-    return LedgerEntry(actor=by.name, action=f"jobs.{action}", target=" ".join(shown), origin=by.origin, detail=detail)
+    return LedgerEntry(by.name, f"jobs.{action}", " ".join(shown), by.origin, detail, surface=by.surface)
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -58,7 +58,8 @@ class Queues:
         for _ in range(_MOST_TRIES):
             known = {queue.name: queue for queue in await self._deps.store.queues()}
             queue = change(known.get(name, Queue(name)))
-            entry = LedgerEntry(by.name, f"queues.{action}", name, by.origin, _detail(queue, action))
+            detail = _detail(queue, action)
+            entry = LedgerEntry(by.name, f"queues.{action}", name, by.origin, detail, surface=by.surface)
             if await self._deps.store.put_queue(queue, entry=entry):
                 self._deps.telemetry.emit(QueueChanged(queue))
                 return queue

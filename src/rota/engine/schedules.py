@@ -315,4 +315,4 @@ def _check(draft: Draft) -> None:
 
 
 def _entry(by: Actor, action: str, schedule: Schedule, detail: str = "") -> LedgerEntry:
-    return LedgerEntry(by.name, f"schedules.{action}", schedule.name, by.origin, detail)
+    return LedgerEntry(by.name, f"schedules.{action}", schedule.name, by.origin, detail, surface=by.surface)

@@ -35,7 +35,12 @@ class JobSteps:
         """Record whether the effect of a step in doubt happened; refuse it if nothing is in doubt."""
         happened = "happened" if resolution.outcome is not None else "did not happen"
         entry = LedgerEntry(
-            by.name, "steps.resolve", to_text(resolution.job_id), by.origin, f"{resolution.key}: {happened}"
+            by.name,
+            "steps.resolve",
+            to_text(resolution.job_id),
+            by.origin,
+            f"{resolution.key}: {happened}",
+            surface=by.surface,
         )
         if await self._deps.store.resolve(resolution, entry=entry):
             self._deps.telemetry.emit(Acted(entry))

@@ -65,10 +65,11 @@ class StepKeeper(Protocol):
 
 @value
 class Actor:
-    """The person or program that acts, and its address, for the ledger."""
+    """The person or program that acts, its address, and the surface it uses (api, cli, ui, sdk), for the ledger."""
 
     name: str = "unknown"
     origin: str = ""
+    surface: str = ""
 
 
 class Deed(StrEnum):

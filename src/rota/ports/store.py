@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
-from rota.core.ledger import LedgerEntry, Token
+from rota.core.ledger import LedgerEntry
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
@@ -400,7 +401,7 @@ class LedgerStore(Protocol):
         ...
 
     async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
-        """Create or replace tokens by id."""
+        """Create or change tokens by id; a revocation is never undone."""
         ...
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:

@@ -17,6 +17,11 @@ from rota.version import __version__
 _log = logging.getLogger("rota.api")
 
 
+def bootstrap_keys(settings: Settings) -> tuple[ApiKey, ...]:
+    """Give the key of `ROTA_TOKEN`, which may do everything."""
+    return (ApiKey.of("token", settings.token),) if settings.token else ()
+
+
 def build_api(
     engine: Engine,
     settings: Settings,
@@ -29,7 +34,7 @@ def build_api(
     return create_app(
         engine,
         settings=ApiSettings(
-            keys=(ApiKey.of("token", settings.token),) if settings.token else (),
+            keys=bootstrap_keys(settings),
             instance_id=membership.instance,
             version=__version__,
             store_name=type(engine.store).__name__.removesuffix("Store").lower(),

@@ -75,15 +75,17 @@ class BoundPorts:
         if not (plan.serves or has_endpoint):
             return cls()
         # Imported when needed: most workers serve nothing.
-        from rota.api.server.serve import bind_checked  # noqa: PLC0415
+        from rota.api.server.serve import bind_checked, check_strength  # noqa: PLC0415
 
         ports = cls()
         has_token = bool(settings.token)
         try:
             if plan.serves:
+                check_strength(settings.host, settings.token, settings.insecure)
                 ports.api = bind_checked(settings.host, settings.port, has_token, settings.insecure)
             if has_endpoint:
                 host, port = host_of(settings.worker_address), port_of(settings.worker_address)
+                check_strength(host, settings.token, settings.insecure, field="worker_address")
                 ports.worker = bind_checked(host, port, has_token, settings.insecure, field="worker_address")
         except BaseException:
             ports.close()

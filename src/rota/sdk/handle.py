@@ -108,7 +108,7 @@ class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
 
     async def _act(self, verb: str) -> ActionResult:
         control = await self._app.control()
-        answers = await getattr(control, verb)([self._job_id], Actor("python"))
+        answers = await getattr(control, verb)([self._job_id], Actor("python", surface="sdk"))
         answer: ActionResult = answers[0]
         if answer.refusal is not None:
             raise answer.refusal

@@ -9,10 +9,11 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, Role
 from rota.core.job import AGING_MICROS, Attempt, Job, turn_at
 from rota.core.lease import Claim
-from rota.core.ledger import LedgerEntry, Token
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import Event, State
 from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
@@ -416,38 +417,38 @@ def queue_of(row: Row) -> Queue:
 
 def entry_of(row: Row) -> LedgerEntry:
     """Read an entry of the ledger, in the order of ledger.sql."""
-    number, at, actor, action, target, origin, detail, digest = row
-    return LedgerEntry(actor, action, target, origin, detail, from_micros(at), number, digest)
+    number, at, actor, action, target, origin, detail, digest, surface = row
+    return LedgerEntry(actor, action, target, origin, detail, from_micros(at), number, digest, surface)
 
 
 def token_row(token: Token) -> Row:
-    """Write a token, in the order of put_token.sql."""
+    """Write a token, in the order of ledger.sql."""
     return (
         token.id,
         token.name,
         token.digest,
-        json.dumps(token.scopes),
+        token.role,
+        json.dumps(token.actions),
         json.dumps(token.queues),
         to_micros(token.created_at),
         micros(token.expires_at),
         micros(token.revoked_at),
-        micros(token.last_used_at),
     )
 
 
 def token_of(row: Row) -> Token:
-    """Read a token, in the order of tokens.sql."""
-    token_id, name, digest, scopes, queues, created_at, expires_at, revoked_at, last_used_at = row
+    """Read a token, in the order of ledger.sql."""
+    token_id, name, digest, role, actions, queues, created_at, expires_at, revoked_at = row
     return Token(
         id=token_id,
         name=name,
         digest=digest,
-        scopes=tuple(json.loads(scopes)),
         created_at=from_micros(created_at),
+        role=role,
+        actions=tuple(json.loads(actions)),
         queues=tuple(json.loads(queues)),
         expires_at=moment(expires_at),
         revoked_at=moment(revoked_at),
-        last_used_at=moment(last_used_at),
     )
 
 

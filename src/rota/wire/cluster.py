@@ -127,6 +127,7 @@ class LedgerEntryForm(Struct, kw_only=True):
     origin: str
     detail: str
     digest: str
+    surface: str = ""
 
 
 class LedgerPage(Struct, kw_only=True):
@@ -203,4 +204,5 @@ def ledger_entry_form(entry: LedgerEntry) -> LedgerEntryForm:
         origin=entry.origin,
         detail=entry.detail,
         digest=entry.digest,
+        surface=entry.surface,
     )

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rota.core.access import Token
 from rota.core.cluster import Leadership, Lock, Member
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
-from rota.core.ledger import LedgerEntry, Token
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
 from rota.core.queue import Queue
 from rota.core.schedule import Occurrence, Schedule

@@ -13,11 +13,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from conformance.model.schedules import Schedules
+from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim
-from rota.core.ledger import LedgerEntry, Token
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
 from rota.core.queue import CONFIGURATION, Queue
 from rota.core.step import Resolution, Step
@@ -165,7 +166,10 @@ class Reference(Fleet):
         return [entry for entry in reversed(self.book) if before is None or entry.number < before][:limit]
 
     async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
-        self.access.update({token.id: token for token in tokens})
+        for token in tokens:
+            known = self.access.get(token.id)
+            revoked_at = token.revoked_at if known is None else known.revoked_at or token.revoked_at
+            self.access[token.id] = replace(token, revoked_at=revoked_at)
         self.write(entry, self.clock())
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:

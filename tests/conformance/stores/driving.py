@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from building import ADA, BASE, claim, means
+from rota.core.access import Token
 from rota.core.cluster import Member
 from rota.core.decision import cancel, decide
 from rota.core.ids import JobId
 from rota.core.job import Attempt, Job
 from rota.core.lease import WorkerId
-from rota.core.ledger import LedgerEntry, Token
+from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Outcome, Succeeded
 from rota.core.queue import LaneCount, Queue

@@ -20,6 +20,7 @@ from rota.api.routes import (
     schedules,
     stats,
     steps,
+    tokens,
     workers,
 )
 
@@ -41,5 +42,6 @@ ROUTES: tuple[Route, ...] = (
     *health.ROUTES,
     *cluster.ROUTES,
     *locks.ROUTES,
+    *tokens.ROUTES,
     *documents.ROUTES,
 )

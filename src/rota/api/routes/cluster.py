@@ -7,7 +7,7 @@ from typing import Final
 from rota.api.errors import HttpError
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.router import Route
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.cluster import ALIVE_FOR
 from rota.core.configuration import checked, known
 from rota.core.ledger import LedgerEntry
@@ -53,7 +53,8 @@ async def _configure(request: Request, key: str, value: str | None) -> None:
     await coordinator_of(request).configure(key, value)
     by = request.actor
     action = "cluster.configure" if value is not None else "cluster.forget"
-    await request.engine.store.record([LedgerEntry(by.name, action, key, by.origin, value or "")])
+    entry = LedgerEntry(by.name, action, key, by.origin, value or "", surface=by.surface)
+    await request.engine.store.record([entry])
 
 
 def coordinator_of(request: Request) -> Coordinator:
@@ -69,7 +70,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/cluster",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=cluster,
         summary="Leader, members and shared configuration",
         tag="cluster",
@@ -79,7 +80,7 @@ ROUTES = (
     Route(
         method="PUT",
         path=_KEY,
-        scope=Scope.ADMIN,
+        action=Action.CLUSTER_EDIT,
         handler=configure,
         summary="Set a key of the shared configuration, which all running processes apply",
         tag="cluster",
@@ -90,7 +91,7 @@ ROUTES = (
     Route(
         method="DELETE",
         path=_KEY,
-        scope=Scope.ADMIN,
+        action=Action.CLUSTER_EDIT,
         handler=forget,
         summary="Remove a key of the shared configuration",
         tag="cluster",

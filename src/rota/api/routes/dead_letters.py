@@ -14,9 +14,10 @@ from rota.api.errors import invalid
 from rota.api.http import Request, Response, StreamResponse, empty_response, json_response
 from rota.api.job_filter import PageQuery, exact_name
 from rota.api.job_pages import fields_of, job_batches, job_page
-from rota.api.router import JSON_LINES, Handler, Route
+from rota.api.permissions import require_jobs, within_queues
+from rota.api.router import JSON_LINES, Handler, QueueCheck, Route
 from rota.api.routes.jobs_actions import action_result_form
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
@@ -69,7 +70,7 @@ class DeadLetterReply(Struct, kw_only=True):
 async def list_letters(request: Request) -> Response:
     """List dead letters, the last to die first; those of one cause by creation, newest first."""
     listing = _with_exact_names(request.query(DeadLetterQuery))
-    query = continue_at(KIND, listing.cursor, _query(listing, listing.limit + 1))
+    query = within_queues(request.key, continue_at(KIND, listing.cursor, _query(listing, listing.limit + 1)))
     items, cursor = await job_page(request.engine, query, KIND, fields_of(listing.fields))
     return json_response(JobPage(items=items, next_cursor=cursor))
 
@@ -142,7 +143,8 @@ async def retry_many(request: Request) -> Response:
     selection = _checked(await request.read(DeadLetterSelection))
     if selection.rate is None:
         return json_response(await _apply_to_all(request, selection, request.engine.retry))
-    task = asyncio.create_task(_retry_slowly(request.engine, selection, request.actor, selection.rate))
+    query = await _covered(request, selection)
+    task = asyncio.create_task(_retry_slowly(request.engine, selection, query, request.actor, selection.rate))
     request.context.background_tasks.add(task)
     task.add_done_callback(request.context.background_tasks.discard)
     return json_response(DeadLetterReply(done=0, refused=[], is_going_on=True), 202)
@@ -160,9 +162,19 @@ def _checked(selection: DeadLetterSelection) -> DeadLetterSelection:
     return _with_exact_names(selection)
 
 
+async def _covered(request: Request, selection: DeadLetterSelection) -> JobQuery:
+    """Give the query of a selection within the queues of the token; refuse a listed id outside of them."""
+    query = _query(selection, _BATCH)
+    if selection.ids is None:
+        return within_queues(request.key, query)
+    await require_jobs(request, [id_in_field(text, "ids") for text in selection.ids])
+    return query
+
+
 async def _apply_to_all(request: Request, selection: DeadLetterSelection, verb: Verb) -> DeadLetterReply:
     reply = DeadLetterReply(done=0, refused=[], is_going_on=False)
-    async for ids in _selected_ids(request.engine, selection):
+    query = await _covered(request, selection)
+    async for ids in _selected_ids(request.engine, selection, query):
         for result in await verb(ids, request.actor):
             if result.refusal is None:
                 reply.done += 1
@@ -171,12 +183,14 @@ async def _apply_to_all(request: Request, selection: DeadLetterSelection, verb: 
     return reply
 
 
-async def _retry_slowly(engine: Engine, selection: DeadLetterSelection, by: Actor, rate: float) -> None:
+async def _retry_slowly(
+    engine: Engine, selection: DeadLetterSelection, query: JobQuery, by: Actor, rate: float
+) -> None:
     """Retry at most `rate` jobs a second: the system that made them fail may be recovering."""
     loop = asyncio.get_running_loop()
     next_at = loop.time()
     size = max(int(rate / 10), 1)
-    async for ids in _selected_ids(engine, selection):
+    async for ids in _selected_ids(engine, selection, query):
         for start in range(0, len(ids), size):
             part = ids[start : start + size]
             await asyncio.sleep(max(next_at - loop.time(), 0))
@@ -184,11 +198,11 @@ async def _retry_slowly(engine: Engine, selection: DeadLetterSelection, by: Acto
             next_at = max(next_at, loop.time() - 1) + len(part) / rate
 
 
-async def _selected_ids(engine: Engine, selection: DeadLetterSelection) -> AsyncIterator[list[JobId]]:
+async def _selected_ids(engine: Engine, selection: DeadLetterSelection, query: JobQuery) -> AsyncIterator[list[JobId]]:
     if selection.ids is not None:
         yield [id_in_field(text, "ids") for text in selection.ids]
         return
-    async for batch in job_batches(engine, _query(selection, _BATCH)):
+    async for batch in job_batches(engine, query):
         yield [job.id for job in batch]
 
 
@@ -198,19 +212,20 @@ async def export(request: Request) -> StreamResponse:
     await request.body()
     selection = DeadLetterSelection(type=listing.type, queue=listing.queue, fingerprint=listing.fingerprint)
     headers = [(b"content-disposition", b'attachment; filename="dead-letters.jsonl"')]
-    return StreamResponse(_lines(request.engine, selection), JSON_LINES, headers)
+    query = within_queues(request.key, _query(selection, _BATCH))
+    return StreamResponse(_lines(request.engine, query), JSON_LINES, headers)
 
 
-async def _lines(engine: Engine, selection: DeadLetterSelection) -> AsyncGenerator[bytes, None]:
-    async for batch in job_batches(engine, _query(selection, _BATCH)):
+async def _lines(engine: Engine, query: JobQuery) -> AsyncGenerator[bytes, None]:
+    async for batch in job_batches(engine, query):
         yield b"".join(msgspec.json.encode(job_form(job)) + b"\n" for job in batch)
 
 
-def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
+def _route(method: str, path: str, action: Action, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
     return Route(
         method=method,
         path=f"/v1/dead-letters{path}",
-        scope=scope,
+        action=action,
         handler=handler,
         summary=summary,
         tag="dead letters",
@@ -219,50 +234,66 @@ def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str,
 
 
 ROUTES = (
-    _route("GET", "", Scope.READ, list_letters, "List dead letters", query=DeadLetterQuery, responses={200: JobPage}),
-    _route("GET", "/groups", Scope.READ, groups, "Group dead letters by cause", responses={200: DeadLetterGroups}),
+    _route(
+        "GET",
+        "",
+        Action.JOBS_READ,
+        list_letters,
+        "List dead letters",
+        queue_check=QueueCheck.HANDLER,
+        query=DeadLetterQuery,
+        responses={200: JobPage},
+    ),
+    _route(
+        "GET", "/groups", Action.JOBS_READ, groups, "Group dead letters by cause", responses={200: DeadLetterGroups}
+    ),
     _route(
         "GET",
         "/export",
-        Scope.READ,
+        Action.JOBS_READ,
         export,
         "Export dead letters as JSON lines",
+        queue_check=QueueCheck.HANDLER,
         query=DeadLetterQuery,
         responses={200: JSON_LINES},
     ),
     _route(
         "POST",
         "/{id}/retry",
-        Scope.SUBMIT,
+        Action.JOBS_RETRY,
         retry_one,
         "Retry one dead letter",
+        queue_check=QueueCheck.JOB,
         responses={200: JobForm},
         error_statuses=(409,),
     ),
     _route(
         "POST",
         ":retry",
-        Scope.ADMIN,
+        Action.JOBS_RETRY,
         retry_many,
         "Retry many dead letters, at once or at a rate (202)",
+        queue_check=QueueCheck.HANDLER,
         body=DeadLetterSelection,
         responses={200: DeadLetterReply, 202: DeadLetterReply},
     ),
     _route(
         "DELETE",
         "/{id}",
-        Scope.ADMIN,
+        Action.DEAD_LETTERS_DISCARD,
         discard_one,
         "Delete one dead letter",
+        queue_check=QueueCheck.JOB,
         responses={204: None},
         error_statuses=(409,),
     ),
     _route(
         "POST",
         ":discard",
-        Scope.ADMIN,
+        Action.DEAD_LETTERS_DISCARD,
         discard_many,
         "Delete many dead letters",
+        queue_check=QueueCheck.HANDLER,
         body=DeadLetterSelection,
         responses={200: DeadLetterReply},
     ),

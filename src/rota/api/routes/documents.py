@@ -11,7 +11,7 @@ from typing import Any, Final
 from rota.api.headers import ACCEPT_PAGE
 from rota.api.http import Request, Response, json_response
 from rota.api.router import HTML, Route
-from rota.api.settings import Scope
+from rota.core.access import Action
 
 _STYLE: Final = """
 :root { color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.45; }
@@ -67,7 +67,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         rows.append((escape(status), "response", kinds, escape(response["description"])))
     return (
         f'<details><summary><span class="method">{escape(method.upper())}</span> '
-        f'<span class="path">{escape(path)}</span> <span class="scope">{escape(operation["x-rota-scope"])}</span>'
+        f'<span class="path">{escape(path)}</span> <span class="scope">{escape(operation["x-rota-action"])}</span>'
         f"<br>{escape(operation['summary'])}</summary>{_table(rows)}</details>"
     )
 
@@ -113,7 +113,7 @@ async def docs(request: Request) -> Response:
 _PAGE = Route(
     method="GET",
     path="/docs",
-    scope=Scope.READ,
+    action=Action.SYSTEM_READ,
     handler=docs,
     summary="The API documentation as an HTML page",
     tag="documents",
@@ -124,7 +124,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/openapi.json",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=openapi,
         summary="The OpenAPI 3.1 document",
         tag="documents",

@@ -10,7 +10,7 @@ from rota.api.headers import LAST_EVENT
 from rota.api.http import Request, Response, StreamResponse, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import EVENT_STREAM, Route
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.wire.cluster import LedgerPage, ledger_entry_form
 
 KIND: Final = "ledger"
@@ -39,7 +39,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/events",
-        scope=Scope.READ,
+        action=Action.LEDGER_READ,
         handler=ledger,
         summary="List operator actions, newest first",
         tag="events",
@@ -49,7 +49,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/events/stream",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
         handler=stream,
         summary="Follow everything as server-sent events: a snapshot, then updates, four a second at most",
         tag="events",

@@ -9,7 +9,7 @@ from typing import Final
 from rota.api.context import Context
 from rota.api.http import Request, Response, json_response
 from rota.api.router import Route
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.cluster import ALIVE_FOR, Role
 from rota.core.errors import RotaError
 from rota.core.health import HealthInputs, HealthProblem, problems
@@ -136,7 +136,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/livez",
-        scope=Scope.PUBLIC,
+        action=Action.PUBLIC,
         handler=live,
         summary="Whether the process answers",
         tag="health",
@@ -145,7 +145,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/readyz",
-        scope=Scope.PUBLIC,
+        action=Action.PUBLIC,
         handler=ready,
         summary="Whether requests can be served",
         tag="health",
@@ -154,7 +154,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/healthz",
-        scope=Scope.PUBLIC,
+        action=Action.PUBLIC,
         handler=ready,
         summary="Whether requests can be served; the same as /readyz",
         tag="health",
@@ -163,7 +163,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/health",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=health,
         summary="Health of this process, its dependencies and the deployment",
         tag="health",
@@ -172,7 +172,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/leader",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=leader,
         summary="The current leader",
         tag="health",
@@ -181,7 +181,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/system",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=system,
         summary="Version and configuration of this server",
         tag="system",

@@ -9,13 +9,15 @@ from msgspec import structs
 
 from rota.api.errors import http_error_of, invalid
 from rota.api.http import Request, Response, json_response
-from rota.api.router import Route
+from rota.api.permissions import require, uncovered_jobs
+from rota.api.router import QueueCheck, Route
 from rota.api.routes.jobs_read import job_or_schedule
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.errors import IllegalTransition, JobNotFound
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.schedule import Schedule
 from rota.engine import Engine
+from rota.engine.jobs import unknown_job
 from rota.ports.client import ActionResult, Actor, Deed
 from rota.wire.jobs import ActionResultForm, BulkActionReply, BulkActionRequest, JobForm, TaskForm
 from rota.wire.scalars import id_in_field, job_id_of
@@ -67,8 +69,10 @@ async def _apply_to_schedule(request: Request, verb: Verb, schedule: Schedule) -
     if verb is _retry_jobs:
         raise IllegalTransition(f"schedule {schedule.name!r}: a schedule is not retried; run it now, or retry its jobs")
     if verb is _run_jobs_now:
+        require(request.key, Action.SCHEDULES_RUN)
         made = await request.engine.schedules.run_now(schedule.id, request.actor)
         return json_response(await job_or_schedule(request, made.job_id))
+    require(request.key, Action.SCHEDULES_EDIT)
     await request.engine.schedules.drop(schedule.id, request.actor)
     return json_response(structs.replace(recurring_form(schedule), status=ScheduleStatus.CANCELLED, next_run_at=None))
 
@@ -79,10 +83,19 @@ def _many(verb: Verb) -> Callable[[Request], Awaitable[Response]]:
         if len(body.ids) > request.context.limits.batch:
             raise invalid([("ids", f"{len(body.ids)} ids; at most {request.context.limits.batch} at once")])
         ids = [id_in_field(text, "ids") for text in body.ids]
-        results = await verb(request.engine, ids, request.actor)
+        results = await act_on_covered(request, ids, verb)
         return json_response(BulkActionReply(items=[action_result_form(one) for one in results]))
 
     return act
+
+
+async def act_on_covered(request: Request, ids: Sequence[JobId], verb: Verb) -> Sequence[ActionResult]:
+    """Act on jobs; those in queues that the token does not cover are answered as unknown, and are left alone."""
+    uncovered = await uncovered_jobs(request, ids)
+    if not uncovered:
+        return await verb(request.engine, ids, request.actor)
+    results = iter(await verb(request.engine, [one for one in ids if one not in uncovered], request.actor))
+    return [ActionResult(one, refusal=unknown_job(one)) if one in uncovered else next(results) for one in ids]
 
 
 def action_result_form(result: ActionResult) -> ActionResultForm:
@@ -113,7 +126,8 @@ def _routes(verb: Callable[[Request], Awaitable[Response]], method: str, ending:
         Route(
             method=method,
             path=f"{root}/{{id}}{ending}",
-            scope=Scope.SUBMIT,
+            action=Action.JOBS_CANCEL if verb is cancel else Action.JOBS_RETRY,
+            queue_check=QueueCheck.JOB,
             handler=verb,
             summary=summary,
             tag="jobs" if root == "/v1/jobs" else "older paths",
@@ -129,7 +143,8 @@ def _batch(verb: Verb, name: str, summary: str) -> Route:
     return Route(
         method="POST",
         path=f"/v1/jobs:{name}",
-        scope=Scope.SUBMIT,
+        action=Action.JOBS_CANCEL if verb is _cancel_jobs else Action.JOBS_RETRY,
+        queue_check=QueueCheck.HANDLER,
         handler=_many(verb),
         summary=summary,
         tag="jobs",

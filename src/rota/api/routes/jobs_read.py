@@ -19,8 +19,9 @@ from rota.api.job_filter import KIND, JobListQuery, query_of
 from rota.api.job_pages import HEAVY_FIELDS, fields_of, job_page, jobs_by_id, strip_heavy_fields
 from rota.api.live import SILENCE_SECONDS, sse_event
 from rota.api.long_poll import wait_for_end
-from rota.api.router import EVENT_STREAM, Route
-from rota.api.settings import Scope
+from rota.api.permissions import require, within_queues
+from rota.api.router import EVENT_STREAM, QueueCheck, Route
+from rota.core.access import Action, covers_queue
 from rota.core.errors import JobNotFound, ScheduleNotFound
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.job import Job
@@ -62,9 +63,12 @@ async def job_or_schedule(request: Request, job_id: JobId) -> JobForm | Recurrin
     if jobs:
         return (await job_forms(request, jobs))[0]
     try:
-        return recurring_form(await request.engine.schedules.one(ScheduleId(job_id)))
+        schedule = await request.engine.schedules.one(ScheduleId(job_id))
     except ScheduleNotFound:
         pass
+    else:
+        require(request.key, Action.SCHEDULES_READ)
+        return recurring_form(schedule)
     return job_form(await request.engine.jobs.one(job_id))
 
 
@@ -109,8 +113,10 @@ async def _page(request: Request) -> tuple[Sequence[JobForm], str | None]:
         if len(ids) > request.context.limits.page:
             raise invalid([("ids", f"{len(ids)} ids; at most {request.context.limits.page} at once")])
         jobs = await jobs_by_id(request.engine, ids, fields)
+        jobs = [job for job in jobs if covers_queue(request.key.queues, job.queue)]
         return await with_legacy_fields(request, [strip_heavy_fields(job_form(job), fields) for job in jobs]), None
-    items, cursor = await job_page(request.engine, await query_of(listing, request.engine), KIND, fields)
+    query = within_queues(request.key, await query_of(listing, request.engine))
+    items, cursor = await job_page(request.engine, query, KIND, fields)
     return await with_legacy_fields(request, items), cursor
 
 
@@ -190,7 +196,8 @@ _OLDER: Final = "older paths"
 _GET = Route(
     method="GET",
     path="/v1/jobs/{id}",
-    scope=Scope.READ,
+    action=Action.JOBS_READ,
+    queue_check=QueueCheck.JOB,
     handler=get,
     summary="Show one job, or the schedule that has this id",
     tag="jobs",
@@ -199,7 +206,8 @@ _GET = Route(
 _LIST = Route(
     method="GET",
     path="/v1/jobs",
-    scope=Scope.READ,
+    action=Action.JOBS_READ,
+    queue_check=QueueCheck.HANDLER,
     handler=list_jobs,
     summary="List jobs, newest first",
     tag="jobs",
@@ -216,7 +224,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/attempts",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.JOB,
         handler=attempts,
         summary="List a job's attempts, oldest first",
         tag="jobs",
@@ -225,7 +234,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/explain",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.JOB,
         handler=explain,
         summary="Explain why a job is in its state",
         tag="jobs",
@@ -234,7 +244,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/result",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.JOB,
         handler=result,
         summary="Give the result of a job; 202 while it has not ended",
         tag="jobs",
@@ -245,7 +256,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/events",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.JOB,
         handler=follow,
         summary="Follow a job until it has ended, as server-sent events",
         tag="jobs",

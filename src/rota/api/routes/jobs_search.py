@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 from rota.api.aliases import choices_of
 from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import FilterText, searched_jobs
-from rota.api.router import Route
-from rota.api.settings import Scope
+from rota.api.permissions import within_queues
+from rota.api.router import QueueCheck, Route
+from rota.core.access import Action
 from rota.engine.search import SUGGESTED, MatchCount
 from rota.wire.scalars import Count, Name
 
@@ -46,7 +47,8 @@ class Suggestions(Struct, kw_only=True):
 async def count(request: Request) -> Response:
     """Count the jobs that match a search."""
     query = await searched_jobs(request.engine, request.query(SearchQuery).q)
-    return json_response(count_form(await request.engine.search.count(query)))
+    counted = await request.engine.search.count(within_queues(request.key, query))
+    return json_response(count_form(counted))
 
 
 def count_form(counted: MatchCount) -> MatchCountForm:
@@ -65,7 +67,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs:count",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.HANDLER,
         handler=count,
         summary="Count the jobs that match a search, exactly up to 10,000",
         tag="jobs",
@@ -75,7 +78,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/suggest",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
         handler=suggest,
         summary="Suggest values of a field of the query language",
         tag="jobs",

@@ -14,8 +14,10 @@ from rota.api.errors import http_error_of, invalid
 from rota.api.headers import IDEMPOTENCY_KEY, TRACEPARENT
 from rota.api.http import Request, Response, json_response
 from rota.api.json_body import decode_checked
-from rota.api.router import Route
-from rota.api.settings import ApiSettings, Scope
+from rota.api.permissions import require, require_queues
+from rota.api.router import QueueCheck, Route
+from rota.api.settings import ApiSettings
+from rota.core.access import Action
 from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaError
 from rota.core.ids import to_text
 from rota.core.schedule import Draft, Schedule, rule_of
@@ -136,6 +138,8 @@ def new_job(request: Request, submission: Submission, now: datetime) -> NewJob:
     job = new_job_of(submission, fresh_id, now, defaults=settings.defaults, key_scope=request.key.key_scope)
     if settings.payload_checks:
         check_payloads(job, settings, "")
+    if request.key.queues:
+        require_queues(request.key, job)
     # An invalid trace context is ignored, as the standard demands.
     traceparent = request.header(b"traceparent") if b"traceparent" in request.headers else None
     if traceparent is None or not is_traceparent(traceparent):
@@ -171,7 +175,9 @@ def warnings(job_type: str, settings: ApiSettings) -> list[str]:
 
 async def _create_schedule(request: Request, submission: Submission) -> Response:
     """Create the schedule of a submission with `cron`."""
+    require(request.key, Action.SCHEDULES_EDIT)
     draft = _draft(request, submission)
+    require_queues(request.key, draft.template)
     check_payloads(draft.template, request.context.settings, "")
     try:
         schedule = await request.engine.schedules.create(draft, request.actor)
@@ -212,7 +218,8 @@ def _location(schedule: Schedule) -> str:
 _SUBMIT = Route(
     method="POST",
     path="/v1/jobs",
-    scope=Scope.SUBMIT,
+    action=Action.JOBS_SUBMIT,
+    queue_check=QueueCheck.HANDLER,
     handler=submit,
     summary="Submit a job, or with 'cron' a schedule",
     tag="jobs",
@@ -229,7 +236,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/jobs:batch",
-        scope=Scope.SUBMIT,
+        action=Action.JOBS_SUBMIT,
+        queue_check=QueueCheck.HANDLER,
         handler=submit_many,
         summary="Submit up to 1,000 jobs; each has its own result",
         tag="jobs",

@@ -12,9 +12,10 @@ from rota.api.aliases import FAILURE_WORDS, SUCCESS_WORDS
 from rota.api.errors import invalid
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.long_poll import claim_or_wait
-from rota.api.router import Route
+from rota.api.permissions import require_queue
+from rota.api.router import QueueCheck, Route
 from rota.api.routes.jobs_read import job_forms
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.errors import LeaseLost
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
@@ -72,6 +73,8 @@ async def next_job(request: Request) -> Response:
         types=None if query.type is None else tuple(name for name in query.type.split(",") if name),
         lease=lease,
     )
+    for queue in claim.queues if request.key.queues else ():
+        require_queue(request.key, queue)
     jobs = await claim_or_wait(request, claim, timedelta(seconds=query.wait))
     return json_response((await job_forms(request, jobs))[0]) if jobs else empty_response()
 
@@ -141,7 +144,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/next-job",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.HANDLER,
         handler=next_job,
         summary="Claim one job; 204 when there is none",
         tag="older paths",
@@ -152,7 +156,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/jobs/{id}/complete",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.JOB,
         handler=complete,
         summary="Settle a job; 409 when the lease is lost",
         tag="older paths",

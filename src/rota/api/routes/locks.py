@@ -6,9 +6,9 @@ from typing import Final
 
 from rota.api.errors import HttpError
 from rota.api.http import Request, Response, empty_response, json_response
-from rota.api.router import Route
+from rota.api.router import QueueCheck, Route
 from rota.api.routes.cluster import coordinator_of
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.ledger import LedgerEntry
 from rota.core.locks import check_lock_name, hold_of
 from rota.wire.locks import AcquireReply, AcquireRequest, LockList, ReleaseReply, ReleaseRequest, lock_form
@@ -51,7 +51,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/locks",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=list_locks,
         summary="List the named locks that are held",
         tag="locks",
@@ -61,7 +61,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/locks:acquire",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.NOT_NEEDED,
         handler=acquire,
         summary="Take a named lock, or renew it",
         tag="locks",
@@ -72,7 +73,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/locks:release",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.NOT_NEEDED,
         handler=release,
         summary="Release a named lock of a holder",
         tag="locks",
@@ -83,7 +85,7 @@ ROUTES = (
     Route(
         method="DELETE",
         path="/v1/locks/{name}",
-        scope=Scope.ADMIN,
+        action=Action.CLUSTER_EDIT,
         handler=unlock,
         summary="Release a named lock, whoever holds it",
         tag="locks",

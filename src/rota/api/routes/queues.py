@@ -11,8 +11,8 @@ from rota.api.cursors import decode_cursor, encode_cursor
 from rota.api.errors import HttpError, invalid
 from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
-from rota.api.router import Handler, Route
-from rota.api.settings import Scope
+from rota.api.router import Handler, QueueCheck, Route
+from rota.core.access import Action, covers_queue
 from rota.core.queue import Queue
 from rota.wire.cluster import QueueChange, QueueForm, QueueList
 from rota.wire.scalars import QueueName, moment_of
@@ -25,7 +25,9 @@ async def list_queues(request: Request) -> Response:
     """List the queues that have jobs, workers or settings, by name."""
     listing = request.query(PageQuery)
     items, left = await _page(request, after=decode_cursor(KIND, listing.cursor) or "", limit=listing.limit)
-    return json_response(QueueList(items=items, next_cursor=encode_cursor(KIND, items[-1].name) if left else None))
+    cursor = encode_cursor(KIND, items[-1].name) if left else None
+    covered = [item for item in items if covers_queue(request.key.queues, item.name)]
+    return json_response(QueueList(items=covered, next_cursor=cursor))
 
 
 async def get(request: Request) -> Response:
@@ -93,14 +95,15 @@ def _name(request: Request) -> str:
         raise invalid([("name", str(error))]) from None
 
 
-def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
+def _route(method: str, path: str, action: Action, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
     return Route(
         method=method,
         path=f"/v1/queues{path}",
-        scope=scope,
+        action=action,
         handler=handler,
         summary=summary,
         tag="queues",
+        queue_check=QueueCheck.QUEUE if "{name}" in path else QueueCheck.HANDLER,
         **{"responses": {200: QueueForm}, **more},
     )
 
@@ -109,23 +112,32 @@ ROUTES = (
     _route(
         "GET",
         "",
-        Scope.READ,
+        Action.QUEUES_READ,
         list_queues,
         "List queues with their counts",
         query=PageQuery,
         responses={200: QueueList},
     ),
-    _route("GET", "/{name}", Scope.READ, get, "Show a queue"),
+    _route("GET", "/{name}", Action.QUEUES_READ, get, "Show a queue"),
     _route(
         "POST",
         "/{name}/pause",
-        Scope.ADMIN,
+        Action.QUEUES_PAUSE,
         pause,
         "Stop handing out a queue's jobs",
         body=PauseRequest,
         body_is_optional=True,
         error_statuses=(409,),
     ),
-    _route("PATCH", "/{name}", Scope.ADMIN, change, "Set a queue's limits", body=QueueChange, error_statuses=(409,)),
-    _route("POST", "/{name}/resume", Scope.ADMIN, resume, "Hand out a queue's jobs again", error_statuses=(404, 409)),
+    _route(
+        "PATCH", "/{name}", Action.QUEUES_EDIT, change, "Set a queue's limits", body=QueueChange, error_statuses=(409,)
+    ),
+    _route(
+        "POST",
+        "/{name}/resume",
+        Action.QUEUES_PAUSE,
+        resume,
+        "Hand out a queue's jobs again",
+        error_statuses=(404, 409),
+    ),
 )

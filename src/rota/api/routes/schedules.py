@@ -15,9 +15,10 @@ from rota.api.errors import HttpError, invalid
 from rota.api.headers import IDEMPOTENCY_KEY, IF_MATCH
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.job_filter import PageQuery
-from rota.api.router import Handler, Route
+from rota.api.permissions import require_queues
+from rota.api.router import Handler, QueueCheck, Route
 from rota.api.routes.jobs_submit import check_payloads, header_key
-from rota.api.settings import Scope
+from rota.core.access import Action, covers_queue
 from rota.core.errors import JobNotFound
 from rota.core.ids import ScheduleId, to_number, to_text
 from rota.core.schedule import Schedule, rule_of, zone_of
@@ -78,6 +79,7 @@ async def create(request: Request) -> Response:
     """Create a schedule; its name must be free."""
     draft = draft_of(await request.read(ScheduleRequest), request.context.settings.defaults)
     check_payloads(draft.template, request.context.settings, "job.")
+    require_queues(request.key, draft.template)
     schedule = await request.engine.schedules.create(draft, request.actor)
     return _response(schedule, 201)
 
@@ -92,7 +94,8 @@ async def list_schedules(request: Request) -> Response:
     after = decode_cursor(KIND, listing.cursor) or ""
     schedules = await request.engine.schedules.all(after=after, limit=listing.limit + 1)
     items, cursor = cut_page(KIND, schedules, listing.limit, lambda one: one.name)
-    return json_response(SchedulePage(items=[schedule_form(one) for one in items], next_cursor=cursor))
+    covered = [schedule_form(one) for one in items if covers_queue(request.key.queues, one.template.queue)]
+    return json_response(SchedulePage(items=covered, next_cursor=cursor))
 
 
 async def edit(request: Request) -> Response:
@@ -104,6 +107,7 @@ async def edit(request: Request) -> Response:
         raise HttpError(412, "precondition_failed", f"schedule {schedule.name!r} was changed meanwhile; read it again")
     edited = apply_change(schedule, change, request.context.settings.defaults)
     check_payloads(edited.template, request.context.settings, "job.")
+    require_queues(request.key, edited.template)
     return _response(await request.engine.schedules.edit(edited, request.actor))
 
 
@@ -211,7 +215,8 @@ async def _all(request: Request) -> AsyncIterator[Schedule]:
     after = ""
     while batch := await request.engine.schedules.all(after=after, limit=500):
         for schedule in batch:
-            if schedule.paused_at is None and schedule.next_fire_at is not None:
+            is_covered = covers_queue(request.key.queues, schedule.template.queue)
+            if is_covered and schedule.paused_at is None and schedule.next_fire_at is not None:
                 yield schedule
         after = batch[-1].name
 
@@ -225,8 +230,20 @@ def _response(schedule: Schedule, status: int = 200) -> Response:
     return json_response(schedule_form(schedule), status, etag=_tag(schedule), location=place)
 
 
-def _route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
-    return Route(method=method, path=path, scope=scope, handler=handler, summary=summary, tag="schedules", **more)
+def _route(method: str, path: str, action: Action, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
+    check = QueueCheck.SCHEDULE if "{id}" in path else QueueCheck.HANDLER
+    return Route(
+        **{
+            "method": method,
+            "path": path,
+            "action": action,
+            "handler": handler,
+            "summary": summary,
+            "tag": "schedules",
+            "queue_check": check,
+            **more,
+        }
+    )
 
 
 _ONE: Final = "/v1/schedules/{id}"
@@ -235,7 +252,7 @@ ROUTES = (
     _route(
         "GET",
         "/v1/schedules",
-        Scope.READ,
+        Action.SCHEDULES_READ,
         list_schedules,
         "List schedules by name",
         query=PageQuery,
@@ -244,7 +261,7 @@ ROUTES = (
     _route(
         "POST",
         "/v1/schedules",
-        Scope.SUBMIT,
+        Action.SCHEDULES_EDIT,
         create,
         "Create a schedule",
         body=ScheduleRequest,
@@ -254,7 +271,7 @@ ROUTES = (
     _route(
         "POST",
         "/v1/schedules:preview",
-        Scope.READ,
+        Action.SCHEDULES_READ,
         preview,
         "Show the next fire times of a rule",
         body=PreviewRequest,
@@ -263,17 +280,17 @@ ROUTES = (
     _route(
         "GET",
         "/v1/schedules/forecast",
-        Scope.READ,
+        Action.SCHEDULES_READ,
         forecast,
         "List the next fire times of all schedules",
         query=ForecastQuery,
         responses={200: Forecast},
     ),
-    _route("GET", _ONE, Scope.READ, get, "Show a schedule, by id or by name", responses=_FORM),
+    _route("GET", _ONE, Action.SCHEDULES_READ, get, "Show a schedule, by id or by name", responses=_FORM),
     _route(
         "PATCH",
         _ONE,
-        Scope.ADMIN,
+        Action.SCHEDULES_EDIT,
         edit,
         "Change a schedule; what is left out stays",
         body=ScheduleChange,
@@ -281,11 +298,18 @@ ROUTES = (
         responses=_FORM,
         error_statuses=(409, 412),
     ),
-    _route("DELETE", _ONE, Scope.ADMIN, drop, "Delete a schedule; jobs it has created stay", responses={204: None}),
+    _route(
+        "DELETE",
+        _ONE,
+        Action.SCHEDULES_EDIT,
+        drop,
+        "Delete a schedule; jobs it has created stay",
+        responses={204: None},
+    ),
     _route(
         "POST",
         f"{_ONE}/pause",
-        Scope.ADMIN,
+        Action.SCHEDULES_PAUSE,
         pause,
         "Stop a schedule from firing",
         body=PauseRequest,
@@ -296,7 +320,7 @@ ROUTES = (
     _route(
         "POST",
         f"{_ONE}/resume",
-        Scope.ADMIN,
+        Action.SCHEDULES_PAUSE,
         resume,
         "Let a schedule fire again, from now on",
         responses=_FORM,
@@ -305,7 +329,7 @@ ROUTES = (
     _route(
         "POST",
         f"{_ONE}/run-now",
-        Scope.SUBMIT,
+        Action.SCHEDULES_RUN,
         run_now,
         "Create a job of a schedule at once",
         headers=(IDEMPOTENCY_KEY,),
@@ -314,7 +338,7 @@ ROUTES = (
     _route(
         "POST",
         f"{_ONE}/backfill",
-        Scope.SUBMIT,
+        Action.SCHEDULES_RUN,
         backfill,
         "Create the jobs of missed fire times in a past period",
         body=BackfillRequest,
@@ -323,7 +347,7 @@ ROUTES = (
     _route(
         "GET",
         f"{_ONE}/occurrences",
-        Scope.READ,
+        Action.SCHEDULES_READ,
         occurrences,
         "List past fire times and their outcome",
         query=PageQuery,
@@ -332,7 +356,7 @@ ROUTES = (
     _route(
         "GET",
         f"{_ONE}/next",
-        Scope.READ,
+        Action.SCHEDULES_READ,
         next_fire_times,
         "Show the next fire times",
         query=NextFireTimesQuery,

@@ -17,7 +17,7 @@ from rota.api.headers import ACCEPT
 from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import PLAIN_TEXT, Route
-from rota.api.settings import Scope
+from rota.core.access import Action
 from rota.core.errors import RotaError
 from rota.core.lifecycle import DUE_STATES, FINISHED, WAITING, State
 from rota.core.queue import Queue
@@ -153,7 +153,7 @@ def _oldest_due(lanes: Sequence[LaneForm], metrics: Metrics, now: datetime) -> C
 _STATS = Route(
     method="GET",
     path="/v1/stats",
-    scope=Scope.READ,
+    action=Action.SYSTEM_READ,
     handler=stats,
     summary="Counts of jobs by state, queue and type, and of workers",
     tag="system",
@@ -166,7 +166,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/metrics",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=metrics,
         summary="The counts as JSON, or as Prometheus text when Accept names it",
         tag="system",

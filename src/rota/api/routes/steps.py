@@ -6,8 +6,9 @@ import msgspec
 
 from rota.api.errors import invalid
 from rota.api.http import Request, Response, json_response
-from rota.api.router import Route
-from rota.api.settings import Scope
+from rota.api.permissions import require_jobs
+from rota.api.router import QueueCheck, Route
+from rota.core.access import Action
 from rota.core.ids import JobId
 from rota.core.step import Step
 from rota.wire.scalars import id_in_field, job_id_of
@@ -18,6 +19,7 @@ async def record(request: Request) -> Response:
     """Record the intent, the outcome or the withdrawal of a step."""
     body = await request.read(StepRequest)
     job_id, steps = id_in_field(body.id, "id"), request.engine.steps
+    await require_jobs(request, [job_id])
     if (body.outcome is not None) != (body.act == "conclude"):
         raise invalid([("outcome", "an outcome, JSON as text, is required with 'conclude' and not allowed otherwise")])
     if body.outcome is not None:
@@ -63,7 +65,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/leases:step",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.HANDLER,
         handler=record,
         summary="Record the intent or the outcome of a guarded step",
         tag="worker protocol",
@@ -73,7 +76,8 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/steps",
-        scope=Scope.READ,
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.JOB,
         handler=list_steps,
         summary="List a job's guarded steps",
         tag="jobs",
@@ -83,7 +87,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/jobs/{id}/steps:resolve",
-        scope=Scope.ADMIN,
+        action=Action.STEPS_RESOLVE,
+        queue_check=QueueCheck.JOB,
         handler=resolve,
         summary="Say whether the effect of a step in doubt happened",
         tag="jobs",

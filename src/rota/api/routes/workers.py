@@ -7,8 +7,8 @@ from typing import Final
 from rota.api.cursors import cut_page, decode_cursor
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.job_filter import PageQuery
-from rota.api.router import Route
-from rota.api.settings import Scope
+from rota.api.router import QueueCheck, Route
+from rota.core.access import Action
 from rota.core.cluster import ALIVE_FOR, Member, Role
 from rota.wire.cluster import HeartbeatRequest, LeaveRequest, WorkerList, member_of, worker_form
 
@@ -53,7 +53,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/workers",
-        scope=Scope.READ,
+        action=Action.SYSTEM_READ,
         handler=list_workers,
         summary="List workers as of their last heartbeat",
         tag="workers",
@@ -63,7 +63,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/workers:beat",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.NOT_NEEDED,
         handler=beat,
         summary="Send heartbeats",
         tag="workers",
@@ -73,7 +74,8 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/workers:leave",
-        scope=Scope.WORK,
+        action=Action.WORK,
+        queue_check=QueueCheck.NOT_NEEDED,
         handler=leave,
         summary="Remove members that stop",
         tag="workers",

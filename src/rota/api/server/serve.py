@@ -24,6 +24,7 @@ from rota.api.limits import RejectionCounts
 from rota.api.server.deadlines import Timeouts
 from rota.api.server.protocol import protocol_class
 from rota.api.settings import ApiSettings
+from rota.core.access import is_strong
 from rota.core.errors import InvalidRequest
 from rota.sockets import keep_alive
 
@@ -33,7 +34,7 @@ _log = logging.getLogger("rota.api")
 
 OnReady = Callable[[str, int], None]
 
-__all__ = ["OnReady", "ServedApp", "Timeouts", "bind_checked", "check_bind", "serve"]
+__all__ = ["OnReady", "ServedApp", "Timeouts", "bind_checked", "check_bind", "check_strength", "serve"]
 
 
 class ServedApp(Protocol):
@@ -70,6 +71,17 @@ def check_bind(host: str, has_token: bool, insecure: bool, *, field: str = "host
         f"{field}: {host or '0.0.0.0'!r} can be reached from other machines and no token is set, so anyone could"  # noqa: S104 - refusing it
         " run jobs here; set ROTA_TOKEN, bind to 127.0.0.1, or say --insecure if you mean it",
         field=field,
+    )
+
+
+def check_strength(host: str, token: str, insecure: bool, *, field: str = "host") -> None:  # noqa: FBT001 - as above
+    """Refuse an address that other machines can reach while the token could be guessed."""
+    if not token or is_strong(token) or insecure or _is_local_only(host):
+        return
+    raise InvalidRequest(
+        f"token: {field} {host or '0.0.0.0'!r} can be reached from other machines and the token could be guessed: it"  # noqa: S104 - refusing it
+        " has less than 16 random bytes; make one with `openssl rand -hex 16`",
+        field="token",
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.ledger import GENESIS, LedgerEntry, Token
+from rota.core.access import Token
+from rota.core.ledger import GENESIS, LedgerEntry
 from rota.core.time import from_micros
 from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
 from rota.stores.mysql.statements import statement
@@ -28,6 +29,7 @@ async def record(connection: MysqlConnection, entries: Sequence[LedgerEntry], no
             "origin": entry.origin,
             "detail": entry.detail,
             "digest": digest,
+            "surface": entry.surface,
         }
         try:
             await connection.run(statement("append_entry"), row)

@@ -323,6 +323,7 @@ CREATE TABLE rota_ledger (
     origin TEXT        NOT NULL,
     detail LONGTEXT    NOT NULL,
     digest VARCHAR(64) NOT NULL,
+    surface TEXT       NOT NULL,
     PRIMARY KEY (number)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
@@ -331,12 +332,12 @@ CREATE TABLE rota_token (
     id           VARCHAR(255)   NOT NULL,
     name         VARCHAR(255)   NOT NULL,
     digest       VARBINARY(255) NOT NULL,
-    scopes       LONGTEXT       NOT NULL,
+    role         VARCHAR(255)   NOT NULL,
+    actions      LONGTEXT       NOT NULL,
     queues       LONGTEXT       NOT NULL,
     created_at   BIGINT         NOT NULL,
     expires_at   BIGINT,
     revoked_at   BIGINT,
-    last_used_at BIGINT,
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.ledger import GENESIS, LedgerEntry, Token
+from rota.core.access import Token
+from rota.core.ledger import GENESIS, LedgerEntry
 from rota.core.time import from_micros
 from rota.stores.postgres.session import Session
 from rota.stores.rows import entry_of, token_of, token_row
@@ -20,7 +21,7 @@ async def record(session: Session, entries: Sequence[LedgerEntry], now: int) -> 
         number += 1
         digest = entry.chained(number, from_micros(now), digest).digest
         texts = (entry.actor, entry.action, entry.target, entry.origin, entry.detail)
-        await session.run("append_entry", number, now, *map(encode_text, texts), digest)
+        await session.run("append_entry", number, now, *map(encode_text, texts), digest, entry.surface)
 
 
 async def ledger(session: Session, before: int, limit: int) -> list[LedgerEntry]:
@@ -29,7 +30,7 @@ async def ledger(session: Session, before: int, limit: int) -> list[LedgerEntry]
 
 
 async def put_tokens(session: Session, tokens_: Sequence[Token], now: int) -> None:  # noqa: ARG001 - as all recorded
-    """Create or replace tokens by id."""
+    """Create or change tokens by id; a revocation is never undone."""
     for token in sorted(tokens_, key=lambda one: one.id):
         await session.run("upsert_token", *token_row(token))
 

@@ -374,7 +374,8 @@ CREATE TABLE rota_ledger (
     target text   NOT NULL,
     origin text   NOT NULL,
     detail text   NOT NULL,
-    digest text   NOT NULL
+    digest text   NOT NULL,
+    surface text  NOT NULL
 );
 
 -- API tokens; only a hash is stored.
@@ -382,12 +383,12 @@ CREATE TABLE rota_token (
     id           text COLLATE "C" PRIMARY KEY,
     name         text             NOT NULL,
     digest       bytea            NOT NULL,
-    scopes       text             NOT NULL,
+    role         text             NOT NULL,
+    actions      text             NOT NULL,
     queues       text             NOT NULL,
     created_at   bigint           NOT NULL,
     expires_at   bigint,
-    revoked_at   bigint,
-    last_used_at bigint
+    revoked_at   bigint
 );
 
 -- How many jobs retention has deleted, by final state.

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from rota.core.ledger import GENESIS, LedgerEntry, Token
+from rota.core.access import Token
+from rota.core.ledger import GENESIS, LedgerEntry
 from rota.core.time import from_micros
 from rota.stores.rows import entry_of, token_of, token_row
 from rota.stores.sqlite.driver import SqliteConnection
@@ -23,7 +24,7 @@ def record(connection: SqliteConnection, entries: Sequence[LedgerEntry], now: in
         number += 1
         chained = entry.chained(number, from_micros(now), digest)
         digest = chained.digest
-        row = (number, now, entry.actor, entry.action, entry.target, entry.origin, entry.detail, digest)
+        row = (number, now, entry.actor, entry.action, entry.target, entry.origin, entry.detail, digest, entry.surface)
         connection.run(statement("insert_ledger_entry"), row)
 
 

@@ -252,7 +252,8 @@ CREATE TABLE rota_ledger (
     target TEXT    NOT NULL,
     origin TEXT    NOT NULL,
     detail TEXT    NOT NULL,
-    digest TEXT    NOT NULL
+    digest TEXT    NOT NULL,
+    surface TEXT   NOT NULL
 ) STRICT;
 
 -- An API token, of which only a hash is stored.
@@ -260,12 +261,12 @@ CREATE TABLE rota_token (
     id           TEXT    PRIMARY KEY,
     name         TEXT    NOT NULL,
     digest       BLOB    NOT NULL,
-    scopes       TEXT    NOT NULL,
+    role         TEXT    NOT NULL,
+    actions      TEXT    NOT NULL,
     queues       TEXT    NOT NULL,
     created_at   INTEGER NOT NULL,
     expires_at   INTEGER,
-    revoked_at   INTEGER,
-    last_used_at INTEGER
+    revoked_at   INTEGER
 ) STRICT, WITHOUT ROWID;
 
 -- How many jobs retention has deleted, by final state.

@@ -338,7 +338,8 @@ CREATE TABLE {schema}rota_ledger (
     target text   NOT NULL,
     origin text   NOT NULL,
     detail text   NOT NULL,
-    digest text   NOT NULL
+    digest text   NOT NULL,
+    surface text  NOT NULL
 );
 
 -- API tokens; only a hash is stored.
@@ -346,12 +347,12 @@ CREATE TABLE {schema}rota_token (
     id           text COLLATE "C" PRIMARY KEY,
     name         text             NOT NULL,
     digest       bytea            NOT NULL,
-    scopes       text             NOT NULL,
+    role         text             NOT NULL,
+    actions      text             NOT NULL,
     queues       text             NOT NULL,
     created_at   bigint           NOT NULL,
     expires_at   bigint,
-    revoked_at   bigint,
-    last_used_at bigint
+    revoked_at   bigint
 );
 
 -- How many jobs retention has deleted, by final state.

@@ -1,0 +1,128 @@
+"""Stored tokens as the API checks them: looked up by id, cached for a few seconds, failures limited per source.
+
+A revocation must take effect on every API process within five seconds, so a cached token is read again after four. The
+limit on failures answers 429 instead of 401 after some wrong tokens from one address, and looks up no further unknown
+ids for it. Callers behind the same address with a token that was valid before are not affected by it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from rota.api.errors import HttpError
+from rota.api.settings import ApiKey
+from rota.core.access import digest_of_secret, id_of_secret
+from rota.engine import Engine
+
+FRESH_SECONDS: Final = 4.0
+#: How many wrong tokens one address may send within a window before it is answered 429.
+MOST_FAILURES: Final = 50
+WINDOW_SECONDS: Final = 60.0
+_MOST_ENTRIES: Final = 10_000
+
+
+@dataclass(slots=True)
+class _CachedKey:
+    key: ApiKey
+    read_at: float
+
+
+class TokenCache:
+    """Finds the key of a secret, or of a token's id, among the stored tokens."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], float] = monotonic) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._cached: OrderedDict[str, _CachedKey] = OrderedDict()
+
+    def is_known(self, token_id: str) -> bool:
+        """Say whether a token with this id was valid at its last lookup."""
+        return token_id in self._cached
+
+    def cached(self, secret: bytes) -> ApiKey | None:
+        """Give the key of a secret if it is cached and fresh."""
+        token_id = token_id_of(secret)
+        key = None if token_id is None else self.cached_by_id(token_id)
+        return key if key is not None and _is_secret_of(key, secret) else None
+
+    def cached_by_id(self, token_id: str) -> ApiKey | None:
+        """Give the key of a token if it is cached and fresh."""
+        entry = self._cached.get(token_id)
+        if entry is None or self._clock() - entry.read_at > FRESH_SECONDS:
+            return None
+        return entry.key if self._is_unexpired(entry.key) else None
+
+    async def look_up(self, secret: bytes) -> ApiKey | None:
+        """Read the token of a secret from the store; None if the secret is wrong, expired or revoked."""
+        token_id = token_id_of(secret)
+        key = None if token_id is None else await self.look_up_by_id(token_id)
+        return key if key is not None and _is_secret_of(key, secret) else None
+
+    async def look_up_by_id(self, token_id: str) -> ApiKey | None:
+        """Read a token from the store; None if it is unknown, expired or revoked."""
+        read_at = self._clock()
+        tokens = await self._engine.store.tokens(ids=[token_id])
+        if not tokens or not tokens[0].is_live(self._engine.clock()):
+            self._cached.pop(token_id, None)
+            return None
+        key = ApiKey.of_token(tokens[0])
+        self._cached[token_id] = _CachedKey(key, read_at)
+        self._cached.move_to_end(token_id)
+        if len(self._cached) > _MOST_ENTRIES:
+            self._cached.popitem(last=False)
+        return key
+
+    def forget(self) -> None:
+        """Drop everything, after a token was changed through this process."""
+        self._cached.clear()
+
+    def _is_unexpired(self, key: ApiKey) -> bool:
+        return key.expires_at is None or self._engine.clock() < key.expires_at
+
+
+def token_id_of(secret: bytes) -> str | None:
+    """Give the id in a secret; None if it is not the secret of a stored token."""
+    return id_of_secret(secret.decode("latin-1"))
+
+
+def _is_secret_of(key: ApiKey, secret: bytes) -> bool:
+    return hmac.compare_digest(digest_of_secret(secret), key.digest)
+
+
+class FailureLimit:
+    """Counts wrong tokens by the address they come from."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        #: By source: when its window began, and the failures in it.
+        self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def is_reached(self, source: str) -> bool:
+        """Say whether a source has sent too many wrong tokens."""
+        began_at, count = self._failures.get(source, (0.0, 0))
+        return count >= MOST_FAILURES and self._clock() - began_at < WINDOW_SECONDS
+
+    def add(self, source: str) -> None:
+        """Count a failure."""
+        now = self._clock()
+        began_at, count = self._failures.pop(source, (now, 0))
+        if now - began_at >= WINDOW_SECONDS:
+            began_at, count = now, 0
+        self._failures[source] = (began_at, count + 1)
+        if len(self._failures) > _MOST_ENTRIES:
+            self._failures.popitem(last=False)
+
+
+def too_many_failures() -> HttpError:
+    return HttpError(
+        429,
+        "too_many_failures",
+        "too many requests with a wrong token came from this address",
+        fix=f"wait {WINDOW_SECONDS:.0f} s, and check the token",
+        headers={"Retry-After": f"{WINDOW_SECONDS:.0f}"},
+    )

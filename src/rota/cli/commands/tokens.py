@@ -1,0 +1,64 @@
+"""`rota token`: create, list, rotate and revoke API tokens."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
+from rota.cli.exits import Exit
+from rota.cli.output import column, say
+
+
+def create(options: argparse.Namespace) -> int:
+    body = {"name": options.name}
+    if options.role:
+        body["role"] = options.role
+    for field in ("actions", "queues"):
+        if text := getattr(options, field):
+            body[field] = [part.strip() for part in text.split(",") if part.strip()]
+    if options.expires:
+        body["expires"] = options.expires
+    return _show_secret(options, api_client_of(options).post("/v1/tokens", body))
+
+
+def list_tokens(options: argparse.Namespace) -> int:
+    found = api_client_of(options).get("/v1/tokens")["items"]
+    columns = (
+        column("id"),
+        column("name"),
+        column("role"),
+        ("actions", lambda token: ",".join(token["actions"])),
+        ("queues", lambda token: ",".join(token["queues"]) or "all"),
+        column("created_at"),
+        column("expires_at"),
+        column("revoked_at"),
+    )
+    printer_of(options).records(found, columns, empty="no tokens")
+    return Exit.OK
+
+
+def revoke(options: argparse.Namespace) -> int:
+    if not is_confirmed(options, f"revoke the token {options.token_name}"):
+        return Exit.OK
+    token = api_client_of(options).request("DELETE", f"/v1/tokens/{options.token_name}")
+    say(f"revoked {token['name']}; every API process refuses it within 5 seconds")
+    return Exit.OK
+
+
+def rotate(options: argparse.Namespace) -> int:
+    body = {"overlap": options.overlap} if options.overlap else {}
+    return _show_secret(options, api_client_of(options).post(f"/v1/tokens/{options.token_name}/rotate", body))
+
+
+def _show_secret(options: argparse.Namespace, token: dict[str, Any]) -> int:
+    """Print the secret alone to standard output, unless another format is asked for."""
+    for warning in token["warnings"]:
+        say(f"warning: {warning}")
+    printer = printer_of(options)
+    if printer.form == "table":
+        say(f"token {token['name']} ({token['id']}); its secret is shown this once:")
+        print(token["secret"])
+        return Exit.OK
+    printer.record(token)
+    return Exit.OK

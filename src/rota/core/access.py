@@ -1,0 +1,216 @@
+"""Access control: the actions a token may grant, roles as sets of actions, and the format of a token's secret.
+
+A secret reads `rota_<id>_<random>_<checksum>`. Secret scanners find it by its prefix, the id names the stored token,
+and the checksum tells a misspelled secret from a wrong one without a look into the store. Only a SHA-256 hash of the
+secret is stored; since its random part has 160 bits, a slow hash would add nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
+
+from rota.core.errors import InvalidRequest
+from rota.core.value import value
+
+#: Bytes of randomness in a secret and in a token's id.
+SECRET_BYTES: Final = 20
+ID_BYTES: Final = 5
+_SECRET: Final = re.compile(r"(rota_([a-z2-7]{8})_[a-z2-7]{32})_([0-9a-f]{8})", re.ASCII)
+_LEAST_BITS: Final = 128.0
+_LEAST_DISTINCT: Final = 8
+
+
+class Action(StrEnum):
+    """What a request does; every route of the API declares one."""
+
+    #: Needs no token at all.
+    PUBLIC = "public"
+    #: Needs a valid token, whatever it grants.
+    SIGNED_IN = "signed_in"
+    JOBS_READ = "jobs.read"
+    JOBS_SUBMIT = "jobs.submit"
+    JOBS_CANCEL = "jobs.cancel"
+    JOBS_RETRY = "jobs.retry"
+    STEPS_RESOLVE = "steps.resolve"
+    DEAD_LETTERS_DISCARD = "dead_letters.discard"
+    QUEUES_READ = "queues.read"
+    QUEUES_PAUSE = "queues.pause"
+    QUEUES_EDIT = "queues.edit"
+    SCHEDULES_READ = "schedules.read"
+    SCHEDULES_PAUSE = "schedules.pause"
+    SCHEDULES_RUN = "schedules.run"
+    SCHEDULES_EDIT = "schedules.edit"
+    WORK = "work"
+    SYSTEM_READ = "system.read"
+    LEDGER_READ = "ledger.read"
+    CLUSTER_EDIT = "cluster.edit"
+    TOKENS_READ = "tokens.read"
+    TOKENS_EDIT = "tokens.edit"
+
+
+#: Every action that a token can grant, with its description.
+DESCRIPTIONS: Final[Mapping[Action, str]] = {
+    Action.JOBS_READ: "read jobs with payload and result, attempts, steps and dead letters; follow the live stream",
+    Action.JOBS_SUBMIT: "submit jobs",
+    Action.JOBS_CANCEL: "cancel jobs",
+    Action.JOBS_RETRY: "retry jobs and dead letters, start waiting jobs at once",
+    Action.STEPS_RESOLVE: "say whether the effect of a step in doubt happened",
+    Action.DEAD_LETTERS_DISCARD: "delete dead letters",
+    Action.QUEUES_READ: "read queues and their counts",
+    Action.QUEUES_PAUSE: "pause and resume queues",
+    Action.QUEUES_EDIT: "set the limits of queues",
+    Action.SCHEDULES_READ: "read schedules and their fire times",
+    Action.SCHEDULES_PAUSE: "pause and resume schedules",
+    Action.SCHEDULES_RUN: "create jobs of a schedule at once, or for missed fire times",
+    Action.SCHEDULES_EDIT: "create, change and delete schedules",
+    Action.WORK: "claim jobs, renew and settle them, record their steps, send heartbeats",
+    Action.SYSTEM_READ: "read health, counts, metrics, workers, cluster, and the API's documentation",
+    Action.LEDGER_READ: "read the ledger of operator actions",
+    Action.CLUSTER_EDIT: "change the shared configuration",
+    Action.TOKENS_READ: "list tokens, without their secrets",
+    Action.TOKENS_EDIT: "create, rotate and revoke tokens that grant no more than one's own",
+}
+ALL_ACTIONS: Final = frozenset(DESCRIPTIONS)
+#: Actions on jobs, queues and schedules: a token that is limited to queues has them for these queues only.
+QUEUE_ACTIONS: Final = frozenset(
+    action
+    for action in ALL_ACTIONS
+    if action is Action.WORK or action.startswith(("jobs.", "steps.", "dead_letters.", "queues.", "schedules."))
+)
+
+_VIEWER: Final = frozenset(
+    {Action.JOBS_READ, Action.QUEUES_READ, Action.SCHEDULES_READ, Action.SYSTEM_READ, Action.LEDGER_READ}
+)
+_OPERATOR: Final = frozenset(
+    {
+        Action.JOBS_CANCEL,
+        Action.JOBS_RETRY,
+        Action.STEPS_RESOLVE,
+        Action.DEAD_LETTERS_DISCARD,
+        Action.QUEUES_PAUSE,
+        Action.QUEUES_EDIT,
+        Action.SCHEDULES_PAUSE,
+        Action.SCHEDULES_RUN,
+    }
+)
+_SUBMITTER: Final = frozenset(
+    {
+        Action.JOBS_SUBMIT,
+        Action.JOBS_READ,
+        Action.JOBS_CANCEL,
+        Action.SCHEDULES_READ,
+        Action.SCHEDULES_RUN,
+        Action.SCHEDULES_EDIT,
+    }
+)
+ROLES: Final[Mapping[str, frozenset[Action]]] = {
+    "viewer": _VIEWER,
+    "operator": _VIEWER | _OPERATOR,
+    "submitter": _SUBMITTER,
+    "worker": frozenset({Action.WORK}),
+    "admin": ALL_ACTIONS,
+}
+
+
+@value
+class Token:
+    """An API token, of which only a hash is stored. It grants the actions of its role and the listed ones."""
+
+    id: str
+    name: str
+    digest: bytes
+    created_at: datetime
+    role: str = ""
+    actions: tuple[str, ...] = ()
+    #: Names of queues, or beginnings of names such as `mail-*`; without any, all queues.
+    queues: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    @property
+    def granted(self) -> frozenset[Action]:
+        """All actions it grants; names that this release does not know grant nothing."""
+        return ROLES.get(self.role, frozenset()) | {Action(name) for name in self.actions if name in ALL_ACTIONS}
+
+    def is_live(self, now: datetime) -> bool:
+        """Say whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@value
+class TokenDraft:
+    """What a new token is to be."""
+
+    name: str
+    role: str = ""
+    actions: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+
+
+def check_draft(draft: TokenDraft, now: datetime) -> None:
+    """Refuse a draft that grants nothing, or names an unknown role or action."""
+    if draft.role and draft.role not in ROLES:
+        raise InvalidRequest(f"role: {draft.role!r} is unknown; there are {', '.join(ROLES)}", field="role")
+    for name in draft.actions:
+        if name not in ALL_ACTIONS:
+            known = ", ".join(DESCRIPTIONS)
+            raise InvalidRequest(f"actions: {name!r} is unknown; there are {known}", field="actions")
+    if not draft.role and not draft.actions:
+        raise InvalidRequest("role: give a role, or single actions in 'actions'; it would grant nothing", field="role")
+    for pattern in draft.queues:
+        if "*" in pattern[:-1]:
+            fix = "a star may stand at the end only, as in 'mail-*'"
+            raise InvalidRequest(f"queues: {pattern!r} is not valid; {fix}", field="queues")
+    if draft.expires_at is not None and draft.expires_at <= now:
+        raise InvalidRequest(
+            f"expires_at: {draft.expires_at.isoformat()} is past; give a later time", field="expires_at"
+        )
+
+
+def covers_queue(queues: Collection[str], name: str) -> bool:
+    """Say whether a token's queues include one; a pattern `mail-*` is included in `mail-*` and `mai*`."""
+    return not queues or any(
+        name == one or (one.endswith("*") and name.removesuffix("*").startswith(one[:-1])) for one in queues
+    )
+
+
+def named_queues(queues: Iterable[str]) -> tuple[str, ...] | None:
+    """Give a token's queues if all are names; None if one is a pattern."""
+    names = tuple(queues)
+    return None if any(name.endswith("*") for name in names) else names
+
+
+def secret_of(token_id: str, random: str) -> str:
+    """Compose a secret; both parts are lower-case base32."""
+    head = f"rota_{token_id}_{random}"
+    return f"{head}_{_checksum(head)}"
+
+
+def _checksum(head: str) -> str:
+    return sha256(head.encode()).hexdigest()[:8]
+
+
+def id_of_secret(secret: str) -> str | None:
+    """Give the id in a secret; None if it has another format or its checksum is wrong."""
+    match = _SECRET.fullmatch(secret)
+    if match is None or _checksum(match[1]) != match[3]:
+        return None
+    return match[2]
+
+
+def digest_of_secret(secret: bytes) -> bytes:
+    return sha256(secret).digest()
+
+
+def is_strong(secret: str) -> bool:
+    """Say whether a secret chosen by a person could have 128 random bits, judged by its length and alphabet."""
+    alphabets = (("0123456789", 10), ("0123456789abcdef", 16), ("0123456789abcdefghijklmnopqrstuvwxyz", 36))
+    size = next((count for letters, count in alphabets if set(secret.lower()) <= set(letters)), 64)
+    return len(set(secret)) >= _LEAST_DISTINCT and len(secret) * math.log2(size) >= _LEAST_BITS
