@@ -122,8 +122,8 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
             return [verb for verb in one.line.calls if verb not in {"watch", "prune"}]
 
     calls = run(story())
-    # And once a minute whether an unused broker has left queued jobs.
-    assert set(calls) - {"queued"} == {"timetable"}
+    # And every two seconds for due operations, once a minute for queued jobs that an unused broker has left.
+    assert set(calls) - {"queued", "due_operations"} == {"timetable"}
     assert len(calls) <= 60 / LONGEST_SLEEP_SECONDS + 2
 
 
