@@ -156,6 +156,16 @@ def counts(number: int) -> Check:
     return check
 
 
+def operation_ends(state: str) -> Check:
+    """Expect the end of the operation that was noted last."""
+
+    def check(said: Said) -> None:
+        path = f"/v1/operations/{said.names['operation']}"
+        said.stage.until(lambda: said.stage.ask("GET", path)["state"], lambda seen: seen == state)
+
+    return check
+
+
 def schedule_has(*, paused: bool) -> Check:
     def check(said: Said) -> None:
         assert bool(said.stage.ask("GET", "/v1/schedules/nightly").get("paused_at")) is paused
@@ -266,6 +276,17 @@ CASES = [
     Case("dlq retry nosuch", says_once("retry nosuch: 'nosuch' is not an id: ids are 13"), Exit.NOT_FOUND),
     Case("dlq retry nosuch {dead} --yes", retried_one_of_two, Exit.NOT_FOUND),
     Case("dlq retry {typed} {dead} --yes", prints("1 of 2 done, 1 refused"), Exit.CONFLICT),
+    Case("jobs retry --rate 5 {dead} --yes", prints("--match only"), Exit.USAGE),
+    Case("jobs run-now", prints("--match QUERY"), Exit.USAGE),
+    Case("jobs retry --dry-run --canary 1 --rate 5 --match", prints("would retry"), more=("status:dead",)),
+    Case("jobs run-now --yes --canary 1 --rate 5 --match", prints("no job matches"), more=("type:nosuch",)),
+    Case("jobs cancel --yes --rate 5 --match", prints("no job matches"), more=("type:nosuch",)),
+    Case("dlq retry --yes --rate 100 --canary 1 -o json --match", notes("operation", operation_ends("stopped")),
+         more=("type:fail",)),
+    Case("dlq discard --dry-run --rate 5 --match", prints("would delete"), more=("type:fail",)),
+    Case("ops list --limit 1 -o ids", lists("operation")),
+    Case("ops get {operation}", prints("stopped", "retry")),
+    Case("ops cancel {operation}", prints("has ended already"), Exit.CONFLICT),
     Case("dlq discard {dead} --dry-run", has_state("dead", "dead")),
     Case("dlq discard {dead} --yes", lambda said: said.names.pop("dead")),
     Case("dlq discard --all --yes", prints("done")),

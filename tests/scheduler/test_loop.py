@@ -24,6 +24,7 @@ from rota.ports.store import JobQuery, Retention, Store
 from rota.scheduler import Scheduler
 from rota.scheduler.dispatcher import ABANDONED
 from rota.scheduler.loop import LONGEST_SLEEP_SECONDS, LONGEST_STUCK_PAUSE_SECONDS
+from rota.scheduler.operations import LOOK_EVERY
 from rota.scheduler.upkeep import Promoter
 from rota.stores.sqlite import SqliteStore
 from simulation.loop import run
@@ -122,9 +123,11 @@ def test_while_nothing_is_due_it_only_looks_at_the_timetable() -> None:
             return [verb for verb in one.line.calls if verb not in {"watch", "prune"}]
 
     calls = run(story())
-    # And once a minute whether an unused broker has left queued jobs.
-    assert set(calls) - {"queued"} == {"timetable"}
-    assert len(calls) <= 60 / LONGEST_SLEEP_SECONDS + 2
+    # And now and then for due operations, once a minute for queued jobs that an unused broker has left.
+    assert set(calls) - {"queued", "due_operations"} == {"timetable"}
+    looks = calls.count("due_operations")
+    assert looks <= 60 / LOOK_EVERY.total_seconds() + 2
+    assert len(calls) - looks <= 60 / LONGEST_SLEEP_SECONDS + 2
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ The server commits every DDL statement by itself, so the script may be cut off i
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from typing import Final
@@ -24,7 +25,7 @@ from typing import Final
 from rota.core.errors import RotaError
 from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, RetryTransaction, ServerRefused, connect
 from rota.stores.mysql.location import location_of
-from rota.stores.mysql.migrations import all_migrations, migration_lock
+from rota.stores.mysql.migrations import all_migrations, migration_lock, statements_in
 
 OLD_MIGRATIONS: Final = {1: "0001_first", 2: "0002_fired", 3: "0003_lists", 4: "0004_schedule_app"}
 TABLES: Final = {
@@ -65,6 +66,7 @@ CONSTRAINTS: Final = {
     "rota_lease": {"lease_fence": "fence > 0"},
     "rota_step": {"step_end": "(ended_at IS NULL) = (outcome IS NULL)"},
 }
+_CREATE_TABLE: Final = re.compile(r"CREATE TABLE (rota_\w+)")
 RENAME: Final = f"RENAME TABLE {', '.join(f'`{old}` TO {new}' for old, new in TABLES.items())}"
 
 
@@ -85,6 +87,7 @@ async def rename(connection: MysqlConnection) -> str:
         return "nothing to do: the tables have the prefix already"
     for table in TABLES.values():
         await _rename_keys(connection, table)
+    await _create_new_tables(connection)
     await _record(connection)
     return f"{len(TABLES)} tables renamed; open the store with this release"
 
@@ -124,6 +127,15 @@ async def _rename_keys(connection: MysqlConnection, table: str) -> None:
             changes += [f"DROP CONSTRAINT {name}", f"ADD CONSTRAINT rota_{name} CHECK ({condition})"]
     if changes:
         await connection.run(f"ALTER TABLE {table} {', '.join(changes)}")
+
+
+async def _create_new_tables(connection: MysqlConnection) -> None:
+    """Create the tables that the last release without the prefix did not have."""
+    names = {name for (name,) in await connection.rows("SHOW TABLES")}
+    for statement in statements_in(all_migrations()[0].text, connection.collation):
+        table = _CREATE_TABLE.match(statement)
+        if table is not None and table[1] not in names:
+            await connection.run(statement)
 
 
 async def _record(connection: MysqlConnection) -> None:

@@ -32,6 +32,8 @@ TABLES: Final = (
     "migration", "job", "job_done", "tag", "attempt", "dependency", "idempotency", "claim", "open_claim", "step",
     "schedule", "occurrence", "queue", "member", "leader", "ledger", "token", "pruned",
 )  # fmt: skip
+_CREATE: Final = re.compile(r"^CREATE (?:TABLE|INDEX) .*?;$", re.DOTALL | re.MULTILINE)
+_TABLE_OF: Final = re.compile(r"CREATE (?:TABLE|INDEX \w+ ON) (?:\{schema\})?rota_(\w+)")
 _FUNCTION: Final = re.compile(r"CREATE FUNCTION .*?^\$\$;", re.DOTALL | re.MULTILINE)
 
 #: The tables, their partitions, and the view.
@@ -75,6 +77,7 @@ async def rename(connection: Any) -> list[str]:  # noqa: ANN401 - asyncpg has no
         for quoted, name, is_view in relations:
             await connection.execute(f'ALTER {"VIEW" if is_view else "TABLE"} {quoted} RENAME TO "rota_{name}"')
         await _replace_function(connection)
+        await _create_new_tables(connection)
         await _record(connection)
         return sorted(f"rota_{name}" for _, name, _ in relations)
 
@@ -105,6 +108,14 @@ async def _replace_function(connection: Any) -> None:  # noqa: ANN401 - asyncpg 
     await connection.execute("ALTER FUNCTION refuse_ended_jobs() RENAME TO rota_refuse_ended_jobs")
     (function,) = _FUNCTION.findall(all_migrations()[0].text)
     await connection.execute(function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace("{schema}", ""))
+
+
+async def _create_new_tables(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
+    """Create the tables that the last release without the prefix did not have, and their indexes."""
+    for statement in _CREATE.findall(all_migrations()[0].text):
+        table = _TABLE_OF.match(statement)
+        if table is not None and table[1] not in TABLES and not table[1].startswith("job_done"):
+            await connection.execute(statement.replace("{schema}", ""))
 
 
 async def _record(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types

@@ -41,6 +41,7 @@ TABLES: Final = (
 )
 #: The migrations of the last release without the prefix.
 MIGRATIONS: Final = {1: "0001_first", 2: "0002_count_later", 3: "0003_lists", 4: "0004_schedule_app"}
+_CREATE_TABLE: Final = re.compile(rf"\s*(?:--.*\n\s*)*CREATE TABLE {PREFIX}(\w+)")
 _CREATE_INDEX: Final = re.compile(rf"\s*(?:--.*\n\s*)*CREATE INDEX {PREFIX}(\w+)")
 
 
@@ -86,9 +87,12 @@ def _rename(connection: sqlite3.Connection) -> None:
         connection.execute(f"ALTER TABLE {name} RENAME TO {PREFIX}{name}")
     first = all_migrations()[0]
     for statement in statements_in(first.text):
+        # Tables that the last release without the prefix did not have.
+        if (table := _CREATE_TABLE.match(statement)) and table[1] not in TABLES:
+            connection.execute(statement)
         # SQLite cannot rename an index.
         if index := _CREATE_INDEX.match(statement):
-            connection.execute(f"DROP INDEX {index[1]}")
+            connection.execute(f"DROP INDEX IF EXISTS {index[1]}")
             connection.execute(statement)
     connection.execute(f"DELETE FROM {PREFIX}migration")  # noqa: S608 - a constant
     connection.execute(

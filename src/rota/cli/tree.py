@@ -25,6 +25,7 @@ def build() -> Parser:
     _add_submit(commands, shared)
     _add_jobs(commands, shared)
     _add_dead_letters(commands, shared)
+    _add_operations(commands, shared)
     _add_schedules(commands, shared)
     _add_rest(commands, shared)
     return parser
@@ -193,9 +194,31 @@ def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         ("run-now", "start scheduled and retrying jobs now"),
     ):
         parser = _command(jobs, name, "jobs:act", description, shared)
-        parser.add_argument("ids", nargs="+", metavar="ID", help="the jobs")
+        parser.add_argument("ids", nargs="*", metavar="ID", help="the jobs")
+        _add_match(parser, "all jobs of a search, such as 'status:dead type:mail*'", has_canary=name != "cancel")
         parser.set_defaults(verb=name)
         _add_caution(parser)
+
+
+def _add_match(parser: argparse.ArgumentParser, description: str, *, has_canary: bool = True) -> None:
+    parser.add_argument("--match", metavar="QUERY", help=f"{description}; done by the scheduler, see `rota ops`")
+    parser.add_argument("--rate", type=float, metavar="N", help="with --match: at most so many jobs a second")
+    if has_canary:
+        parser.add_argument(
+            "--canary", type=_count, metavar="N", help="with --match: so many first; the rest only if they succeed"
+        )
+
+
+def _add_operations(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    operations = _group(commands, "ops", "operations: actions on all jobs of a search")
+    listing = _command(operations, "list", "operations:list_operations", "list operations, newest first", shared)
+    listing.add_argument("--limit", type=_count, default=50, help="how many at most")
+    for name, description in (
+        ("get", "show an operation and how far it is"),
+        ("cancel", "cancel an operation; what it has done stays done"),
+    ):
+        parser = _command(operations, name, f"operations:{name}", description, shared)
+        parser.add_argument("id", help="the operation")
 
 
 def _add_caution(parser: argparse.ArgumentParser) -> None:
@@ -213,6 +236,7 @@ def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Pars
         parser = _command(letters, name, "dead_letters:act", description, shared)
         parser.add_argument("ids", nargs="*", metavar="ID", help="the jobs")
         parser.add_argument("--all", action="store_true", help="all of them")
+        _add_match(parser, "all dead jobs of a search, such as 'type:mail*'", has_canary=name == "retry")
         parser.set_defaults(verb=name)
         _add_caution(parser)
 

@@ -37,6 +37,7 @@ class Action(StrEnum):
     JOBS_SUBMIT = "jobs.submit"
     JOBS_CANCEL = "jobs.cancel"
     JOBS_RETRY = "jobs.retry"
+    JOBS_OPERATE = "jobs.operate"
     STEPS_RESOLVE = "steps.resolve"
     DEAD_LETTERS_DISCARD = "dead_letters.discard"
     QUEUES_READ = "queues.read"
@@ -60,6 +61,7 @@ DESCRIPTIONS: Final[Mapping[Action, str]] = {
     Action.JOBS_SUBMIT: "submit jobs",
     Action.JOBS_CANCEL: "cancel jobs",
     Action.JOBS_RETRY: "retry jobs and dead letters, start waiting jobs at once",
+    Action.JOBS_OPERATE: "act on all jobs of a search by operations, with the action for a single job",
     Action.STEPS_RESOLVE: "say whether the effect of a step in doubt happened",
     Action.DEAD_LETTERS_DISCARD: "delete dead letters",
     Action.QUEUES_READ: "read queues and their counts",
@@ -91,6 +93,7 @@ _OPERATOR: Final = frozenset(
     {
         Action.JOBS_CANCEL,
         Action.JOBS_RETRY,
+        Action.JOBS_OPERATE,
         Action.STEPS_RESOLVE,
         Action.DEAD_LETTERS_DISCARD,
         Action.QUEUES_PAUSE,

@@ -17,6 +17,7 @@ from rota.engine.explain import Explain
 from rota.engine.ids import IdMaker
 from rota.engine.jobs import Jobs
 from rota.engine.leases import Leases
+from rota.engine.operations import Operations
 from rota.engine.queues import Queues
 from rota.engine.schedules import Schedules
 from rota.engine.search import JobSearch
@@ -67,6 +68,7 @@ class Engine:
         self.explain = Explain(deps)
         self.search = JobSearch(deps)
         self.tokens = Tokens(deps)
+        self.operations = Operations(deps, self.jobs, self.search)
 
     # WorkSource
 

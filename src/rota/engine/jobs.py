@@ -191,8 +191,18 @@ class Jobs:
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         return await self._deps.store.dead_groups(limit)
 
+    async def act_once_each(self, ids: Sequence[JobId], decision: Decision, deed: Deed) -> Sequence[ActionResult]:
+        """Act on jobs for an operation, which has its own entry in the ledger."""
+        return await self._act(ids, None, "", decision, deed)
+
+    async def delete(self, ids: Sequence[JobId]) -> Sequence[ActionResult]:
+        """Delete dead and cancelled jobs for an operation, which has its own entry in the ledger."""
+        found = {job.id: job for job in await self._deps.store.get(ids)}
+        deleted = set(await self._deps.store.discard(list(found)))
+        return [_discarded(job_id, found.get(job_id), is_gone=job_id in deleted) for job_id in ids]
+
     async def _act(
-        self, ids: Sequence[JobId], by: Actor, action: str, decision: Decision, deed: Deed
+        self, ids: Sequence[JobId], by: Actor | None, action: str, decision: Decision, deed: Deed
     ) -> Sequence[ActionResult]:
         """Decide about jobs and settle them; repeat it for those that changed meanwhile."""
         answers: dict[JobId, ActionResult] = {}
@@ -205,7 +215,7 @@ class Jobs:
         return [answers.get(job_id, ActionResult(job_id, refusal=unsettled)) for job_id in ids]
 
     async def _act_once(
-        self, ids: Sequence[JobId], by: Actor, action: str, decision: Decision, deed: Deed
+        self, ids: Sequence[JobId], by: Actor | None, action: str, decision: Decision, deed: Deed
     ) -> dict[JobId, ActionResult]:
         found = {job.id: job for job in await self._deps.store.get(ids)}
         answers = {job_id: ActionResult(job_id, refusal=unknown_job(job_id)) for job_id in ids if job_id not in found}
@@ -228,30 +238,34 @@ class Jobs:
         return answers
 
     async def _write(
-        self, jobs: Sequence[Job], settlements: Sequence[Settlement], by: Actor, action: str
+        self, jobs: Sequence[Job], settlements: Sequence[Settlement], by: Actor | None, action: str
     ) -> Sequence[JobId]:
         if not settlements:
             return ()
-        entry = _entry(by, action, jobs)
+        entry = None if by is None else _entry(by, action, jobs)
         begun = time.perf_counter()
         applied = set(await self._deps.store.settle(settlements, entry=entry))
         pairs = [(job, one) for job, one in zip(jobs, settlements, strict=True) if one.job_id in applied]
         if pairs:
             settled = JobsSettled([job for job, _ in pairs], [one for _, one in pairs], time.perf_counter() - begun)
             self._deps.telemetry.emit(settled)
-            self._deps.telemetry.emit(Acted(entry))
+            self._emit_act(entry)
             queues = {job.queue for job, one in pairs if one.target is State.PENDING}
             await self._deps.broker.announce({*queues, TIMETABLE})
         return tuple(applied)
 
-    async def _ask(self, jobs: Sequence[Job], by: Actor, action: str) -> Sequence[JobId]:
+    def _emit_act(self, entry: LedgerEntry | None) -> None:
+        if entry is not None:
+            self._deps.telemetry.emit(Acted(entry))
+
+    async def _ask(self, jobs: Sequence[Job], by: Actor | None, action: str) -> Sequence[JobId]:
         if not jobs:
             return ()
-        entry = _entry(by, action, jobs)
+        entry = None if by is None else _entry(by, action, jobs)
         asked = set(await self._deps.store.ask_cancel([(job.id, job.fence) for job in jobs], entry=entry))
         if asked:
             self._deps.telemetry.emit(CancelAsked([job for job in jobs if job.id in asked]))
-            self._deps.telemetry.emit(Acted(entry))
+            self._emit_act(entry)
         return tuple(asked)
 
 

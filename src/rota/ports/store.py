@@ -19,6 +19,7 @@ from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
+from rota.core.operation import Operation, OperationId
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
@@ -53,6 +54,7 @@ __all__ = [
     "JobStore",
     "LedgerStore",
     "OnWake",
+    "OperationStore",
     "Position",
     "Receipt",
     "Retention",
@@ -409,7 +411,32 @@ class LedgerStore(Protocol):
         ...
 
 
-class Store(JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LedgerStore, Protocol):
+class OperationStore(Protocol):
+    """Operations: actions on all jobs of a selection."""
+
+    async def put_operation(
+        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        """Create (version 0) or replace an operation whose version is current; False if it was changed meanwhile.
+
+        The version written is one greater.
+        """
+        ...
+
+    async def operation(self, operation_id: OperationId) -> Operation | None:
+        """Return an operation; None if there is none of this id."""
+        ...
+
+    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
+        """Return operations, newest first, those before an id."""
+        ...
+
+    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
+        """Return up to `limit` operations whose `due_at` has come, the longest due first. Changes nothing."""
+        ...
+
+
+class Store(JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LedgerStore, OperationStore, Protocol):
     """All of it, as one adapter provides it."""
 
     @property

@@ -5,7 +5,7 @@ store's timetable: when each kind of upkeep is needed next. So a due duty never 
 not due costs nothing. One more loop reads the timetable when something with a time is written, by this process or
 another, and at least every `LONGEST_SLEEP_SECONDS`, so that a lost notification or a stepped clock costs little. The
 pruner has its own slow pace, and goes on at once while there is a full batch to delete; it pauses while another
-scheduler leads, and so does the dispatcher (dispatcher.py).
+scheduler leads, and so does the dispatcher (dispatcher.py). Operations have a loop of their own (operations.py).
 
 If a pass fails, for whatever reason, its loop waits, longer each time up to a limit, and goes on. If the process dies
 between two passes, or within one, nothing is lost: every pass is a transaction of the store, and the next scheduler
@@ -29,6 +29,7 @@ from rota.ports.clock import Rng
 from rota.ports.store import Retention
 from rota.ports.wakeup import TIMETABLE
 from rota.scheduler.dispatcher import Dispatcher
+from rota.scheduler.operations import OperationRunner
 from rota.scheduler.upkeep import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
 from rota.supervision import supervised
 from rota.telemetry.outage import Outage
@@ -112,6 +113,7 @@ class Scheduler:
         self._timers = [DutyTimer(duty, JitteredBackoff(rng, longest=LONGEST_RETRY_SECONDS)) for duty in duties]
         self._pruner = Pruner(engine, retention or Retention())
         self._dispatcher = Dispatcher(engine, stands_by=stands_by, rng=rng)
+        self._operations = OperationRunner(engine, rng)
 
     async def run(self) -> None:
         """Run all loops until cancelled."""
@@ -123,6 +125,8 @@ class Scheduler:
             group.create_task(self._prune(), name="rota-pruner")
             dispatcher = supervised("the dispatcher", self._dispatcher.run, rng=self._rng)
             group.create_task(dispatcher, name="rota-dispatcher")
+            operations = supervised("the loop of operations", self._operations.run, rng=self._rng)
+            group.create_task(operations, name="rota-operations")
 
     async def tick(self) -> int:
         """Do one pass of every duty that depends on time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 
 from api.route_cases.asking import Ask, acts, lines, of, of_jobs, state, stored
 from api.staging import Stage
@@ -51,6 +52,51 @@ async def suggest(stage: Stage, ask: Ask) -> None:
     await stage.submit(type="mail", tags=["red", "blue"])
     assert (await ask(params={"field": "tag", "prefix": "r"}))["items"] == ["red"]
     assert (await ask(params={"field": "type"}))["items"] == ["mail"]
+
+
+@of("POST /v1/operations")
+async def create_operation(stage: Stage, ask: Ask) -> None:
+    dead = await stage.dead()
+    counted = await ask(json={"action": "retry", "q": "status:dead", "dry_run": True})
+    assert (counted["matched"], counted["id"], await state(stage, dead["id"])) == (1, None, "dead")
+    made = await ask(202, json={"action": "retry", "q": "status:dead", "arguments": {"rate": 5}})
+    assert (made["state"], made["matched"], made["rate"]) == ("waiting", 1, 5)
+    while await stage.engine.operations.tick():
+        stage.clock.move(timedelta(seconds=1))
+    assert await state(stage, dead["id"]) == "pending"
+    assert await acts(stage) == [("operations.create", made["id"])]
+
+
+@of("GET /v1/operations")
+async def list_operations(stage: Stage, ask: Ask) -> None:
+    job = await stage.submit()
+    body = {"action": "cancel", "ids": [job["id"]]}
+    made = [(await stage.client.post("/v1/operations", json=body)).json()["id"] for _ in range(2)]
+    first = await ask(params={"limit": 1})
+    assert [one["id"] for one in first["items"]] == [made[1]]
+    second = await ask(params={"limit": 1, "cursor": first["next_cursor"]})
+    assert ([one["id"] for one in second["items"]], second["next_cursor"]) == ([made[0]], None)
+
+
+@of("GET /v1/operations/{id}")
+async def get_operation(stage: Stage, ask: Ask) -> None:
+    job = await stage.submit()
+    made = (await stage.client.post("/v1/operations", json={"action": "cancel", "ids": [job["id"]]})).json()
+    while await stage.engine.operations.tick():
+        pass
+    shown = await ask(name=made["id"])
+    assert (shown["state"], shown["done"], shown["id_count"]) == ("completed", 1, 1)
+
+
+@of("POST /v1/operations/{id}/cancel")
+async def cancel_operation(stage: Stage, ask: Ask) -> None:
+    job = await stage.submit()
+    body = {"action": "cancel", "ids": [job["id"]], "start_after": "10s"}
+    made = (await stage.client.post("/v1/operations", json=body)).json()
+    assert (await ask(name=made["id"]))["state"] == "cancelled"
+    stage.clock.move(timedelta(seconds=11))
+    assert await stage.engine.operations.tick() == 0
+    assert await state(stage, job["id"]) == "pending"
 
 
 @of("GET /jobs", "GET /tasks")

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from conformance.model.memory import KeptKey, Memory
-from rota.core.ids import JobId
+from rota.core.ids import JobId, compose
 from rota.core.job import Attempt, Job, first_state, turn
 from rota.core.lease import Claim, Renewal, Renewed, WorkerId
 from rota.core.ledger import LedgerEntry
@@ -451,6 +451,8 @@ class Jobs(Memory):
             del self.fired[name], self.fired_at[name]
         for boot in [boot for boot, member in self.fleet.items() if member.seen_at and member.seen_at <= horizon]:
             del self.fleet[boot]
+        below = compose(int(horizon.timestamp() * 1000), 0)
+        self.acts = {one.id: one for one in self.acts.values() if one.id >= below or one.due_at is not None}
         while len(self.book) > 1 and self.book[0].at is not None and self.book[0].at <= horizon:
             del self.book[0]
 

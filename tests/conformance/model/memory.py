@@ -13,6 +13,7 @@ from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
+from rota.core.operation import Operation, OperationId
 from rota.core.queue import Queue
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.step import Step
@@ -57,6 +58,7 @@ class Memory:
     settings: dict[str, Queue] = field(default_factory=dict)
     book: list[LedgerEntry] = field(default_factory=list)
     access: dict[str, Token] = field(default_factory=dict)
+    acts: dict[OperationId, Operation] = field(default_factory=dict)
 
     def at(self, now: datetime | None) -> datetime:
         return self.clock() if now is None else now

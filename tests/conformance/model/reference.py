@@ -20,6 +20,7 @@ from rota.core.job import Job
 from rota.core.lease import Claim
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
+from rota.core.operation import Operation, OperationId
 from rota.core.queue import CONFIGURATION, Queue
 from rota.core.step import Resolution, Step
 
@@ -149,6 +150,27 @@ class Fleet(Steps):
 
     async def queues(self) -> Sequence[Queue]:
         return sorted(self.settings.values(), key=lambda queue: queue.name)
+
+    async def put_operation(
+        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        old = self.acts.get(operation.id)
+        if operation.version != (old.version if old is not None else 0):
+            return False
+        self.acts[operation.id] = replace(operation, version=operation.version + 1)
+        self.write(entry, self.at(now))
+        return True
+
+    async def operation(self, operation_id: OperationId) -> Operation | None:
+        return self.acts.get(operation_id)
+
+    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
+        known = [one for one in self.acts.values() if before is None or one.id < before]
+        return sorted(known, key=lambda one: -one.id)[:limit]
+
+    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
+        due = [(one.due_at, one) for one in self.acts.values() if one.due_at and one.due_at <= self.at(now)]
+        return [one for _, one in sorted(due, key=lambda pair: pair[0])][:limit]
 
 
 class Reference(Fleet):

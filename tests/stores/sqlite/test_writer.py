@@ -22,8 +22,8 @@ from rota.stores.sqlite.group_commit import (
     MERGEABLE,
     PLAIN,
     READ_FIRST_ATTEMPTS,
-    Operation,
     OperationMode,
+    QueuedCall,
     Verb,
     run_in_transaction,
 )
@@ -74,7 +74,7 @@ class Stage:
         self.gate.wait()
 
     def do(self, verb: Verb, *arguments: object, mode: OperationMode = PLAIN) -> Any:  # noqa: ANN401 - as the verb does
-        return self.writer.run_blocking(Operation(verb, arguments, mode))
+        return self.writer.run_blocking(QueuedCall(verb, arguments, mode))
 
     @property
     def commits(self) -> int:
@@ -164,7 +164,7 @@ def test_a_committed_single_statement_is_not_repeated_when_its_results_cannot_be
 
     together = OperationMode(is_mergeable=True, single_statement=in_one_statement)
     with stage.writer.lock, pytest.raises(TypeError):
-        run_in_transaction(stage.connection, [Operation(put, ([number],), together) for number in (1, 2)])
+        run_in_transaction(stage.connection, [QueuedCall(put, ([number],), together) for number in (1, 2)])
     assert stage.numbers() == [1, 2]
 
 
@@ -273,7 +273,7 @@ def test_a_nested_call_right_after_the_lock_was_taken_is_refused_and_does_not_de
     """A signal may arrive when the lock is taken and no operation has begun."""
     serve = stage.writer._run_batch
 
-    def interrupted(batch: list[Operation]) -> None:
+    def interrupted(batch: list[QueuedCall]) -> None:
         stage.do(put, [2])
         serve(batch)
 
@@ -299,7 +299,7 @@ async def test_a_call_by_a_finalizer_on_the_writers_thread_is_refused(stage: Sta
     gather = stage.writer._next_batch
     errors: list[Exception] = []
 
-    def finalize() -> list[Operation]:
+    def finalize() -> list[QueuedCall]:
         stage.writer._next_batch = gather  # type: ignore[method-assign]
         try:
             stage.do(put, [2])

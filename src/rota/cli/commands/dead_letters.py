@@ -9,7 +9,8 @@ from typing import Final
 
 from rota.cli.api_client import ApiClient, refusal_of
 from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
-from rota.cli.commands.jobs import COLUMNS, finished, listed
+from rota.cli.commands.jobs import COLUMNS, finished, listed, require_match
+from rota.cli.commands.operations import act_on_matches
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Progress, column, counted, say
 from rota.core.errors import JobNotFound
@@ -41,9 +42,14 @@ def list_letters(options: argparse.Namespace) -> int:
 
 
 def act(options: argparse.Namespace) -> int:
+    if options.match is not None:
+        action = "retry" if options.verb == "retry" else "delete"
+        return act_on_matches(options, action, f"status:dead {options.match}")
+    require_match(options)
     api = api_client_of(options)
     if not options.ids and not options.all:
-        raise CommandFailed(f"dlq {options.verb}: no job is given", fix="give their ids, or --all", code=Exit.USAGE)
+        fix = "give their ids, --match QUERY, or --all"
+        raise CommandFailed(f"dlq {options.verb}: no job is given", fix=fix, code=Exit.USAGE)
     if options.ids and options.all:
         raise CommandFailed(f"dlq {options.verb}: ids and --all are given", fix="give one of the two", code=Exit.USAGE)
     ids = [letter["id"] for letter in listed(api, "/v1/dead-letters", sys.maxsize)] if options.all else options.ids

@@ -171,12 +171,26 @@ def _show_end(options: argparse.Namespace, ended: Mapping[str, Any]) -> int:
 
 
 def act(options: argparse.Namespace) -> int:
+    if options.match is not None:
+        from rota.cli.commands.operations import act_on_matches  # noqa: PLC0415 - it needs this module
+
+        return act_on_matches(options, options.verb.replace("-", "_"), options.match)
+    require_match(options)
     count = len(options.ids)
+    if not count:
+        raise CommandFailed(f"jobs {options.verb}: no job is given", fix="give ids, or --match QUERY", code=Exit.USAGE)
     if (count > 1 or options.dry_run) and not is_confirmed(options, f"{options.verb} {counted(count, 'job')}"):
         return Exit.OK
     api = api_client_of(options)
     refusals = [refusal for job_id in options.ids if (refusal := _act_on(api, options, job_id)) is not None]
     return finished(refusals, count)
+
+
+def require_match(options: argparse.Namespace) -> None:
+    """Refuse flags that have an effect with --match only."""
+    for name in ("rate", "canary"):
+        if getattr(options, name, None) is not None:
+            raise CommandFailed(f"--{name} has an effect with --match only", fix="add --match QUERY", code=Exit.USAGE)
 
 
 def _act_on(api: ApiClient, options: argparse.Namespace, job_id: str) -> CommandFailed | None:

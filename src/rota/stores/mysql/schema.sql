@@ -17,8 +17,9 @@
 -- tags, `rota_step` the guarded side effects. A `rota_schedule` makes a job for each fire time, recorded in
 -- `rota_occurrence`; `rota_fired` finds the jobs of a schedule. `rota_queue` has the settings of queues, `rota_member`
 -- the processes of the cluster, `rota_leader` their leader, `rota_lock` named locks, `rota_ledger` the audit log,
--- `rota_token` the API tokens. `rota_pruned` counts what retention has deleted. `rota_notification` tells other processes of new work;
--- `rota_queue_lock` serialises inserts into bounded queues.
+-- `rota_token` the API tokens. `rota_operation` has actions on all jobs of a selection, `rota_pruned` counts what retention
+-- has deleted. `rota_notification` tells other processes of new work; `rota_queue_lock` serialises inserts into bounded
+-- queues.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
 -- collation compares code points and counts trailing spaces; its name depends on the server.
@@ -360,4 +361,15 @@ CREATE TABLE rota_notification (
 CREATE TABLE rota_queue_lock (
     queue VARCHAR(255) NOT NULL,
     PRIMARY KEY (queue)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Actions on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
+-- has ended. `body` is all else, as JSON.
+CREATE TABLE rota_operation (
+    id      BIGINT     NOT NULL,
+    due_at  BIGINT,
+    version BIGINT     NOT NULL,
+    body    MEDIUMTEXT NOT NULL,
+    PRIMARY KEY (id),
+    KEY rota_operation_due (due_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -19,6 +19,7 @@ from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
+from rota.core.operation import Operation, OperationId
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
@@ -47,6 +48,7 @@ from rota.stores.mysql import (
     insert,
     ledger,
     locks,
+    operations,
     queries,
     queues,
     schedules,
@@ -417,6 +419,22 @@ class MysqlStore:
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
         return await self._read(ledger.tokens, ids)
+
+    # Operations
+
+    async def put_operation(
+        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        return await self._write_recorded(_untimed(operations.put_operation), operation, entry, now)
+
+    async def operation(self, operation_id: OperationId) -> Operation | None:
+        return await self._read(operations.operation, operation_id)
+
+    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
+        return await self._read(operations.operations, LARGEST if before is None else before, limit)
+
+    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
+        return await self._read_at(operations.due_operations, limit, now=now)
 
     # How verbs are run
 

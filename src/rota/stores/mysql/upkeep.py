@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from rota.core.ids import JobId
+from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lifecycle import TIMED, State
 from rota.core.time import span_to_micros
@@ -129,3 +129,5 @@ async def _prune_history(connection: MysqlConnection, retention: Retention, limi
     if last:
         await connection.run(statement("prune_ledger"), {**parameters, "last": last[0][0]})
     await connection.run(statement("prune_members"), parameters)
+    below = compose(parameters["before"] // 1000, 0)
+    await connection.run(statement("prune_operations"), {"below": below, "limit": limit})

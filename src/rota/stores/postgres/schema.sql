@@ -20,6 +20,7 @@
 -- rota_lock         named advisory locks
 -- rota_ledger       audit log of operators' actions
 -- rota_token        API tokens
+-- rota_operation    actions on all jobs of a selection
 -- rota_pruned       how many jobs retention has deleted
 --
 -- A claim makes a job `running` under a new fence. A settlement puts it back to waiting, or ends it and moves it to
@@ -396,3 +397,14 @@ CREATE TABLE rota_pruned (
     state text   PRIMARY KEY,
     count bigint NOT NULL
 );
+
+-- Actions on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
+-- has ended. `body` is all else, as JSON.
+CREATE TABLE rota_operation (
+    id      bigint PRIMARY KEY,
+    due_at  bigint,
+    version bigint NOT NULL,
+    body    text   NOT NULL
+);
+
+CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;

@@ -21,6 +21,7 @@ from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
+from rota.core.operation import Operation, OperationId
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
@@ -50,6 +51,7 @@ from rota.stores.postgres import (
     insert,
     ledger,
     locks,
+    operations,
     partitions,
     queries,
     queues,
@@ -430,6 +432,22 @@ class PostgresStore:
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
         return await self._database.read(ledger.tokens, ids)
+
+    # Operations
+
+    async def put_operation(
+        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        return await self._write_recorded(operations.put_operation, operation, entry, now)
+
+    async def operation(self, operation_id: OperationId) -> Operation | None:
+        return await self._database.read(operations.operation, operation_id)
+
+    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
+        return await self._database.read(operations.operations, LARGEST if before is None else before, limit)
+
+    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
+        return await self._database.read_timed(operations.due_operations, limit, now=self._given(now))
 
     def _given(self, now: datetime | None) -> int | None:
         """Return the time of a call; None leaves it to the server."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rota.core.ids import JobId
+from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.time import span_to_micros
@@ -108,3 +108,4 @@ async def _delete_history(session: Session, retention: Retention, limit: int, no
     await session.run("delete_old_occurrences", before, limit)
     await session.run("delete_old_entries", before, limit)
     await session.run("delete_old_members", before)
+    await session.run("delete_old_operations", compose(before // 1000, 0), limit)

@@ -49,7 +49,7 @@ PLAIN: Final = OperationMode()
 MERGEABLE: Final = OperationMode(is_mergeable=True)
 
 
-class Operation:
+class QueuedCall:
     """A verb with its arguments, and the caller that waits: a task on an event loop, a blocked thread, or none."""
 
     # Class attributes: every job makes an operation, and most operations set none of these.
@@ -79,7 +79,7 @@ class Operation:
         return self.result
 
 
-def run_in_transaction(connection: SqliteConnection, operations: Sequence[Operation]) -> None:
+def run_in_transaction(connection: SqliteConnection, operations: Sequence[QueuedCall]) -> None:
     """Run operations in one transaction; if one of them fails, each in a transaction of its own."""
     if _run_as_single_statement(connection, operations):
         return
@@ -99,7 +99,7 @@ def run_in_transaction(connection: SqliteConnection, operations: Sequence[Operat
     _commit(connection, operations)
 
 
-def _run_operations(connection: SqliteConnection, operations: Sequence[Operation]) -> None:
+def _run_operations(connection: SqliteConnection, operations: Sequence[QueuedCall]) -> None:
     """Run operations, mergeable ones of the same verb in one call.
 
     Operations of one batch have no order among each other. Merged calls come first and the others (claims above all)
@@ -108,8 +108,8 @@ def _run_operations(connection: SqliteConnection, operations: Sequence[Operation
     if len(operations) == 1:
         _run_alone(connection, operations[0])
         return
-    groups: dict[tuple[Any, ...], list[Operation]] = {}
-    alone: list[Operation] = []
+    groups: dict[tuple[Any, ...], list[QueuedCall]] = {}
+    alone: list[QueuedCall] = []
     for operation in operations:
         if operation.mode.is_mergeable:
             groups.setdefault((operation.verb, *operation.arguments[1:]), []).append(operation)
@@ -121,11 +121,11 @@ def _run_operations(connection: SqliteConnection, operations: Sequence[Operation
         _run_alone(connection, operation)
 
 
-def _run_alone(connection: SqliteConnection, operation: Operation) -> None:
+def _run_alone(connection: SqliteConnection, operation: QueuedCall) -> None:
     operation.result = operation.verb(connection, *operation.arguments)
 
 
-def _run_merged(connection: SqliteConnection, operations: Sequence[Operation]) -> None:
+def _run_merged(connection: SqliteConnection, operations: Sequence[QueuedCall]) -> None:
     if len(operations) == 1:
         _run_alone(connection, operations[0])
         return
@@ -133,11 +133,11 @@ def _run_merged(connection: SqliteConnection, operations: Sequence[Operation]) -
     _distribute(operations, results)
 
 
-def _all_items(operations: Sequence[Operation]) -> list[Any]:
+def _all_items(operations: Sequence[QueuedCall]) -> list[Any]:
     return [item for operation in operations for item in operation.arguments[0]]
 
 
-def _distribute(operations: Sequence[Operation], results: Sequence[Any]) -> None:
+def _distribute(operations: Sequence[QueuedCall], results: Sequence[Any]) -> None:
     start = 0
     for operation in operations:
         end = start + len(operation.arguments[0])
@@ -145,7 +145,7 @@ def _distribute(operations: Sequence[Operation], results: Sequence[Any]) -> None
         start = end
 
 
-def _commit(connection: SqliteConnection, operations: Sequence[Operation]) -> None:
+def _commit(connection: SqliteConnection, operations: Sequence[QueuedCall]) -> None:
     try:
         connection.run("COMMIT")
     except (DatabaseFailed, DatabaseBusy) as error:
@@ -153,7 +153,7 @@ def _commit(connection: SqliteConnection, operations: Sequence[Operation]) -> No
         fail(operations, error)
 
 
-def _run_reading_first(connection: SqliteConnection, operations: Sequence[Operation]) -> bool:
+def _run_reading_first(connection: SqliteConnection, operations: Sequence[QueuedCall]) -> bool:
     """Run operations without the write lock until one of them writes; return whether that succeeded.
 
     SQLite refuses the lock if another process has written since this transaction began to read, or holds the lock. Then
@@ -176,7 +176,7 @@ def _run_reading_first(connection: SqliteConnection, operations: Sequence[Operat
     return False
 
 
-def _run_as_single_statement(connection: SqliteConnection, operations: Sequence[Operation]) -> bool:
+def _run_as_single_statement(connection: SqliteConnection, operations: Sequence[QueuedCall]) -> bool:
     """Run operations as one statement without BEGIN and COMMIT; return whether that was possible.
 
     For a single job, BEGIN and COMMIT cost as much as the insert. For many, each further statement releases the
@@ -212,13 +212,13 @@ def _run_as_single_statement(connection: SqliteConnection, operations: Sequence[
     return True
 
 
-def _can_merge(operations: Sequence[Operation]) -> bool:
+def _can_merge(operations: Sequence[QueuedCall]) -> bool:
     first = operations[0]
     verb, rest = first.verb, first.arguments[1:]
     return all(one.verb is verb and one.arguments[1:] == rest for one in operations)
 
 
-def fail(operations: Iterable[Operation], error: Exception) -> None:
+def fail(operations: Iterable[QueuedCall], error: Exception) -> None:
     """Make an error the outcome of operations; the driver's errors become `StoreUnavailable`."""
     if isinstance(error, DatabaseFailed | DatabaseBusy):
         unavailable = StoreUnavailable(f"SQLite: {error}")
@@ -228,9 +228,9 @@ def fail(operations: Iterable[Operation], error: Exception) -> None:
         operation.result, operation.error = None, error
 
 
-def deliver(batch: list[Operation]) -> None:
+def deliver(batch: list[QueuedCall]) -> None:
     """Pass the outcomes to the waiting callers, waking each thread and each event loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Operation]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[QueuedCall]] = {}
     for operation in batch:
         if operation.waiting is not None:
             operation.waiting.release()
@@ -243,7 +243,7 @@ def deliver(batch: list[Operation]) -> None:
             continue  # that loop is closed, and so are its callers
 
 
-def _set_outcomes(operations: list[Operation]) -> None:
+def _set_outcomes(operations: list[QueuedCall]) -> None:
     for operation in operations:
         future = operation.future
         if future is None or future.done():

@@ -9,7 +9,8 @@
 -- submitters' keys, `rota_tag` the tags, `rota_step` the guarded side effects. A `rota_schedule` makes one job for each
 -- fire time, recorded in `rota_occurrence`. `rota_queue` holds the settings of queues, `rota_member` the processes of
 -- the cluster, `rota_leader` leadership, `rota_lock` named locks, `rota_ledger` the audit log, `rota_token` API tokens,
--- `rota_pruned` the number of jobs deleted by retention. `rota_migration` lists the applied migrations.
+-- `rota_pruned` the number of jobs deleted by retention, `rota_operation` actions on all jobs of a selection.
+-- `rota_migration` lists the applied migrations.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text.
 
@@ -274,3 +275,14 @@ CREATE TABLE rota_pruned (
     state TEXT    PRIMARY KEY,
     count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- An action on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
+-- has ended. `body` is all else, as JSON.
+CREATE TABLE rota_operation (
+    id      INTEGER PRIMARY KEY,
+    due_at  INTEGER,
+    version INTEGER NOT NULL,
+    body    TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from rota.core.ids import JobId
+from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.time import span_to_micros
@@ -97,3 +97,4 @@ def _delete_history(connection: SqliteConnection, retention: Retention, limit: i
     connection.run(statement("delete_old_occurrences"), {"before": before, "limit": limit})
     connection.run(statement("delete_old_ledger_entries"), {"before": before, "limit": limit})
     connection.run(statement("delete_old_members"), {"before": before})
+    connection.run(statement("delete_old_operations"), {"below": compose(before // 1000, 0), "limit": limit})

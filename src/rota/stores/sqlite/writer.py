@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol, TypeVar
 from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import fork
 from rota.stores.sqlite.driver import DatabaseFailed, FileLost, SqliteConnection, retry_while_busy, roll_back
-from rota.stores.sqlite.group_commit import PLAIN, Operation, OperationMode, deliver, fail, run_in_transaction
+from rota.stores.sqlite.group_commit import PLAIN, OperationMode, QueuedCall, deliver, fail, run_in_transaction
 
 #: More operations in one transaction gain nothing and delay the first of them.
 LARGEST_BATCH: Final = 1000
@@ -84,7 +84,7 @@ class RunnerThread(ABC):
 
     def __init__(self, name: str, opener: Opener, *, check_file: FileCheck | None = None) -> None:
         self._check_file = check_file
-        self._queue: deque[Operation] = deque()
+        self._queue: deque[QueuedCall] = deque()
         #: Wakes the thread, once for all operations that arrive until it looks at the queue.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._is_woken = False
@@ -107,10 +107,10 @@ class RunnerThread(ABC):
     async def run(self, verb: Callable[..., T], *arguments: object, mode: OperationMode = PLAIN) -> T:
         """Queue an operation and wait for its result."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._enqueue(Operation(verb, arguments, mode, future))
+        self._enqueue(QueuedCall(verb, arguments, mode, future))
         return await future
 
-    def run_blocking(self, operation: Operation) -> Any:  # noqa: ANN401 - as its verb returns
+    def run_blocking(self, operation: QueuedCall) -> Any:  # noqa: ANN401 - as its verb returns
         """Run an operation and block until it is done: on this thread if the connection is free, else queued."""
         thread_id = threading.get_ident()
         if thread_id in self._threads_inside:
@@ -124,7 +124,7 @@ class RunnerThread(ABC):
             self._run_on_this_thread(operation, thread_id)
         return operation.outcome()
 
-    def _run_on_this_thread(self, operation: Operation, thread_id: int) -> None:
+    def _run_on_this_thread(self, operation: QueuedCall, thread_id: int) -> None:
         try:
             # Before the lock is taken: a signal may arrive in between.
             self._threads_inside.add(thread_id)
@@ -158,7 +158,7 @@ class RunnerThread(ABC):
             self._has_ended = True
             close_connection(self._connection, is_lost=self._has_lost_file)
 
-    def _enqueue(self, operation: Operation) -> None:
+    def _enqueue(self, operation: QueuedCall) -> None:
         self._queue.append(operation)
         if not self._is_woken:
             self._is_woken = True
@@ -166,7 +166,7 @@ class RunnerThread(ABC):
         if self._has_ended:
             self._refuse_queued()
 
-    def _enqueue_and_wait(self, operation: Operation) -> None:
+    def _enqueue_and_wait(self, operation: QueuedCall) -> None:
         operation.waiting = threading.Lock()
         operation.waiting.acquire()
         try:
@@ -193,16 +193,16 @@ class RunnerThread(ABC):
         # A thread that starts later may get the same id.
         self._threads_inside.discard(threading.get_ident())
 
-    def _next_batch(self) -> list[Operation]:
+    def _next_batch(self) -> list[QueuedCall]:
         """Take the queued operations, without those whose callers no longer wait."""
-        batch: list[Operation] = []
+        batch: list[QueuedCall] = []
         while self._queue and len(batch) < LARGEST_BATCH:
             operation = self._queue.popleft()
             if operation.is_awaited:
                 batch.append(operation)
         return batch
 
-    def _run_batch(self, batch: list[Operation]) -> None:
+    def _run_batch(self, batch: list[QueuedCall]) -> None:
         """Run operations and leave no transaction open. Only with the lock."""
         try:
             if not self._is_clean:
@@ -238,7 +238,7 @@ class RunnerThread(ABC):
                 deliver(batch)
 
     @abstractmethod
-    def _execute(self, batch: list[Operation]) -> None:
+    def _execute(self, batch: list[QueuedCall]) -> None:
         """Run a batch and set the result or error of each operation."""
 
 
@@ -258,7 +258,7 @@ class WriterThread(RunnerThread):
         self._grow_wal = grow_wal
         super().__init__(name, opener, check_file=check_file)
 
-    def _execute(self, batch: list[Operation]) -> None:
+    def _execute(self, batch: list[QueuedCall]) -> None:
         run_in_transaction(self._connection, batch)
         # First, because an idle worker waits for it.
         self._notify(self._connection)
@@ -272,7 +272,7 @@ class WriterThread(RunnerThread):
 class ReaderThread(RunnerThread):
     """A reader: each operation sees a snapshot of its own."""
 
-    def _execute(self, batch: list[Operation]) -> None:
+    def _execute(self, batch: list[QueuedCall]) -> None:
         for operation in batch:
             try:
                 # While another process recovers the log after a crash, even reading needs a lock.
@@ -298,7 +298,7 @@ class BlockingRunner:
         return self._thread.has_lost_file
 
     async def run(self, verb: Callable[..., T], *arguments: object, mode: OperationMode = PLAIN) -> T:
-        result: T = self._thread.run_blocking(Operation(verb, arguments, mode))
+        result: T = self._thread.run_blocking(QueuedCall(verb, arguments, mode))
         return result
 
     async def close(self) -> None:
@@ -316,7 +316,7 @@ class InlineWriter:
         self._connection = connection
 
     async def run(self, verb: Callable[..., T], *arguments: object, mode: OperationMode = PLAIN) -> T:
-        operation = Operation(verb, arguments, mode)
+        operation = QueuedCall(verb, arguments, mode)
         run_in_transaction(self._connection, [operation])
         result: T = operation.outcome()
         return result
@@ -332,7 +332,7 @@ class InlineReader(InlineWriter):
         try:
             return verb(self._connection, *arguments)
         except Exception as error:  # noqa: BLE001 - translated as by every runner
-            operation = Operation(verb, arguments, mode)
+            operation = QueuedCall(verb, arguments, mode)
             fail((operation,), error)
             result: T = operation.outcome()
             return result

@@ -329,3 +329,14 @@ CREATE TABLE IF NOT EXISTS rota_queue_lock (
     queue VARCHAR(255) NOT NULL,
     PRIMARY KEY (queue)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Actions on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
+-- has ended. `body` is all else, as JSON.
+CREATE TABLE rota_operation (
+    id      BIGINT     NOT NULL,
+    due_at  BIGINT,
+    version BIGINT     NOT NULL,
+    body    MEDIUMTEXT NOT NULL,
+    PRIMARY KEY (id),
+    KEY rota_operation_due (due_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -360,3 +360,14 @@ CREATE TABLE {schema}rota_pruned (
     state text   PRIMARY KEY,
     count bigint NOT NULL
 );
+
+-- Actions on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
+-- has ended. `body` is all else, as JSON.
+CREATE TABLE rota_operation (
+    id      bigint PRIMARY KEY,
+    due_at  bigint,
+    version bigint NOT NULL,
+    body    text   NOT NULL
+);
+
+CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;

@@ -251,3 +251,14 @@ CREATE TABLE rota_pruned (
     state TEXT    PRIMARY KEY,
     count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- An action on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
+-- has ended. `body` is all else, as JSON.
+CREATE TABLE rota_operation (
+    id      INTEGER PRIMARY KEY,
+    due_at  INTEGER,
+    version INTEGER NOT NULL,
+    body    TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;
