@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rota.core.cluster import Leadership, Member
+from rota.core.history import Merged
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.ledger import LedgerEntry, Token
@@ -54,6 +55,9 @@ class Memory:
     settings: dict[str, Queue] = field(default_factory=dict)
     book: list[LedgerEntry] = field(default_factory=list)
     access: dict[str, Token] = field(default_factory=dict)
+    buckets: Merged = field(default_factory=dict)
+    #: For each writer of the history the number of its last counts.
+    flushed: dict[str, int] = field(default_factory=dict)
 
     def at(self, now: datetime | None) -> datetime:
         return self.clock() if now is None else now

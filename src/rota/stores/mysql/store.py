@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar, TypeVarTuple
 from rota.batching import Batcher
 from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
+from rota.core.history import Bucket, HistoryFlush, HistoryQuery
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -43,6 +44,7 @@ from rota.stores.mysql import (
     claim,
     cluster,
     dispatch,
+    history,
     insert,
     ledger,
     queries,
@@ -406,6 +408,17 @@ class MysqlStore:
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
         return await self._read(ledger.tokens, ids)
+
+    # History
+
+    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
+        return await self._write(history.add_history, flush, now=now)
+
+    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
+        return await self._read(history.history, query, limit)
+
+    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
+        return await self._write(history.prune_history, limit, now=now)
 
     # How verbs are run
 

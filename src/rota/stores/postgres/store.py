@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 from rota.batching import Batcher
 from rota.core.cluster import ClusterView, Leadership, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
+from rota.core.history import Bucket, HistoryFlush, HistoryQuery
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -46,6 +47,7 @@ from rota.stores.postgres import (
     claim,
     cluster,
     dispatch,
+    history,
     insert,
     ledger,
     partitions,
@@ -419,6 +421,17 @@ class PostgresStore:
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
         return await self._database.read(ledger.tokens, ids)
+
+    # History
+
+    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
+        return await self._database.write_timed(history.add_history, flush, now=self._given(now))
+
+    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
+        return await self._database.read(history.history, query, limit)
+
+    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
+        return await self._database.write_timed(history.prune_history, limit, now=self._given(now))
 
     def _given(self, now: datetime | None) -> int | None:
         """Return the time of a call; None leaves it to the server."""
