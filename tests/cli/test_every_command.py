@@ -306,6 +306,8 @@ CASES = [
     Case("stats", prints("submitted", "wait", "p95")),
     Case("stats --since 30m --by type -o json", lambda said: said.json),
     Case("stats --since soon", prints("'soon' is not a duration"), code=Exit.USAGE),
+    Case("doctor", lambda said: "critical" not in said.out),
+    Case("doctor --store empty.db", prints("migration_pending", "rota db migrate"), code=Exit.PROBLEMS_FOUND),
     Case("version", prints("0.")),
     Case(
         "bench --rate 50 --duration 0.2s --connections 2 --batch 2 --payload-size 10 --queue b --wait 20s --json",

@@ -102,5 +102,7 @@ class ApiSettings:
     #: Whether requests may name any host. Without keys only names of this machine are accepted, so that no web page can
     #: reach the API through a name of its own (DNS rebinding).
     serves_any_host: bool = False
+    #: Whether other machines can reach the API, which has no keys.
+    is_exposed: bool = False
     #: Whether the dashboard is served below `/ui`.
     ui: bool = True

@@ -68,6 +68,13 @@ async def history(stage: Stage, ask: Ask) -> None:
     assert (shown["total"]["submitted"], shown["total"]["started"]) == (1, 0)
 
 
+@of("GET /v1/attention")
+async def attention(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    (item,) = [one for one in (await ask())["items"] if one["code"] == "no_worker_for_queue"]
+    assert (item["severity"], item["link"], item["evidence"]) == ("critical", "/workers", {"queue": "slow", "due": 1})
+
+
 # Queues and workers.
 
 
