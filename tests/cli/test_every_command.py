@@ -342,6 +342,11 @@ CASES = [
     Case("ledger verify --store scheduler.db", prints("the ledger is whole")),
     Case("db migrate --store new.db", prints("up to date")),
     Case("db status --store mysql://u:hunter2@127.0.0.1:9/x", prints("fix:"), Exit.UNREACHABLE),
+    Case("stats", prints("submitted", "wait", "p95")),
+    Case("stats --since 30m --by type -o json", lambda said: said.json),
+    Case("stats --since soon", prints("'soon' is not a duration"), code=Exit.USAGE),
+    Case("doctor", lambda said: "critical" not in said.out),
+    Case("doctor --store empty.db", prints("migration_pending", "rota db migrate"), code=Exit.PROBLEMS_FOUND),
     Case("version", prints("0.")),
     Case(
         "bench --rate 50 --duration 0.2s --connections 2 --batch 2 --payload-size 10 --queue b --wait 20s --json",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from rota.core.cluster import Member, Role
-from rota.core.health import HealthInputs, problems
+from rota.core.health import HealthInputs
+from rota.core.health_history import problems
+from rota.core.history import Tally
+from rota.core.ids import ScheduleId
 from rota.core.lifecycle import State
 from rota.core.queue import Lane, LaneCount, Queue
+from rota.core.schedule import Schedule
+from rota.core.submission import Template
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 SCHEDULER = Member(role=Role.SCHEDULER, name="s1", boot="a")
@@ -31,8 +37,42 @@ CASES = [
     ("no_worker_for_queue", replace(FINE, members=(SCHEDULER, replace(WORKER, queues=("other",))))),
     ("no_worker_for_type", replace(FINE, members=(SCHEDULER, replace(WORKER, types=("report",))))),
 ]
+
+
+def tally(**counts: int) -> Tally:
+    made = Tally()
+    made.counts.update(counts)
+    return made
+
+
+def schedule(**values: Any) -> Schedule:  # noqa: ANN401 - of a schedule
+    return Schedule(
+        id=ScheduleId(1), name="nightly", rule="0 3 * * *", template=Template("mail", "{}"), created_at=NOW,
+        updated_at=NOW, **values,
+    )  # fmt: skip
+
+
+TIMED = replace(FINE, now=NOW)
+CASES += [
+    ("insecure", replace(FINE, is_exposed=True)),
+    ("clock_skew", replace(FINE, clock_offset=timedelta(seconds=-3))),
+    ("oldest_due_over", replace(TIMED, lanes=(replace(DUE, due_since=NOW - timedelta(minutes=6)),))),
+    ("schedule_late", replace(TIMED, due_schedules=(schedule(next_fire_at=NOW - timedelta(minutes=2)),))),
+    ("schedule_paused_long", replace(TIMED, paused_schedules=(schedule(paused_at=NOW - timedelta(days=8)),))),
+    ("dead_growing", replace(FINE, recent=tally(dead=10))),
+    ("lease_churn", replace(FINE, recent=tally(lost=5))),
+    ("worker_stale", replace(FINE, silent_workers=(replace(WORKER, name="w2"),))),
+    ("version_skew", replace(FINE, members=(replace(SCHEDULER, version="1"), replace(WORKER, version="2")))),
+]
 WELL = [
     FINE,
+    replace(FINE, clock_offset=timedelta(seconds=1)),
+    replace(TIMED, lanes=(replace(DUE, due_since=NOW - timedelta(minutes=4)),)),
+    replace(TIMED, due_schedules=(schedule(next_fire_at=NOW - timedelta(seconds=30)),)),
+    replace(TIMED, paused_schedules=(schedule(paused_at=NOW - timedelta(days=6)),)),
+    replace(FINE, recent=tally(dead=9, lost=4)),
+    # A worker that was started again under its name is not missed.
+    replace(FINE, silent_workers=(replace(WORKER, boot="before"),)),
     replace(FINE, lanes=()),
     # A queue may be paused while nothing is due there, and need not be served while nothing is due.
     replace(FINE, queues=(PAUSED,), lanes=(replace(DUE, state=State.SCHEDULED),)),

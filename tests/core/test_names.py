@@ -47,8 +47,8 @@ NETWORK_WORDS = """
 """
 #: Observability.
 TELEMETRY_WORDS = """
-    alerts bench bus counts health histogram latency load log logs metric metrics outage percentiles prometheus
-    reporting stats status target targets telemetry trace traces tracing
+    alerts bench bus counts doctor health histogram history latency load log logs metric metrics outage overview
+    percentiles prometheus reporting stats status target targets telemetry trace traces tracing
 """
 #: Python and programming.
 CODE_WORDS = """

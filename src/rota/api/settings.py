@@ -115,5 +115,7 @@ class ApiSettings:
     serves_any_host: bool = False
     #: Whether every request that would change something is refused.
     read_only: bool = False
+    #: Whether other machines can reach the API, which has no keys.
+    is_exposed: bool = False
     #: Whether the dashboard is served below `/ui`.
     ui: bool = True

@@ -332,6 +332,11 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         ledger, "verify", "database:verify", "verify its hash chain, and name the first wrong entry", shared
     )
     verify.add_argument("--store", "--db", dest="store", help=OPTIONS["store"].help)
+    stats = _command(commands, "stats", "stats:show", "throughput and percentiles of the last hour", shared)
+    stats.add_argument("--since", default="1h", metavar="DURATION", help="since when, such as 30m or 7d; 1h")
+    stats.add_argument("--by", choices=("queue", "type"), help="one line for each queue or type")
+    doctor = _command(commands, "doctor", "doctor:run", "look for problems of the deployment and of this host", shared)
+    doctor.add_argument("--store", "--db", dest="store", help="also check the schema and the files of this store")
     _add_bench(commands, shared)
     _command(commands, "version", "config:version", "show the version", shared)
 

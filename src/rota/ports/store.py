@@ -15,6 +15,7 @@ from typing import Protocol
 
 from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
+from rota.core.history import Bucket, HistoryFlush, HistoryQuery
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -48,6 +49,7 @@ __all__ = [
     "DeadGroup",
     "DispatchStore",
     "Dispatched",
+    "HistoryStore",
     "Inserted",
     "JobQuery",
     "JobSlice",
@@ -436,7 +438,29 @@ class OperationStore(Protocol):
         ...
 
 
-class Store(JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LedgerStore, OperationStore, Protocol):
+class HistoryStore(Protocol):
+    """Counts of jobs by minute and hour, to which every process adds."""
+
+    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
+        """Add counts to their buckets, and return whether they were added.
+
+        A flush whose number is not greater than the last one of its writer was added before and is ignored. Concurrent
+        writers lose nothing. A bucket has a bounded number of lanes; the rest is counted as `OTHER`.
+        """
+        ...
+
+    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
+        """Return the stored buckets of a span, oldest first: by lane, or the total of all lanes."""
+        ...
+
+    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
+        """Delete up to `limit` rows of each length of bucket that are past their time, and count them."""
+        ...
+
+
+class Store(
+    JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LedgerStore, OperationStore, HistoryStore, Protocol
+):
     """All of it, as one adapter provides it."""
 
     @property

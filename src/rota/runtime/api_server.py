@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from rota.api import Api, ApiKey, ApiSettings, create_app, serve
+from rota.api.auth import is_loopback
 from rota.engine import Engine
 from rota.runtime.assembly import AppDefinition, defaults_of
 from rota.runtime.membership import Membership
@@ -47,6 +48,7 @@ def build_api(
             defaults=defaults_of(settings, app),
             known_types=None if known_types is None else lambda: known_types,
             serves_any_host=settings.insecure,
+            is_exposed=not settings.token and not is_loopback(settings.host),
             ui=settings.ui,
         ),
     )

@@ -28,6 +28,7 @@ from rota.engine import Engine
 from rota.engine.app_schedules import AppSchedules
 from rota.runtime import Link
 from rota.runtime.assembly import AppDefinition, beat_of, build_membership, build_scheduler, build_worker, handlers_of
+from rota.runtime.history import HistoryWriter
 from rota.runtime.membership import Membership
 from rota.scheduler import Scheduler
 from rota.settings import Settings, host_of, port_of
@@ -122,6 +123,9 @@ class Components:
             self._unsubscribe.append(engine.telemetry.listen(EventLogger(is_beside_worker=self._plan.works).on_event))
             if self._plan.spans is not None:
                 self._unsubscribe.append(engine.telemetry.listen(self._plan.spans.on_event))
+            history = HistoryWriter(engine)
+            self._unsubscribe.append(history.stop_listening)
+            self._start_task(history.run(), "history")
         self._membership = self._build_membership()
         if self._membership is not None:
             self._start_task(self._membership.run(), "membership")

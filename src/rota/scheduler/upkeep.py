@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -10,6 +12,8 @@ from rota.ports.store import Retention, Timetable
 
 #: How much one pass does at most; a full pass is followed by the next at once.
 BATCH: Final = 500
+#: How often old buckets of the history are deleted.
+HISTORY_SECONDS: Final = 600.0
 
 
 class Duty(Protocol):
@@ -87,13 +91,18 @@ class Expirer:
 
 
 class Pruner:
-    """Deletes finished jobs after their retention time."""
+    """Deletes finished jobs after their retention time, and old buckets of the history now and then."""
 
     name = "pruner"
 
-    def __init__(self, engine: Engine, retention: Retention) -> None:
+    def __init__(self, engine: Engine, retention: Retention, *, timer: Callable[[], float] = time.monotonic) -> None:
         self.engine = engine
         self._retention = retention
+        self._timer = timer
+        self._history_at = timer() + HISTORY_SECONDS
 
     async def tick(self) -> int:
+        if self._timer() >= self._history_at:
+            await self.engine.store.prune_history(BATCH * 10)
+            self._history_at = self._timer() + HISTORY_SECONDS
         return await self.engine.upkeep.prune(self._retention, BATCH)

@@ -74,6 +74,25 @@ class ProblemForm(Struct, kw_only=True):
     fix: str
 
 
+class AttentionItem(Struct, kw_only=True):
+    """A problem that needs an operator. `link` is the dashboard's page below `/ui`; `since` is null if unknown."""
+
+    code: str
+    severity: str
+    text: str
+    fix: str
+    since: Moment | None
+    link: str
+    evidence: dict[str, Any]
+
+
+class AttentionForm(Struct, kw_only=True):
+    """What needs attention, the gravest first; empty if nothing does."""
+
+    items: list[AttentionItem]
+    checked_at: Moment
+
+
 class Health(Struct, kw_only=True):
     """Health of this process, its dependencies and the deployment.
 

@@ -9,6 +9,7 @@ from api.route_cases.asking import Ask, acts, lines, of, state
 from api.staging import Stage, body_of
 from building import HOUR
 from rota.core.ids import JobId, to_number
+from rota.runtime.history import HistoryWriter
 
 
 @of("GET /v1/dead-letters")
@@ -51,6 +52,27 @@ async def discard_letters(stage: Stage, ask: Ask) -> None:
     dead = await stage.dead()
     assert (await ask(json={"ids": [dead["id"]]}))["done"] == 1
     assert await stage.store.get([JobId(to_number(dead["id"]))]) == []
+
+
+# The history of counts.
+
+
+@of("GET /v1/stats/history")
+async def history(stage: Stage, ask: Ask) -> None:
+    writer = HistoryWriter(stage.engine)
+    await stage.submit(queue="slow")
+    await writer.tick()
+    writer.stop_listening()
+    shown = await ask()
+    assert [bucket["submitted"] for bucket in shown["buckets"]] == [1]
+    assert (shown["total"]["submitted"], shown["total"]["started"]) == (1, 0)
+
+
+@of("GET /v1/attention")
+async def attention(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    (item,) = [one for one in (await ask())["items"] if one["code"] == "no_worker_for_queue"]
+    assert (item["severity"], item["link"], item["evidence"]) == ("critical", "/workers", {"queue": "slow", "due": 1})
 
 
 # Queues and workers.

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from rota.core.access import Token
 from rota.core.cluster import Leadership, Lock, Member
+from rota.core.history import Merged
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.ledger import LedgerEntry
@@ -59,6 +60,9 @@ class Memory:
     book: list[LedgerEntry] = field(default_factory=list)
     access: dict[str, Token] = field(default_factory=dict)
     acts: dict[OperationId, Operation] = field(default_factory=dict)
+    buckets: Merged = field(default_factory=dict)
+    #: For each writer of the history the number of its last counts.
+    flushed: dict[str, int] = field(default_factory=dict)
 
     def at(self, now: datetime | None) -> datetime:
         return self.clock() if now is None else now

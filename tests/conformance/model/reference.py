@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from conformance.model.schedules import Schedules
 from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
+from rota.core.history import TOTAL, Bucket, HistoryFlush, HistoryQuery, add_to_bucket, by_bucket
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim
@@ -23,6 +24,7 @@ from rota.core.lifecycle import State
 from rota.core.operation import Operation, OperationId
 from rota.core.queue import CONFIGURATION, Queue
 from rota.core.step import Resolution, Step
+from rota.core.time import from_micros, to_micros
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -196,6 +198,28 @@ class Reference(Fleet):
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
         return [token for token in self.access.values() if not ids or token.id in ids]
+
+    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
+        if self.flushed.get(flush.writer, -1) >= flush.number:
+            return False
+        self.flushed[flush.writer] = flush.number
+        for place, added in by_bucket(flush.counted, to_micros(self.at(now))).items():
+            stored = self.buckets.setdefault(place, {})
+            stored.update(add_to_bucket(stored, added))
+        return True
+
+    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
+        return [
+            Bucket(from_micros(at), lane, tally)
+            for (step, at), lanes in sorted(self.buckets.items())
+            if step is query.step and query.since <= from_micros(at) < query.until
+            for lane, tally in sorted(lanes.items(), key=lambda one: one[0])
+            if (lane != TOTAL) == query.by_lane
+        ][:limit]
+
+    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
+        old = [place for place in self.buckets if from_micros(place[1]) < self.at(now) - place[0].kept]
+        return sum(len(self.buckets.pop(place)) for place in old[:limit])
 
     async def close(self) -> None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rota.api.context import Context
@@ -12,15 +12,21 @@ from rota.api.router import Route
 from rota.core.access import Action
 from rota.core.cluster import ALIVE_FOR, Role
 from rota.core.errors import RotaError
-from rota.core.health import HealthInputs, HealthProblem, problems
+from rota.core.health import HealthInputs, HealthProblem, Severity
+from rota.core.health_history import RECENT, SILENT_SHOWN, problems
+from rota.core.history import BucketLength, HistoryQuery, Tally
 from rota.core.queue import LaneCount
-from rota.wire.system import Health, LeaderForm, Liveness, ProblemForm, SystemForm
+from rota.wire.system import AttentionForm, AttentionItem, Health, LeaderForm, Liveness, ProblemForm, SystemForm
 
 _STORE_UNAVAILABLE: Final = HealthProblem(
     "store_unavailable",
     "the store does not answer: nothing can be submitted, and no job can be claimed",
     "check that the store runs; the log has the cause",
+    Severity.CRITICAL,
 )
+#: How many schedules are looked at.
+_MOST_SCHEDULES: Final = 1_000
+_MOST_LATE: Final = 20
 #: How old the counts may be that health is derived from.
 COUNTED_WITHIN_SECONDS: Final = 2.0
 #: How long after its start a process may know of no scheduler and no leader: the longest time of an election.
@@ -48,8 +54,9 @@ async def health(request: Request) -> Response:
     store_answers = await _store_answers(request.context)
     problems_found = await _problems(request.context) if store_answers else [_STORE_UNAVAILABLE]
     is_usable = store_answers and settings.store_is_writable()
+    is_degraded = any(one.severity is not Severity.INFO for one in problems_found)
     form = Health(
-        status="unhealthy" if not is_usable else "degraded" if problems_found else "healthy",
+        status="unhealthy" if not is_usable else "degraded" if is_degraded else "healthy",
         instance_id=settings.instance_id,
         is_leader=settings.is_leader(),
         coordinator_health=settings.coordinator_is_healthy(),
@@ -60,6 +67,24 @@ async def health(request: Request) -> Response:
         timestamp=int(request.engine.clock().timestamp()),
     )
     return json_response(form, 200 if is_usable else 503)
+
+
+async def attention(request: Request) -> Response:
+    """Give the problems that need an operator."""
+    found = await _problems(request.context) if await _store_answers(request.context) else [_STORE_UNAVAILABLE]
+    return json_response(AttentionForm(items=list(map(_item, found)), checked_at=request.engine.clock()))
+
+
+def _item(problem: HealthProblem) -> AttentionItem:
+    return AttentionItem(
+        code=problem.code,
+        severity=problem.severity,
+        text=problem.text,
+        fix=problem.fix,
+        since=problem.since,
+        link=problem.link,
+        evidence=dict(problem.evidence),
+    )
 
 
 async def _problems(context: Context) -> list[HealthProblem]:
@@ -78,18 +103,35 @@ async def _lanes(context: Context) -> Sequence[LaneCount]:
 
 
 async def _situation(context: Context) -> HealthInputs:
-    settings, engine = context.settings, context.engine
-    now = engine.clock()
+    settings, store = context.settings, context.engine.store
+    now = context.engine.clock()
+    members = await store.members(since=now - SILENT_SHOWN)
+    alive = [member for member in members if (member.seen_at or now) >= now - ALIVE_FOR]
+    schedules = await store.schedules(limit=_MOST_SCHEDULES)
     return HealthInputs(
         lanes=await _lanes(context),
-        queues=await engine.queues.all(),
-        members=await engine.store.members(since=now - ALIVE_FOR),
+        queues=await context.engine.queues.all(),
+        members=alive,
         leader=_leader(context),
         is_store_writable=settings.store_is_writable(),
         is_coordinator_up=settings.coordinator_is_healthy(),
-        is_broker_up=engine.broker.is_up,
+        is_broker_up=context.engine.broker.is_up,
         is_starting=now - context.started_at < ELECTION,
+        now=now,
+        silent_workers=[one for one in members if one.role is Role.WORKER and one not in alive],
+        due_schedules=await store.due_schedules(_MOST_LATE),
+        paused_schedules=[schedule for schedule in schedules if schedule.paused_at is not None],
+        recent=await _recent(context, now),
+        clock_offset=context.engine.clock() - await store.time(),
+        is_exposed=settings.is_exposed,
     )
+
+
+async def _recent(context: Context, now: datetime) -> Tally:
+    recent = Tally()
+    for bucket in await context.engine.store.history(HistoryQuery(BucketLength.MINUTE, now - RECENT, now + RECENT)):
+        recent.add(bucket.tally)
+    return recent
 
 
 async def _store_answers(context: Context) -> bool:
@@ -168,6 +210,15 @@ ROUTES = (
         summary="Health of this process, its dependencies and the deployment",
         tag="health",
         responses={200: Health, 503: Health},
+    ),
+    Route(
+        method="GET",
+        path="/v1/attention",
+        action=Action.SYSTEM_READ,
+        handler=attention,
+        summary="What needs an operator: code, severity, remedy and evidence of each problem",
+        tag="health",
+        responses={200: AttentionForm},
     ),
     Route(
         method="GET",

@@ -18,7 +18,8 @@
 -- `rota_occurrence`; `rota_fired` finds the jobs of a schedule. `rota_queue` has the settings of queues, `rota_member`
 -- the processes of the cluster, `rota_leader` their leader, `rota_lock` named locks, `rota_ledger` the audit log,
 -- `rota_token` the API tokens. `rota_operation` has actions on all jobs of a selection, `rota_pruned` counts what retention
--- has deleted. `rota_notification` tells other processes of new work; `rota_queue_lock` serialises inserts into bounded
+-- has deleted. `rota_history` has the counts of jobs by minute and hour, `rota_history_writer` which counts were added
+-- already. `rota_notification` tells other processes of new work; `rota_queue_lock` serialises inserts into bounded
 -- queues.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
@@ -372,4 +373,24 @@ CREATE TABLE rota_operation (
     body    MEDIUMTEXT NOT NULL,
     PRIMARY KEY (id),
     KEY rota_operation_due (due_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
+CREATE TABLE rota_history (
+    step  INT          NOT NULL,
+    at    BIGINT       NOT NULL,
+    queue VARCHAR(255) NOT NULL,
+    type  VARCHAR(255) NOT NULL,
+    tally LONGTEXT     NOT NULL,
+    PRIMARY KEY (step, at, queue, type),
+    KEY rota_history_total (step, queue, at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The number of the last counts that each process has added to the history, so that none are added twice. The row of
+-- the empty name is locked by the process that adds.
+CREATE TABLE rota_history_writer (
+    writer VARCHAR(64) NOT NULL,
+    number BIGINT      NOT NULL,
+    at     BIGINT      NOT NULL,
+    PRIMARY KEY (writer)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

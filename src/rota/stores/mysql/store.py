@@ -15,6 +15,7 @@ from rota.batching import Batcher
 from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
+from rota.core.history import Bucket, HistoryFlush, HistoryQuery
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -45,6 +46,7 @@ from rota.stores.mysql import (
     claim,
     cluster,
     dispatch,
+    history,
     insert,
     ledger,
     locks,
@@ -435,6 +437,17 @@ class MysqlStore:
 
     async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
         return await self._read_at(operations.due_operations, limit, now=now)
+
+    # History
+
+    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
+        return await self._write(history.add_history, flush, now=now)
+
+    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
+        return await self._read(history.history, query, limit)
+
+    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
+        return await self._write(history.prune_history, limit, now=now)
 
     # How verbs are run
 

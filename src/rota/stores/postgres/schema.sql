@@ -22,6 +22,7 @@
 -- rota_token        API tokens
 -- rota_operation    actions on all jobs of a selection
 -- rota_pruned       how many jobs retention has deleted
+-- rota_history      counts of jobs by minute and hour; rota_history_writer which counts were added already
 --
 -- A claim makes a job `running` under a new fence. A settlement puts it back to waiting, or ends it and moves it to
 -- rota_job_done.
@@ -408,3 +409,24 @@ CREATE TABLE rota_operation (
 );
 
 CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;
+
+-- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
+CREATE TABLE rota_history (
+    step  integer          NOT NULL,
+    at    bigint           NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    type  text COLLATE "C" NOT NULL,
+    tally text             NOT NULL,
+    PRIMARY KEY (step, at, queue, type)
+);
+
+-- The totals, for charts of all jobs.
+CREATE INDEX rota_history_total ON rota_history (step, at) WHERE queue = '';
+
+-- The number of the last counts that each process has added to the history, so that none are added twice. The row of
+-- the empty name is locked by the process that adds.
+CREATE TABLE rota_history_writer (
+    writer text COLLATE "C" PRIMARY KEY,
+    number bigint NOT NULL,
+    at     bigint NOT NULL
+);

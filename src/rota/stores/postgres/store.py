@@ -17,6 +17,7 @@ from rota.batching import Batcher
 from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.errors import StoreUnavailable
+from rota.core.history import Bucket, HistoryFlush, HistoryQuery
 from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
@@ -48,6 +49,7 @@ from rota.stores.postgres import (
     claim,
     cluster,
     dispatch,
+    history,
     insert,
     ledger,
     locks,
@@ -448,6 +450,17 @@ class PostgresStore:
 
     async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
         return await self._database.read_timed(operations.due_operations, limit, now=self._given(now))
+
+    # History
+
+    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
+        return await self._database.write_timed(history.add_history, flush, now=self._given(now))
+
+    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
+        return await self._database.read(history.history, query, limit)
+
+    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
+        return await self._database.write_timed(history.prune_history, limit, now=self._given(now))
 
     def _given(self, now: datetime | None) -> int | None:
         """Return the time of a call; None leaves it to the server."""

@@ -10,6 +10,7 @@
 -- fire time, recorded in `rota_occurrence`. `rota_queue` holds the settings of queues, `rota_member` the processes of
 -- the cluster, `rota_leader` leadership, `rota_lock` named locks, `rota_ledger` the audit log, `rota_token` API tokens,
 -- `rota_pruned` the number of jobs deleted by retention, `rota_operation` actions on all jobs of a selection.
+-- `rota_history` holds the counts of jobs by minute and hour, `rota_history_writer` which counts were added already.
 -- `rota_migration` lists the applied migrations.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text.
@@ -286,3 +287,23 @@ CREATE TABLE rota_operation (
 ) STRICT;
 
 CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;
+
+-- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
+CREATE TABLE rota_history (
+    step  INTEGER NOT NULL,
+    at    INTEGER NOT NULL,
+    queue TEXT    NOT NULL,
+    type  TEXT    NOT NULL,
+    tally TEXT    NOT NULL,
+    PRIMARY KEY (step, at, queue, type)
+) STRICT, WITHOUT ROWID;
+
+-- The totals, for charts of all jobs.
+CREATE INDEX rota_history_total ON rota_history (step, at) WHERE queue = '';
+
+-- The number of the last counts that each process has added to the history, so that none are added twice.
+CREATE TABLE rota_history_writer (
+    writer TEXT    PRIMARY KEY,
+    number INTEGER NOT NULL,
+    at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -340,3 +340,23 @@ CREATE TABLE rota_operation (
     PRIMARY KEY (id),
     KEY rota_operation_due (due_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
+CREATE TABLE IF NOT EXISTS rota_history (
+    step  INT          NOT NULL,
+    at    BIGINT       NOT NULL,
+    queue VARCHAR(255) NOT NULL,
+    type  VARCHAR(255) NOT NULL,
+    tally LONGTEXT     NOT NULL,
+    PRIMARY KEY (step, at, queue, type),
+    KEY rota_history_total (step, queue, at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The number of the last counts that each process has added to the history, so that none are added twice. The row of
+-- the empty name is locked by the process that adds.
+CREATE TABLE IF NOT EXISTS rota_history_writer (
+    writer VARCHAR(64) NOT NULL,
+    number BIGINT      NOT NULL,
+    at     BIGINT      NOT NULL,
+    PRIMARY KEY (writer)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -363,11 +363,32 @@ CREATE TABLE {schema}rota_pruned (
 
 -- Actions on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
 -- has ended. `body` is all else, as JSON.
-CREATE TABLE rota_operation (
+CREATE TABLE {schema}rota_operation (
     id      bigint PRIMARY KEY,
     due_at  bigint,
     version bigint NOT NULL,
     body    text   NOT NULL
 );
 
-CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX rota_operation_due ON {schema}rota_operation (due_at) WHERE due_at IS NOT NULL;
+
+-- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
+CREATE TABLE {schema}rota_history (
+    step  integer          NOT NULL,
+    at    bigint           NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    type  text COLLATE "C" NOT NULL,
+    tally text             NOT NULL,
+    PRIMARY KEY (step, at, queue, type)
+);
+
+-- The totals, for charts of all jobs.
+CREATE INDEX rota_history_total ON {schema}rota_history (step, at) WHERE queue = '';
+
+-- The number of the last counts that each process has added to the history, so that none are added twice. The row of
+-- the empty name is locked by the process that adds.
+CREATE TABLE {schema}rota_history_writer (
+    writer text COLLATE "C" PRIMARY KEY,
+    number bigint NOT NULL,
+    at     bigint NOT NULL
+);

@@ -262,3 +262,23 @@ CREATE TABLE rota_operation (
 ) STRICT;
 
 CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;
+
+-- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
+CREATE TABLE rota_history (
+    step  INTEGER NOT NULL,
+    at    INTEGER NOT NULL,
+    queue TEXT    NOT NULL,
+    type  TEXT    NOT NULL,
+    tally TEXT    NOT NULL,
+    PRIMARY KEY (step, at, queue, type)
+) STRICT, WITHOUT ROWID;
+
+-- The totals, for charts of all jobs.
+CREATE INDEX rota_history_total ON rota_history (step, at) WHERE queue = '';
+
+-- The number of the last counts that each process has added to the history, so that none are added twice.
+CREATE TABLE rota_history_writer (
+    writer TEXT    PRIMARY KEY,
+    number INTEGER NOT NULL,
+    at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
