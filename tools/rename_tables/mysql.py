@@ -85,6 +85,7 @@ async def rename(connection: MysqlConnection) -> str:
         return "nothing to do: the tables have the prefix already"
     for table in TABLES.values():
         await _rename_keys(connection, table)
+    await _alter_ledger_and_tokens(connection)
     await _record(connection)
     return f"{len(TABLES)} tables renamed; open the store with this release"
 
@@ -124,6 +125,19 @@ async def _rename_keys(connection: MysqlConnection, table: str) -> None:
             changes += [f"DROP CONSTRAINT {name}", f"ADD CONSTRAINT rota_{name} CHECK ({condition})"]
     if changes:
         await connection.run(f"ALTER TABLE {table} {', '.join(changes)}")
+
+
+async def _alter_ledger_and_tokens(connection: MysqlConnection) -> None:
+    """Add the surface to the ledger's entries, and change the columns of tokens, which no old release used."""
+    where = "WHERE table_schema = database() AND table_name IN ('rota_ledger', 'rota_token')"
+    there = {name for (name,) in await connection.rows(f"SELECT column_name FROM information_schema.columns {where}")}  # noqa: S608
+    if "surface" not in there:
+        await connection.run("ALTER TABLE rota_ledger ADD COLUMN surface TEXT NOT NULL AFTER digest")
+    if "scopes" in there:
+        await connection.run(
+            "ALTER TABLE rota_token DROP COLUMN scopes, DROP COLUMN last_used_at,"
+            " ADD COLUMN role VARCHAR(255) NOT NULL AFTER digest, ADD COLUMN actions LONGTEXT NOT NULL AFTER role"
+        )
 
 
 async def _record(connection: MysqlConnection) -> None:

@@ -32,6 +32,7 @@ TABLES: Final = (
     "migration", "job", "job_done", "tag", "attempt", "dependency", "idempotency", "claim", "open_claim", "step",
     "schedule", "occurrence", "queue", "member", "leader", "ledger", "token", "pruned",
 )  # fmt: skip
+_TOKEN_TABLE: Final = re.compile(r"CREATE TABLE \{schema\}rota_token \(.*?\n\)", re.DOTALL)
 _FUNCTION: Final = re.compile(r"CREATE FUNCTION .*?^\$\$;", re.DOTALL | re.MULTILINE)
 
 #: The tables, their partitions, and the view.
@@ -75,6 +76,7 @@ async def rename(connection: Any) -> list[str]:  # noqa: ANN401 - asyncpg has no
         for quoted, name, is_view in relations:
             await connection.execute(f'ALTER {"VIEW" if is_view else "TABLE"} {quoted} RENAME TO "rota_{name}"')
         await _replace_function(connection)
+        await _alter_ledger_and_tokens(connection)
         await _record(connection)
         return sorted(f"rota_{name}" for _, name, _ in relations)
 
@@ -105,6 +107,15 @@ async def _replace_function(connection: Any) -> None:  # noqa: ANN401 - asyncpg 
     await connection.execute("ALTER FUNCTION refuse_ended_jobs() RENAME TO rota_refuse_ended_jobs")
     (function,) = _FUNCTION.findall(all_migrations()[0].text)
     await connection.execute(function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace("{schema}", ""))
+
+
+async def _alter_ledger_and_tokens(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
+    """Add the surface to the ledger's entries, and make the table of tokens anew, which no old release used."""
+    await connection.execute("ALTER TABLE rota_ledger ADD COLUMN surface text NOT NULL DEFAULT ''")
+    await connection.execute("ALTER TABLE rota_ledger ALTER COLUMN surface DROP DEFAULT")
+    await connection.execute("DROP TABLE rota_token")
+    (table,) = _TOKEN_TABLE.findall(all_migrations()[0].text)
+    await connection.execute(table.replace("{schema}", ""))
 
 
 async def _record(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
