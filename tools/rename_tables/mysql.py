@@ -88,6 +88,7 @@ async def rename(connection: MysqlConnection) -> str:
     for table in TABLES.values():
         await _rename_keys(connection, table)
     await _create_new_tables(connection)
+    await _alter_ledger_and_tokens(connection)
     await _record(connection)
     return f"{len(TABLES)} tables renamed; open the store with this release"
 
@@ -136,6 +137,19 @@ async def _create_new_tables(connection: MysqlConnection) -> None:
         table = _CREATE_TABLE.match(statement)
         if table is not None and table[1] not in names:
             await connection.run(statement)
+
+
+async def _alter_ledger_and_tokens(connection: MysqlConnection) -> None:
+    """Add the surface to the ledger's entries, and change the columns of tokens, which no old release used."""
+    where = "WHERE table_schema = database() AND table_name IN ('rota_ledger', 'rota_token')"
+    there = {name for (name,) in await connection.rows(f"SELECT column_name FROM information_schema.columns {where}")}  # noqa: S608
+    if "surface" not in there:
+        await connection.run("ALTER TABLE rota_ledger ADD COLUMN surface TEXT NOT NULL AFTER digest")
+    if "scopes" in there:
+        await connection.run(
+            "ALTER TABLE rota_token DROP COLUMN scopes, DROP COLUMN last_used_at,"
+            " ADD COLUMN role VARCHAR(255) NOT NULL AFTER digest, ADD COLUMN actions LONGTEXT NOT NULL AFTER role"
+        )
 
 
 async def _record(connection: MysqlConnection) -> None:

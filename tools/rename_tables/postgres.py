@@ -34,6 +34,7 @@ TABLES: Final = (
 )  # fmt: skip
 _CREATE: Final = re.compile(r"^CREATE (?:TABLE|INDEX) .*?;$", re.DOTALL | re.MULTILINE)
 _TABLE_OF: Final = re.compile(r"CREATE (?:TABLE|INDEX \w+ ON) (?:\{schema\})?rota_(\w+)")
+_TOKEN_TABLE: Final = re.compile(r"CREATE TABLE \{schema\}rota_token \(.*?\n\)", re.DOTALL)
 _FUNCTION: Final = re.compile(r"CREATE FUNCTION .*?^\$\$;", re.DOTALL | re.MULTILINE)
 
 #: The tables, their partitions, and the view.
@@ -78,6 +79,7 @@ async def rename(connection: Any) -> list[str]:  # noqa: ANN401 - asyncpg has no
             await connection.execute(f'ALTER {"VIEW" if is_view else "TABLE"} {quoted} RENAME TO "rota_{name}"')
         await _replace_function(connection)
         await _create_new_tables(connection)
+        await _alter_ledger_and_tokens(connection)
         await _record(connection)
         return sorted(f"rota_{name}" for _, name, _ in relations)
 
@@ -116,6 +118,15 @@ async def _create_new_tables(connection: Any) -> None:  # noqa: ANN401 - asyncpg
         table = _TABLE_OF.match(statement)
         if table is not None and table[1] not in TABLES and not table[1].startswith("job_done"):
             await connection.execute(statement.replace("{schema}", ""))
+
+
+async def _alter_ledger_and_tokens(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
+    """Add the surface to the ledger's entries, and make the table of tokens anew, which no old release used."""
+    await connection.execute("ALTER TABLE rota_ledger ADD COLUMN surface text NOT NULL DEFAULT ''")
+    await connection.execute("ALTER TABLE rota_ledger ALTER COLUMN surface DROP DEFAULT")
+    await connection.execute("DROP TABLE rota_token")
+    (table,) = _TOKEN_TABLE.findall(all_migrations()[0].text)
+    await connection.execute(table.replace("{schema}", ""))
 
 
 async def _record(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types

@@ -15,6 +15,7 @@ import re
 import sqlite3
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +87,7 @@ def _rename(connection: sqlite3.Connection) -> None:
     for name in TABLES:
         connection.execute(f"ALTER TABLE {name} RENAME TO {PREFIX}{name}")
     first = all_migrations()[0]
+    _remake_ledger_and_tokens(connection, statements_in(first.text))
     for statement in statements_in(first.text):
         # Tables that the last release without the prefix did not have.
         if (table := _CREATE_TABLE.match(statement)) and table[1] not in TABLES:
@@ -99,6 +101,17 @@ def _rename(connection: sqlite3.Connection) -> None:
         f"INSERT INTO {PREFIX}migration (number, name, digest, applied_at) VALUES (?, ?, ?, ?)",  # noqa: S608 - as above
         (first.number, first.name, first.digest, time.time_ns() // 1000),
     )
+
+
+def _remake_ledger_and_tokens(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    """Add the surface to the ledger's entries, and make the table of tokens anew, which no old release used."""
+    connection.execute(f"ALTER TABLE {PREFIX}ledger RENAME TO old_ledger")
+    connection.execute(f"DROP TABLE {PREFIX}token")
+    for statement in statements:
+        if f"CREATE TABLE {PREFIX}ledger" in statement or f"CREATE TABLE {PREFIX}token" in statement:
+            connection.execute(statement)
+    connection.execute(f"INSERT INTO {PREFIX}ledger SELECT *, '' FROM old_ledger")  # noqa: S608 - a constant
+    connection.execute("DROP TABLE old_ledger")
 
 
 def main(arguments: list[str]) -> int:

@@ -45,8 +45,8 @@ def openapi_document(routes: Sequence[Route], version: str, *, requires_key: boo
                 "are not JSON (400). Unknown fields and query parameters are refused (422), and so are an "
                 "Idempotency-Key or an If-Match that would have no effect. Host, Origin and Sec-Fetch-Site of every "
                 "request are checked, to refuse requests from pages of other sites; X-Forwarded-For, Forwarded and "
-                "Via are only used to see that a request for /metrics came through a proxy. Rota-Client (api, cli, ui "
-                "or sdk) is written to the ledger with an operator's action."
+                "Via are only used to see that a request for /metrics came through a proxy. Rota-Client (api, cli, ui, "
+                "sdk) is written to the ledger with an operator's action."
             ),
         },
         "paths": paths,

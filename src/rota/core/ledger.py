@@ -32,6 +32,7 @@ class LedgerEntry:
     def chained(self, number: int, at: datetime, previous: str) -> LedgerEntry:
         """Chain this entry to the one whose digest is `previous`."""
         # As JSON in ASCII: unambiguous, no byte can move from one field to the next.
-        names = (self.actor, self.action, self.target, self.origin, self.detail, self.surface)
-        content = [previous, number, to_micros(at), *names]
+        content = [previous, number, to_micros(at), self.actor, self.action, self.target, self.origin, self.detail]
+        # Entries of earlier releases have no surface, and keep their digest.
+        content += [self.surface] if self.surface else []
         return replace(self, number=number, at=at, digest=sha256(json.dumps(content).encode("ascii")).hexdigest())

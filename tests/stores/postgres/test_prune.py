@@ -38,8 +38,8 @@ async def test_the_last_entry_of_the_ledger_is_nothing_to_prune(store: PostgresS
     """It stays for ever, and would else be one."""
     connection = await asyncpg.connect(dsn)
     await connection.execute(
-        "INSERT INTO rota_ledger (number, at, actor, action, target, origin, detail, digest)"
-        " VALUES (1, 0, '', '', '', '', '', '')"
+        "INSERT INTO rota_ledger (number, at, actor, action, target, origin, detail, digest, surface)"
+        " VALUES (1, 0, '', '', '', '', '', '', '')"
     )
     await connection.close()
     await store.prune(RETENTION, 100)
