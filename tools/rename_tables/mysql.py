@@ -17,6 +17,7 @@ The server commits every DDL statement by itself, so the script may be cut off i
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from typing import Final
@@ -65,6 +66,7 @@ CONSTRAINTS: Final = {
     "rota_lease": {"lease_fence": "fence > 0"},
     "rota_step": {"step_end": "(ended_at IS NULL) = (outcome IS NULL)"},
 }
+_NEW_TABLE: Final = re.compile(r"^CREATE TABLE IF NOT EXISTS rota_lock .*?;$", re.DOTALL | re.MULTILINE)
 RENAME: Final = f"RENAME TABLE {', '.join(f'`{old}` TO {new}' for old, new in TABLES.items())}"
 
 
@@ -130,6 +132,9 @@ async def _record(connection: MysqlConnection) -> None:
     """Mark the first migration of this release as applied, in place of those before it."""
     first = all_migrations()[0]
     row = (first.number, first.name, first.digest, time.time_ns() // 1000)
+    # A table that the release before did not have.
+    (table,) = _NEW_TABLE.findall(first.text)
+    await connection.run(table.replace("{collation}", connection.collation))
     await connection.run("START TRANSACTION")
     await connection.run("DELETE FROM rota_migration")
     await connection.many(

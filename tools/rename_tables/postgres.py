@@ -32,6 +32,7 @@ TABLES: Final = (
     "migration", "job", "job_done", "tag", "attempt", "dependency", "idempotency", "claim", "open_claim", "step",
     "schedule", "occurrence", "queue", "member", "leader", "ledger", "token", "pruned",
 )  # fmt: skip
+_NEW_TABLE: Final = re.compile(r"^CREATE TABLE \{schema\}rota_lock .*?^\);", re.DOTALL | re.MULTILINE)
 _FUNCTION: Final = re.compile(r"CREATE FUNCTION .*?^\$\$;", re.DOTALL | re.MULTILINE)
 
 #: The tables, their partitions, and the view.
@@ -109,6 +110,9 @@ async def _replace_function(connection: Any) -> None:  # noqa: ANN401 - asyncpg 
 
 async def _record(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
     first = all_migrations()[0]
+    # A table that the release before did not have.
+    (table,) = _NEW_TABLE.findall(first.text)
+    await connection.execute(table.replace("{schema}", ""))
     await connection.execute("DELETE FROM rota_migration")
     await connection.execute(
         "INSERT INTO rota_migration (number, name, digest, applied_at)"

@@ -39,6 +39,8 @@ TABLES: Final = (
     "token",
     "pruned",
 )
+#: A table that the release before did not have.
+NEW_TABLE: Final = "CREATE TABLE rota_lock ("
 #: The migrations of the last release without the prefix.
 MIGRATIONS: Final = {1: "0001_first", 2: "0002_count_later", 3: "0003_lists", 4: "0004_schedule_app"}
 _CREATE_INDEX: Final = re.compile(rf"\s*(?:--.*\n\s*)*CREATE INDEX {PREFIX}(\w+)")
@@ -89,6 +91,8 @@ def _rename(connection: sqlite3.Connection) -> None:
         # SQLite cannot rename an index.
         if index := _CREATE_INDEX.match(statement):
             connection.execute(f"DROP INDEX {index[1]}")
+            connection.execute(statement)
+        elif NEW_TABLE in statement:
             connection.execute(statement)
     connection.execute(f"DELETE FROM {PREFIX}migration")  # noqa: S608 - a constant
     connection.execute(
