@@ -66,7 +66,7 @@ CONSTRAINTS: Final = {
     "rota_lease": {"lease_fence": "fence > 0"},
     "rota_step": {"step_end": "(ended_at IS NULL) = (outcome IS NULL)"},
 }
-_CREATE_TABLE: Final = re.compile(r"CREATE TABLE (rota_\w+)")
+_CREATE_TABLE: Final = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(rota_\w+)")
 RENAME: Final = f"RENAME TABLE {', '.join(f'`{old}` TO {new}' for old, new in TABLES.items())}"
 
 
