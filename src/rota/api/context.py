@@ -18,6 +18,7 @@ from rota.core.job import Job
 from rota.engine import Engine
 from rota.telemetry.events import CancelAsked, Event
 from rota.telemetry.metrics import Metrics
+from rota.wire.overview import OverviewForm
 
 CancelledJobs = asyncio.Future[Sequence[Job]]
 
@@ -78,6 +79,9 @@ class Context:
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.on_event)
         self.cancel_watch = CancelWatch()
         self.stop_cancels = self.engine.telemetry.listen(self.cancel_watch.on_event)
+        #: The last overview and when it was made, by the monotonic clock.
+        self.overview: tuple[float, OverviewForm] | None = None
+        self.overview_lock = asyncio.Lock()
         #: Makes the OpenAPI document; set by the application, which knows all routes.
         self.describe: Callable[[], dict[str, Any]] = dict
 

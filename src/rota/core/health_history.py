@@ -126,7 +126,7 @@ def _trends(inputs: HealthInputs) -> list[HealthProblem]:
     if dead >= MOST_DEAD:
         text = f"{dead:,} jobs died in the last {minutes} minutes"
         fix = "see their causes: rota dlq list --group"
-        found.append(HealthProblem("dead_growing", text, fix, link="/dead-letters", evidence={"dead": dead}))
+        found.append(HealthProblem("dead_growing", text, fix, link="/dead", evidence={"dead": dead}))
     if lost >= MOST_LOST:
         text = f"{lost:,} leases lapsed in the last {minutes} minutes: workers died or were stopped for long"
         fix = "see the workers' logs and memory; a longer --lease helps if they are stopped, not killed"

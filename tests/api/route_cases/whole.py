@@ -68,6 +68,14 @@ async def history(stage: Stage, ask: Ask) -> None:
     assert (shown["total"]["submitted"], shown["total"]["started"]) == (1, 0)
 
 
+@of("GET /v1/overview")
+async def overview(stage: Stage, ask: Ask) -> None:
+    await stage.submit(queue="slow")
+    shown = await ask()
+    assert (shown["due"], shown["is_idle"], shown["last_ended_at"]) == (1, False, None)
+    assert [(queue["name"], queue["due"]) for queue in shown["queues"]] == [("slow", 1)]
+
+
 @of("GET /v1/attention")
 async def attention(stage: Stage, ask: Ask) -> None:
     await stage.submit(queue="slow")

@@ -112,7 +112,7 @@ async def _situation(context: Context) -> HealthInputs:
         lanes=await _lanes(context),
         queues=await context.engine.queues.all(),
         members=alive,
-        leader=_leader(context),
+        leader=leader_of(context),
         is_store_writable=settings.store_is_writable(),
         is_coordinator_up=settings.coordinator_is_healthy(),
         is_broker_up=context.engine.broker.is_up,
@@ -145,12 +145,12 @@ async def _store_answers(context: Context) -> bool:
 async def leader(request: Request) -> Response:
     settings = request.context.settings
     form = LeaderForm(
-        current_leader=_leader(request.context), is_leader=settings.is_leader(), instance_id=settings.instance_id
+        current_leader=leader_of(request.context), is_leader=settings.is_leader(), instance_id=settings.instance_id
     )
     return json_response(form)
 
 
-def _leader(context: Context) -> str | None:
+def leader_of(context: Context) -> str | None:
     settings = context.settings
     if settings.current_leader is not None:
         return settings.current_leader()
@@ -165,7 +165,7 @@ async def system(request: Request) -> Response:
         instance_id=settings.instance_id,
         store=settings.store_name,
         is_leader=settings.is_leader(),
-        current_leader=_leader(request.context),
+        current_leader=leader_of(request.context),
         started_at=request.context.started_at,
         uptime=max((now - request.context.started_at).total_seconds(), 0.0),
         schedulers=[member.name for member in members if member.role is Role.SCHEDULER],
