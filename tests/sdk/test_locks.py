@@ -106,6 +106,21 @@ async def test_a_lost_lock_says_so_and_does_not_disturb_the_next_holder(app: Rot
     assert not next_lock.is_held
 
 
+async def test_a_lock_that_was_released_from_outside_is_lost_although_no_other_took_it(app: Rota) -> None:
+    """Another may have had it in between: the next renewal gets a new fence."""
+    async with app.alock("report", hold="3s") as lock, asyncio.timeout(60):
+        source = (await app.portal.acall(app.link())).locks
+        assert source is not None
+        await app.portal.acall(source().unlock("report", lock._holder))
+        before = lock._trusted_until
+        while lock.is_held:  # noqa: ASYNC110 - time is what changes it
+            await asyncio.sleep(0.05)
+        assert lock._trusted_until == before, "lost, and not trusted again"
+        assert lock._is_lost
+    async with app.alock("report", wait=0):
+        pass
+
+
 async def test_a_block_that_fails_releases_the_lock(app: Rota) -> None:
     with pytest.raises(ZeroDivisionError):
         async with app.alock("report"):
