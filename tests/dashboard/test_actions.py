@@ -220,3 +220,50 @@ def signed_in(page: Page, stage: Stage) -> None:
     assert page.url == f"{stage.url}/ui"
     page.reload()
     expect(page.get_by_text("Nothing needs you")).to_be_visible()
+
+
+def test_all_jobs_of_a_search_are_cancelled_after_a_count_and_can_be_taken_back(shown: Shown) -> None:
+    jobs = [submit(shown.stage, type="send_email", delay="2h", tags=["whole"]) for _ in range(3)]
+    shown.open("/jobs?tag=whole")
+    expect(shown.page.locator("main tbody tr")).to_have_count(3)
+    shown.press("Cancel all matching")
+    shown.sees("Cancel jobs: all 3 that match?", within="dialog[open]")
+    shown.confirm("Cancel jobs")
+    shown.page.get_by_role("button", name="Undo").click()
+    shown.sees("Undone; nothing was changed")
+    (operation,) = shown.stage.ask("GET", "/v1/operations?limit=1")["items"]
+    assert (operation["state"], operation["done"]) == ("cancelled", 0)
+    assert {shown.stage.job(job)["status"] for job in jobs} == {"scheduled"}
+
+
+def test_dead_letters_are_retried_at_a_rate_with_a_canary(shown: Shown) -> None:
+    job = submit(shown.stage, type="charge_card", payload={"amount": 0})
+    shown.status(job, "dead")
+    shown.open("/dead")
+    shown.row("charge_card").get_by_role("button", name="Retry all").click()
+    shown.page.locator("dialog[open]").get_by_label("Rate").fill("100")
+    shown.page.locator("dialog[open]").get_by_label("Canary").fill("1")
+    shown.confirm("Retry jobs")
+    shown.sees("beginning in 10 s")
+    path = "/v1/operations?limit=1"
+    ended = shown.stage.until(
+        lambda: shown.stage.ask("GET", path)["items"][0], lambda one: one["state"] in {"stopped", "completed"}
+    )
+    assert (ended["rate"], ended["action"]) == (100, "retry")
+    assert ended["done"] >= 1
+
+
+def test_the_query_bar_takes_the_language_and_completes_it(shown: Shown) -> None:
+    submit(shown.stage, type="charge_twice", delay="2h", priority=9)
+    shown.open("/jobs")
+    bar = shown.page.get_by_label("Filter jobs")
+    bar.fill("-status:completed type:charge_t")
+    expect(shown.page.locator("datalist option")).to_have_attribute("value", "-status:completed type:charge_twice")
+    bar.fill("type:charge_t* -status:completed priority:>8")
+    bar.press("Enter")
+    expect(shown.page.locator("main tbody tr")).to_have_count(1)
+    shown.sees("charge_twice", within="main tbody")
+    shown.expected_complaints.append("422")
+    bar.fill("type:x -stauts:dead")
+    bar.press("Enter")
+    shown.sees("did you mean 'status'?")

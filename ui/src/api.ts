@@ -246,6 +246,27 @@ export interface ActReply {
   items: { id: string; status: number; deed?: string; error?: { detail?: string; title: string } }[];
 }
 
+export type OperationAction = "retry" | "cancel" | "delete" | "run_now";
+export interface OperationRequest {
+  action: OperationAction;
+  q?: string;
+  fingerprint?: string;
+  arguments?: { rate?: number; canary?: number };
+  dry_run?: boolean;
+  start_after?: number;
+}
+/** An action on all jobs of a selection. */
+export interface Operation {
+  id: string | null;
+  action: OperationAction;
+  state: "waiting" | "running" | "completed" | "cancelled" | "stopped";
+  matched: number;
+  is_exact: boolean;
+  done: number;
+  refused: number;
+  reason: string;
+}
+
 /** A refusal of the server, or that it could not be reached (status 0). */
 export class ApiError extends Error {
   constructor(
@@ -356,6 +377,12 @@ export const api = {
   submit: (body: unknown) => post<Job>("/v1/jobs", body, PAYLOADS),
   actOnJob: (id: string, action: JobAction) => post<Job>(`/v1/jobs/${part(id)}/${action}`, undefined, PAYLOADS),
   actOnJobs: (ids: string[], action: JobAction) => post<ActReply>(`/v1/jobs:${action}`, { ids }),
+
+  suggest: (field: string, prefix: string, signal?: AbortSignal) =>
+    get<{ items: string[] }>(`/v1/suggest?field=${part(field)}&prefix=${part(prefix)}&limit=10`, signal),
+  operate: (body: OperationRequest) => post<Operation>("/v1/operations", body),
+  operation: (id: string, signal?: AbortSignal) => get<Operation>(`/v1/operations/${part(id)}`, signal),
+  cancelOperation: (id: string) => post<Operation>(`/v1/operations/${part(id)}/cancel`),
 
   queues: (signal?: AbortSignal) => get<Page<Queue>>("/v1/queues?limit=500", signal),
   pauseQueue: (name: string, reason: string, resumeAt: string | null) =>

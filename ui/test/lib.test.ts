@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cronWords } from "../src/lib/cron.ts";
-import { filterOf, queryOf, readSearch } from "../src/lib/filter.ts";
+import { filterOf, lastWord, queryOf, readSearch, searchOf } from "../src/lib/filter.ts";
 import { colouredJson, parseJson, prettyJson, RawJson, writeJson } from "../src/lib/json.ts";
 import { perMinute } from "../src/lib/rates.ts";
 import { curl, jobSnippets, listSnippets, shellQuoted } from "../src/lib/snippets.ts";
@@ -65,12 +65,21 @@ test("cron expressions have words", () => {
   for (const [expression, words] of rows) assert.equal(cronWords(expression), words, expression);
 });
 
-test("the search box reads words, ids and types", () => {
-  assert.deepEqual(readSearch('status:dead type:"mail" created:<2h').filter,
-    { status: "dead", type: "mail", q: "created:<2h" });
+test("the search box reads words, ids and searches", () => {
+  assert.deepEqual(readSearch("status:dead type:mail").filter, { status: "dead", type: "mail" });
   assert.equal(readSearch("0AJ3K5M7N9PQR").job, "0aj3k5m7n9pqr");
-  assert.deepEqual(readSearch("send_email").filter, { type: "send_email" });
-  assert.deepEqual(readSearch("colour:red status:").unknown, ["colour:red", "status:"]);
+  for (const text of ['status:dead type:"mail" created:<2h', "type:mail*", "-tag:x", "send_email", "colour:red"])
+    assert.deepEqual(readSearch(text), { filter: { q: text } });
+});
+
+test("the last word of a search is completed", () => {
+  assert.deepEqual(lastWord("status:dead ty"), { before: "status:dead ", field: null, value: "ty" });
+  assert.deepEqual(lastWord("-type:mail,re"), { before: "-type:mail,", field: "type", value: "re" });
+});
+
+test("a filter is written as a search", () => {
+  assert.equal(searchOf({ status: "dead,retrying", type: 'a,b "c"', q: "attempts:>1" }), 'status:dead,retrying type:"a","b \\"c\\"" attempts:>1');
+  assert.equal(searchOf({}), null);
 });
 
 test("a filter survives the way through a URL", () => {
@@ -83,7 +92,7 @@ test("snippets are quoted", () => {
   assert.equal(curl("http://h", "POST", "/v1/x", true, '{"a":1}'),
     `curl -sS -X POST -H "Authorization: Bearer $ROTA_TOKEN" -H 'Content-Type: application/json' -d '{"a":1}' http://h/v1/x`);
   assert.equal(listSnippets("http://h", { status: "dead", type: "a b" }, false).cli, "rota jobs list --status dead --type 'a b'");
-  assert.equal(listSnippets("http://h", { q: "created:<2h" }, false).cli, null);
+  assert.equal(listSnippets("http://h", { q: "created:<2h" }, false).cli, "rota jobs list 'created:<2h'");
   assert.equal(jobSnippets("http://h", "x", "retry", false).cli, "rota jobs retry x");
 });
 

@@ -26,7 +26,7 @@ function choicesOf(text: string): Choice[] {
   const found: Choice[] = [];
   if (search.job) found.push({ label: t.search.openJob(search.job), icon: "external", to: `/jobs/${search.job}` });
   const query = queryOf(search.filter).toString();
-  if (query && search.unknown.length === 0) {
+  if (query) {
     found.push({ label: t.search.searchJobs(text.trim()), icon: "search", to: `/jobs?${query}` });
   }
   const isWord = !wanted.includes(":") && pages.length > 0;
@@ -37,7 +37,6 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const choices = choicesOf(text);
-  const unknown = readSearch(text).unknown;
   const go = (choice: Choice | undefined): void => {
     if (!choice) return;
     onClose();
@@ -89,7 +88,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
         ))}
       </ul>
       <p class="hint" id="palette-hint">
-        {unknown.length > 0 ? t.search.unknown(unknown.join(" ")) : t.search.hint}
+        {t.search.hint}
       </p>
     </Dialog>
   );

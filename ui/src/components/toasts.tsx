@@ -9,6 +9,8 @@ interface Toast {
   id: number;
   text: string;
   tone: "good" | "bad";
+  /** Takes back what the message tells of. */
+  undo?: () => void;
 }
 
 const SHOWN_MILLISECONDS = 6_000;
@@ -16,10 +18,19 @@ const toasts = signal<readonly Toast[]>([]);
 let lastId = 0;
 
 export function toast(text: string, tone: "good" | "bad" = "good"): void {
+  show({ text, tone }, tone === "bad" ? SHOWN_MILLISECONDS * 2 : SHOWN_MILLISECONDS);
+}
+
+/** Shows a message with a button that takes back what it tells of, for a while. */
+export function undoable(text: string, milliseconds: number, undo: () => void): void {
+  show({ text, tone: "good", undo }, milliseconds);
+}
+
+function show(one: Omit<Toast, "id">, milliseconds: number): void {
   lastId += 1;
   const id = lastId;
-  toasts.value = [...toasts.value.slice(-3), { id, text, tone }];
-  setTimeout(() => dismiss(id), tone === "bad" ? SHOWN_MILLISECONDS * 2 : SHOWN_MILLISECONDS);
+  toasts.value = [...toasts.value.slice(-3), { id, ...one }];
+  setTimeout(() => dismiss(id), milliseconds);
 }
 
 /** Does something and tells how it went; gives whether it was done. */
@@ -44,6 +55,17 @@ export function Toasts() {
       {toasts.value.map((one) => (
         <div key={one.id} class={`toast toast-${one.tone}`}>
           <span>{one.text}</span>
+          {one.undo && (
+            <button
+              type="button"
+              onClick={() => {
+                dismiss(one.id);
+                one.undo?.();
+              }}
+            >
+              {t.operations.undo}
+            </button>
+          )}
           <button type="button" class="quiet" aria-label={t.close} onClick={() => dismiss(one.id)}>
             <Icon name="close" size={14} />
           </button>

@@ -18,26 +18,68 @@ const JOB_ID = /^[0-7][0-9a-z]{12}$/;
 export interface Search {
   job?: string;
   filter: Filter;
-  /** Words that cannot be searched for. */
-  unknown: string[];
 }
 
-/** Reads the words of the search box: `status:dead type:mail created:<2h`, an id, or a bare word, which is a type. */
+/** Terms with one plain value, for which the URL has a parameter of its own. All others need the query language. */
+const PLAIN = /^[a-z_]+:[^\s"*,<>-][^\s"*,<>]*$/i;
+
+/**
+ * Reads the search box: an id, terms that the URL has parameters for (`status:dead type:mail`), or a search in the query
+ * language of the API, which is sent as it is and whose mistakes the API names.
+ */
 export function readSearch(text: string): Search {
-  const search: Search = { filter: {}, unknown: [] };
-  for (const word of text.trim().split(/\s+/).filter(Boolean)) {
-    const colon = word.indexOf(":");
-    const name = colon < 0 ? "" : word.slice(0, colon).toLowerCase();
-    const value = word.slice(colon + 1).replace(/^"|"$/g, "");
-    if (colon < 0) {
-      if (JOB_ID.test(word.toLowerCase())) search.job = word.toLowerCase();
-      else search.filter.type = word;
-    } else if (value === "") search.unknown.push(word);
-    else if (name === "created") search.filter.q = `created:${value}`;
-    else if (WORDS[name] !== undefined) search.filter[WORDS[name]] = value;
-    else search.unknown.push(word);
+  const trimmed = text.trim();
+  if (JOB_ID.test(trimmed.toLowerCase())) return { job: trimmed.toLowerCase(), filter: {} };
+  const words = trimmed.split(/\s+/).filter(Boolean);
+  if (!words.every(isPlain)) return { filter: { q: trimmed } };
+  const filter: Filter = {};
+  for (const word of words) {
+    const name = WORDS[word.slice(0, word.indexOf(":")).toLowerCase()];
+    if (name !== undefined) filter[name] = word.slice(word.indexOf(":") + 1);
   }
-  return search;
+  return { filter };
+}
+
+/** The last word of a search while it is typed: what stands before it, its field if it has one, and its value. */
+export function lastWord(text: string): { before: string; field: string | null; value: string } {
+  const start = text.lastIndexOf(" ") + 1;
+  const colon = text.indexOf(":", start);
+  const sign = text[start] === "-" ? 1 : 0;
+  if (colon < 0) return { before: text.slice(0, start + sign), field: null, value: text.slice(start + sign) };
+  const comma = Math.max(text.lastIndexOf(","), colon);
+  return { before: text.slice(0, comma + 1), field: text.slice(start + sign, colon).toLowerCase(), value: text.slice(comma + 1) };
+}
+
+/** Fields of the query language, and those whose values the API suggests. */
+export const SEARCH_FIELDS = [
+  "status", "type", "queue", "tag", "worker", "error", "attempts", "priority", "created", "finished", "schedule", "fingerprint", "id",
+] as const; // prettier-ignore
+export const SUGGESTED: readonly string[] = ["status", "type", "queue", "tag", "worker", "schedule", "error", "fingerprint"];
+
+function isPlain(word: string): boolean {
+  const name = word.slice(0, word.indexOf(":")).toLowerCase();
+  return PLAIN.test(word) && WORDS[name] !== undefined && name !== "schedule";
+}
+
+/** Writes a filter as a search in the query language, for an operation on all its jobs; null if that cannot be said. */
+export function searchOf(filter: Filter): string | null {
+  const terms: string[] = [];
+  for (const name of FILTERS) {
+    const value = filter[name];
+    if (!value) continue;
+    if (name === "q") terms.push(value);
+    else if (name === "since") terms.push(`created:>=${value}`);
+    else if (name === "until") terms.push(`created:<${value}`);
+    else terms.push(`${SEARCHED[name] ?? name}:${name === "status" ? value : quoted(value)}`);
+  }
+  return terms.length ? terms.join(" ") : null;
+}
+
+const SEARCHED: Partial<Record<FilterName, string>> = { worker_id: "worker", schedule_id: "schedule" };
+
+function quoted(value: string): string {
+  const values = value.startsWith('"') ? [value] : value.split(",");
+  return values.map((one) => (one.startsWith('"') ? one : `"${one.replace(/\\/g, "\\\\").replace(/"/g, '\\"')}"`)).join(",");
 }
 
 /** Takes the filter out of the parameters of a URL. */

@@ -29,10 +29,11 @@ export function listSnippets(origin: string, filter: Filter, hasToken: boolean):
   const flags = (["status", "type", "queue", "tag"] as const)
     .filter((name) => filter[name])
     .map((name) => `--${name} ${shellQuoted(filter[name] ?? "")}`);
-  const isWhole = Object.keys(filter).every((name) => ["status", "type", "queue", "tag"].includes(name));
+  const isWhole = Object.keys(filter).every((name) => ["status", "type", "queue", "tag", "q"].includes(name));
+  const search = filter.q ? [shellQuoted(filter.q)] : [];
   return {
     curl: curl(origin, "GET", `/v1/jobs${query ? `?${query}` : ""}`, hasToken),
-    cli: isWhole ? ["rota jobs list", ...flags].join(" ") : null,
+    cli: isWhole ? ["rota jobs list", ...search, ...flags].join(" ") : null,
     python: null,
   };
 }

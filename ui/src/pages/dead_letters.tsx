@@ -5,6 +5,7 @@ import { api, type LetterGroup } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
+import { operate } from "../components/operations.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
 import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
@@ -127,16 +128,9 @@ function choiceOf(group: LetterGroup): { type: string; fingerprint?: string } {
 }
 
 async function retry(group: LetterGroup): Promise<boolean> {
-  const answer = await ask({
-    title: words.retryTitle(group.count),
-    body: words.retryBody,
-    action: words.retryGroup,
-    field: { label: words.rate, hint: words.rateHint, type: "number" },
-  });
-  if (answer === null) return false;
-  const rate = Number(answer.text);
-  const choice = rate > 0 ? { ...choiceOf(group), rate } : choiceOf(group);
-  return attempt(() => api.retryDead(choice), (reply) => (reply.is_going_on ? words.retrying : words.retried(reply.done)));
+  const literal = `"${group.type.replace(/\\/g, "\\\\").replace(/"/g, '\\"')}"`;
+  const cause = group.fingerprint ? ` fingerprint:${group.fingerprint}` : "";
+  return operate({ action: "retry", q: `status:dead type:${literal}${cause}` });
 }
 
 async function discard(group: LetterGroup): Promise<boolean> {

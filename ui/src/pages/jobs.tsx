@@ -6,9 +6,9 @@ import { Ago, Empty, Link, Loaded, PageHead, StateBadge, Table, Took } from "../
 import { CopyAs } from "../components/copy.tsx";
 import { Icon } from "../components/icons.tsx";
 import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { operate } from "../components/operations.tsx";
 import { SubmitForm } from "../components/submit_form.tsx";
-import { toast } from "../components/toasts.tsx";
-import { type Filter, FILTERS, filterOf, queryOf, readSearch } from "../lib/filter.ts";
+import { type Filter, FILTERS, filterOf, lastWord, queryOf, readSearch, SEARCH_FIELDS, searchOf, SUGGESTED } from "../lib/filter.ts";
 import { useKeys } from "../lib/keyboard.ts";
 import { useQuery } from "../lib/query.ts";
 import { apiBase, navigate, parameters, setParameters } from "../lib/router.ts";
@@ -67,13 +67,10 @@ function StateFilter({ filter }: { filter: Filter }) {
 
 function FilterBar({ filter }: { filter: Filter }) {
   const [text, setText] = useState("");
+  const completions = useCompletions(text);
   const age = /^created:<(.+)$/.exec(filter.q ?? "")?.[1] ?? "any";
   const apply = (): void => {
     const search = readSearch(text);
-    if (search.unknown.length) {
-      toast(t.search.unknown(search.unknown.join(" ")), "bad");
-      return;
-    }
     if (search.job) setParameters({ job: search.job });
     else setParameters({ ...search.filter, job: null });
     setText("");
@@ -87,7 +84,12 @@ function FilterBar({ filter }: { filter: Filter }) {
           apply();
         }}
       >
-        <input type="search" aria-label={t.jobsPage.filterLabel} placeholder={t.jobsPage.filterPlaceholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <input type="search" list="search-completions" autocomplete="off" aria-label={t.jobsPage.filterLabel} placeholder={t.jobsPage.filterPlaceholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <datalist id="search-completions">
+          {completions.map((one) => (
+            <option key={one} value={one} />
+          ))}
+        </datalist>
         <button type="submit">{t.jobsPage.apply}</button>
       </form>
       <label class="row">
@@ -102,6 +104,34 @@ function FilterBar({ filter }: { filter: Filter }) {
       </label>
     </div>
   );
+}
+
+/** Completes the last word of a search: names of fields, then values that are in use. */
+function useCompletions(text: string): string[] {
+  const [found, setFound] = useState<string[]>([]);
+  useEffect(() => {
+    const { before, field, value } = lastWord(text);
+    if (field === null) {
+      setFound(value === "" ? [] : SEARCH_FIELDS.filter((name) => name.startsWith(value)).map((name) => `${before}${name}:`));
+      return;
+    }
+    if (!SUGGESTED.includes(field)) {
+      setFound([]);
+      return;
+    }
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      api.suggest(field, value.replace(/^"/, ""), stop.signal).then(
+        (reply) => setFound(reply.items.map((one) => before + (/[\s,*"]/.test(one) ? JSON.stringify(one) : one))),
+        () => setFound([]),
+      );
+    }, 150);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [text]);
+  return found;
 }
 
 function Chips({ filter }: { filter: Filter }) {
@@ -181,6 +211,7 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
                     {t.more}
                   </button>
                 )}
+                <AllMatching filter={filter} />
               </div>
             </>
           )
@@ -188,6 +219,21 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
       </Loaded>
       {selected.size > 0 && <BulkBar jobs={items.filter((job) => selected.has(job.id))} onDone={() => { setSelected(new Set()); first.reload(); }} onClear={() => setSelected(new Set())} />}
     </div>
+  );
+}
+
+/** Actions on all jobs of the filter, also those that are not loaded. */
+function AllMatching({ filter }: { filter: Filter }) {
+  const search = searchOf(filter);
+  if (search === null) return null;
+  return (
+    <>
+      {(["retry", "run_now", "cancel"] as const).map((action) => (
+        <button key={action} type="button" class={`small ${action === "cancel" ? "danger" : ""}`} onClick={() => void operate({ action, q: search })}>
+          {t.operations.allMatching[action]}
+        </button>
+      ))}
+    </>
   );
 }
 
