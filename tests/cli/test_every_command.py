@@ -81,6 +81,10 @@ def nothing(said: Said) -> None:
     assert said.out == ""
 
 
+def twice(said: Said) -> None:
+    assert [json.loads(line)["health"] for line in said.out.split("\n") if line] == ["healthy"] * 2, said.out
+
+
 def one_line(said: Said) -> None:
     assert re.fullmatch(r"\S+\n", said.out), said.out
     assert said.err == ""
@@ -342,6 +346,8 @@ CASES = [
     Case("ledger verify --store scheduler.db", prints("the ledger is whole")),
     Case("db migrate --store new.db", prints("up to date")),
     Case("db status --store mysql://u:hunter2@127.0.0.1:9/x", prints("fix:"), Exit.UNREACHABLE),
+    Case("status --watch 200ms --times 2 -o jsonl", twice),
+    Case("status --times 2", prints("--times needs --watch"), Exit.USAGE),
     Case("stats", prints("submitted", "wait", "p95")),
     Case("stats --since 30m --by type -o json", lambda said: said.json),
     Case("stats --since soon", prints("'soon' is not a duration"), code=Exit.USAGE),

@@ -213,6 +213,35 @@ export interface Problem {
   text: string;
   fix: string;
 }
+export interface AttentionItem extends Problem {
+  severity: "critical" | "warning" | "info";
+  since: string | null;
+  link: string;
+}
+export interface Attention {
+  items: AttentionItem[];
+  checked_at: string;
+}
+/** Counts of jobs in a span of time. */
+export interface Tally {
+  submitted: number;
+  started: number;
+  succeeded: number;
+  failed: number;
+  dead: number;
+  lost: number;
+}
+export interface History {
+  since: string;
+  until: string;
+  /** Length of a bucket in seconds. */
+  step: number;
+  buckets: (Tally & { at: string })[];
+}
+export interface Overview {
+  is_idle: boolean;
+  last_ended_at: string | null;
+}
 export interface Health {
   status: "healthy" | "degraded" | "unhealthy" | string;
   instance_id: string;
@@ -359,6 +388,9 @@ const SCHEDULE = ["payload"];
 
 export const api = {
   health: (signal?: AbortSignal) => get<Health>("/health", signal),
+  attention: (signal?: AbortSignal) => get<Attention>("/v1/attention", signal),
+  overview: (signal?: AbortSignal) => get<Overview>("/v1/overview", signal),
+  history: (signal?: AbortSignal) => get<History>("/v1/stats/history?since=1h&step=1m", signal),
   system: (signal?: AbortSignal) => get<System>("/v1/system", signal),
   cluster: (signal?: AbortSignal) => get<Cluster>("/v1/cluster", signal),
   stats: (signal?: AbortSignal) => get<Stats>("/v1/stats", signal),

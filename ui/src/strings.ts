@@ -125,6 +125,8 @@ export const t = {
     throughput: "Throughput",
     throughputHint: "jobs per minute, since this page was opened",
     throughputWaiting: "The chart fills while this page is open.",
+    idleSince: (ago: string) => `Idle: no job is due or running. The last job ended ${ago}.`,
+    idleNever: "Idle: no job is due or running, and none has ended yet.",
     queues: "Queues",
     failing: "Failing types",
     failingNone: "No job has died.",

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { cronWords } from "../src/lib/cron.ts";
 import { filterOf, lastWord, queryOf, readSearch, searchOf } from "../src/lib/filter.ts";
 import { colouredJson, parseJson, prettyJson, RawJson, writeJson } from "../src/lib/json.ts";
-import { perMinute } from "../src/lib/rates.ts";
+import { byMinute, perMinute } from "../src/lib/rates.ts";
 import { curl, jobSnippets, listSnippets, shellQuoted } from "../src/lib/snippets.ts";
 import { absolute, duration, fromInput, relative } from "../src/lib/time.ts";
 
@@ -106,4 +106,19 @@ test("rates come from growing counts", () => {
     { at: 12_000, completed: 0, dead: 0 },
   ]);
   assert.deepEqual(perMinute([]), []);
+});
+
+test("minutes without a stored bucket count as zero", () => {
+  const none = { submitted: 0, started: 0, succeeded: 0, failed: 0, dead: 0, lost: 0 };
+  const history = {
+    since: "2026-03-01T12:00:00Z",
+    until: "2026-03-01T12:03:30Z",
+    step: 60,
+    buckets: [
+      { ...none, at: "2026-03-01T12:01:00Z", succeeded: 7 },
+      { ...none, at: "2026-03-01T12:03:00Z", succeeded: 2 },
+      { ...none, at: "2026-03-01T13:00:00Z", succeeded: 9 },
+    ],
+  };
+  assert.deepEqual(byMinute(history, "succeeded"), [0, 7, 0, 2]);
 });

@@ -162,6 +162,16 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     parser.add_argument("--dry-run", action="store_true", help="show what would be submitted")
     status = _command(commands, "status", "jobs:status", "health and counts of the deployment, or one job", shared)
     status.add_argument("id", nargs="?", help="a job")
+    status.add_argument(
+        "--watch",
+        nargs="?",
+        const="2s",
+        metavar="INTERVAL",
+        help="show it again and again, every 2s, until interrupted",
+    )
+    status.add_argument(
+        "--times", type=_count, metavar="N", help="with --watch: how often; without it, until interrupted"
+    )
 
 
 def _add_jobs(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:

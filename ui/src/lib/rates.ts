@@ -1,5 +1,7 @@
 /** Rates from counters: how many jobs were finished per minute between two samples of a growing count. */
 
+import type { History, Tally } from "../api.ts";
+
 export interface Counted {
   at: number;
   completed: number;
@@ -22,4 +24,16 @@ export function perMinute(samples: readonly Counted[], slice: number = SLICE_MIL
     first = sample;
   }
   return rates;
+}
+
+/** A count for each minute of the history, zero where no bucket is stored. */
+export function byMinute(history: History, name: keyof Tally): number[] {
+  const step = history.step * 1000;
+  const first = Date.parse(history.since);
+  const values = new Array<number>(Math.max(Math.ceil((Date.parse(history.until) - first) / step), 1)).fill(0);
+  for (const bucket of history.buckets) {
+    const index = Math.floor((Date.parse(bucket.at) - first) / step);
+    if (index >= 0 && index < values.length) values[index] = bucket[name];
+  }
+  return values;
 }

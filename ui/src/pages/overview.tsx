@@ -6,7 +6,7 @@ import { Ago, Card, Command, Lamp, Link, Loaded, Loading, Meter, PageHead, State
 import { Sparkline } from "../components/charts.tsx";
 import { Icon } from "../components/icons.tsx";
 import { useQuery } from "../lib/query.ts";
-import { perMinute } from "../lib/rates.ts";
+import { byMinute, perMinute } from "../lib/rates.ts";
 import { relative } from "../lib/time.ts";
 import { changes, now, queues, samples, stats } from "../live.ts";
 import { t } from "../strings.ts";
@@ -14,15 +14,20 @@ import { t } from "../strings.ts";
 const Throughput = lazy(() => import("../components/throughput.tsx"));
 
 export default function OverviewPage() {
+  const overview = useQuery("overview", api.overview, { isLive: true, every: 5 });
+  const ended = overview.data?.last_ended_at ?? null;
+  const isQuiet = overview.data?.is_idle === true && perMinute(samples.value).every((one) => one.completed === 0);
   return (
     <>
       <PageHead title={t.overview.title} />
       <Attention />
-      <Tiles />
+      <Tiles ended={ended} />
       <div class="columns">
         <div>
           <Card title={t.overview.throughput} hint={t.overview.throughputHint}>
-            {samples.value.length > 1 ? (
+            {isQuiet ? (
+              <p class="faint">{ended ? t.overview.idleSince(relative(ended, now.value)) : t.overview.idleNever}</p>
+            ) : samples.value.length > 1 ? (
               <Suspense fallback={<Loading />}>
                 <Throughput />
               </Suspense>
@@ -42,20 +47,13 @@ export default function OverviewPage() {
   );
 }
 
-/** Where a problem is dealt with. */
-const PLACES: Record<string, string> = {
-  queue_paused_with_backlog: "/queues",
-  no_worker_for_queue: "/workers",
-  no_worker_for_type: "/workers",
-};
-
 function Attention() {
-  const health = useQuery("health", api.health, { isLive: true, every: 5 });
+  const attention = useQuery("attention", api.attention, { isLive: true, every: 5 });
   return (
-    <Card title={t.overview.attention} isFlush class={health.data?.problems.length ? "attention" : ""}>
-      <Loaded query={health}>
+    <Card title={t.overview.attention} isFlush class={attention.data?.items.length ? "attention" : ""}>
+      <Loaded query={attention}>
         {(data) =>
-          data.problems.length === 0 ? (
+          data.items.length === 0 ? (
             <div class="calm">
               <Icon name="check" size={20} />
               <div>
@@ -64,11 +62,19 @@ function Attention() {
             </div>
           ) : (
             <ul>
-              {data.problems.map((problem) => (
+              {data.items.map((problem) => (
                 <li key={problem.code + problem.text}>
                   <Icon name="dead" size={18} />
-                  <span>{problem.text}</span>
-                  <Link to={PLACES[problem.code] ?? "/system"}>{t.open}</Link>
+                  <span>
+                    {problem.text}
+                    {problem.since && (
+                      <span class="faint">
+                        {" "}
+                        <Ago at={problem.since} />
+                      </span>
+                    )}
+                  </span>
+                  <Link to={problem.link}>{t.open}</Link>
                   <span class="fix">
                     {/^rota |: rota /.test(problem.fix) ? <Command text={problem.fix.replace(/^.*?(?=rota )/, "")} /> : problem.fix}
                   </span>
@@ -82,7 +88,7 @@ function Attention() {
   );
 }
 
-function Tile(props: { title: string; value: string; hint: string; to?: string; values?: readonly number[]; tone?: string }) {
+function Tile(props: { title: string; value: string; hint: string; to?: string; values?: readonly number[] | null | undefined; tone?: string }) {
   const inside = (
     <>
       <h2>{props.title}</h2>
@@ -100,12 +106,12 @@ function Tile(props: { title: string; value: string; hint: string; to?: string; 
   );
 }
 
-function Tiles() {
+function Tiles({ ended }: { ended: string | null }) {
+  const history = useQuery("history", api.history, { every: 15 });
   const counts = stats.value;
   if (counts === null) return <Loading />;
   const rates = perMinute(samples.value);
   const rate = rates.slice(-6).reduce((sum, one) => sum + one.completed, 0) / Math.max(Math.min(rates.length, 6), 1);
-  const last = changes.value.find((change) => change.state === "completed");
   const isIdle = rate < 0.5 && counts.running === 0;
   const recent = samples.value.slice(-120);
   const waiting = (counts.states.scheduled ?? 0) + (counts.states.retrying ?? 0) + (counts.states.blocked ?? 0);
@@ -114,15 +120,15 @@ function Tiles() {
       <Tile
         title={t.overview.rate}
         value={t.count(Math.round(rate))}
-        hint={isIdle && last ? t.overview.idle(relative(last.at, now.value)) : t.overview.rateHint}
+        hint={isIdle && ended ? t.overview.idle(relative(ended, now.value)) : t.overview.rateHint}
         to="/jobs?status=completed"
-        values={rates.map((one) => one.completed)}
+        values={history.data && byMinute(history.data, "succeeded")}
       />
       <Tile title={t.overview.running} value={t.count(counts.running)} hint={t.overview.runningHint(counts.slots)} to="/jobs?status=running" values={recent.map((one) => one.running)} />
       <Tile title={t.overview.due} value={t.count(counts.due)} hint={t.overview.dueHint} to="/jobs?status=pending,queued" values={recent.map((one) => one.due)} />
       <Tile title={t.overview.waiting} value={t.count(waiting)} hint={t.overview.waitingHint(counts.states.scheduled ?? 0, counts.states.retrying ?? 0)} to="/jobs?status=scheduled,retrying,blocked" />
       <Tile title={t.overview.completed} value={t.count((counts.states.completed ?? 0) + (counts.pruned.completed ?? 0))} hint={t.overview.completedHint} to="/jobs?status=completed" />
-      <Tile title={t.overview.dead} value={t.count(counts.dlq_size)} hint={t.overview.deadHint} to="/dead" tone={counts.dlq_size ? "bad" : ""} values={recent.map((one) => one.dead)} />
+      <Tile title={t.overview.dead} value={t.count(counts.dlq_size)} hint={t.overview.deadHint} to="/dead" tone={counts.dlq_size ? "bad" : ""} values={history.data && byMinute(history.data, "dead")} />
     </div>
   );
 }

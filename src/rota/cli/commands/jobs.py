@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from rota.cli.api_client import ApiClient
@@ -17,6 +18,8 @@ from rota.cli.output import clean, column, counted, say
 PAGE: Final = 500
 #: How long one request waits for a job's end.
 WAIT_SECONDS: Final = 30
+#: The shortest interval of `status --watch`.
+SHORTEST_WATCH_SECONDS: Final = 0.2
 FINISHED: Final = ("completed", "dead", "cancelled")
 #: Exit codes that concern one job and not the API: the other jobs are still acted on.
 REFUSALS: Final = (Exit.NOT_FOUND, Exit.CONFLICT, Exit.USAGE)
@@ -34,9 +37,23 @@ COLUMNS: Final = (
 
 
 def status(options: argparse.Namespace) -> int:
-    """Show health and counts of the deployment, or one job."""
-    if options.id is not None:
-        return get(options)
+    """Show health and counts of the deployment, or one job; with --watch again and again."""
+    if options.watch is None and options.times is not None:
+        raise CommandFailed("--times needs --watch", fix="rota status --watch --times 3", code=Exit.USAGE)
+    show = _deployment if options.id is None else get
+    code = show(options)
+    if options.watch is None:
+        return code
+    interval = max(duration_of(options.watch, "--watch"), SHORTEST_WATCH_SECONDS)
+    for _ in range(options.times - 1) if options.times is not None else count():
+        time.sleep(interval)
+        if options.output == "table":
+            print()
+        code = show(options)
+    return code
+
+
+def _deployment(options: argparse.Namespace) -> int:
     api, printer = api_client_of(options), printer_of(options)
     stats, health = api.get("/v1/stats"), api.health()
     if printer.form != "table":
