@@ -47,6 +47,7 @@ def build_api(
             defaults=defaults_of(settings, app),
             known_types=None if known_types is None else lambda: known_types,
             serves_any_host=settings.insecure,
+            read_only=settings.read_only,
             ui=settings.ui,
         ),
     )
