@@ -152,6 +152,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "port": Option(port_of, "the port the API listens on", {"PORT": port_of, "HTTP_ADDR": port_of}),
     "token": Option(text, "the bearer token that every request must bring; empty for none", is_secret=True),
     "insecure": Option(yes_or_no, "listen beyond this host without a token"),
+    "read_only": Option(yes_or_no, "refuse every request that would change something, with 403"),
     "ui": Option(yes_or_no, "serve the dashboard at /ui"),
     "api_url": Option(words, "where the API is, for workers and clients; several for failover"),
     "app": Option(text, "the Python app whose tasks to run, as module:name"),
@@ -208,6 +209,7 @@ class Settings:
     port: int = 8080
     token: str = ""
     insecure: bool = False
+    read_only: bool = False
     ui: bool = True
     api_url: tuple[str, ...] = ("http://127.0.0.1:8080",)
     app: str = ""

@@ -9,11 +9,13 @@ import httpx
 import pytest
 
 from api.staging import HERE, Stage, problem_of, served, staged
+from building import HOUR
 from rota.api import ApiKey, ApiSettings
 from rota.api.auth import PUBLIC_PATHS
 from rota.api.router import Route
 from rota.api.routes import ROUTES
-from rota.core.access import ROLES, Action
+from rota.core.access import ROLES, Action, TokenDraft
+from rota.ports.client import Actor
 
 TOKENS = {role: f"{role}_0123456789abcdef0123456789abcdef" for role in ROLES}
 KEYS = tuple(ApiKey.of(role, token, ROLES[role]) for role, token in TOKENS.items())
@@ -73,6 +75,26 @@ async def test_a_route_opens_to_the_roles_with_its_action_and_to_no_other(guarde
         status = await ask(guarded, route, bearer(token))
         may = is_open or route.action is Action.SIGNED_IN or route.action in ROLES[role]
         assert (status not in {401, 403}) == may, (role, status)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_route_is_closed_to_expired_and_revoked_tokens(guarded: Stage, route: Route) -> None:
+    draft = TokenDraft("a", "admin", expires_at=guarded.clock() + HOUR)
+    _, expired = await guarded.engine.tokens.create(draft, Actor("ann"))
+    _, revoked = await guarded.engine.tokens.create(TokenDraft("b", "admin"), Actor("ann"))
+    await guarded.engine.tokens.revoke("b", Actor("ann"))
+    guarded.clock.move(HOUR)
+    for secret in (expired, revoked):
+        assert (await ask(guarded, route, bearer(secret)) != 401) == (route.path in PUBLIC_PATHS)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_read_only_server_refuses_what_changes_something(route: Route) -> None:
+    async with staged(ApiSettings(keys=KEYS, read_only=True)) as stage:
+        status = await ask(stage, route, bearer(TOKENS["admin"]))
+        is_change = route.action not in {Action.PUBLIC, Action.SIGNED_IN} and not route.action.endswith(".read")
+        assert (status == 403) == is_change
+        assert is_change or route.method == "GET" or route.path == "/v1/schedules:preview"
 
 
 def test_every_route_declares_an_action_and_only_three_are_open() -> None:

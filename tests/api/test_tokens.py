@@ -67,6 +67,17 @@ async def test_wrong_expired_and_revoked_tokens_are_refused_alike(guarded: Stage
     assert len({answer.text for answer in answers}) == 1
 
 
+async def test_the_id_of_a_token_is_not_enough(guarded: Stage) -> None:
+    headers = await given(guarded, role="viewer")
+    token_id = id_of_secret(headers["Authorization"].removeprefix("Bearer "))
+    forged = bearer(secret_of(str(token_id), "b" * 32))
+    problem_of(await guarded.client.get("/v1/jobs", headers=forged), 401)
+    body_of(await guarded.client.get("/v1/jobs", headers=headers))
+    statuses = [(await guarded.client.get("/v1/jobs", headers=forged)).status_code for _ in range(MOST_FAILURES)]
+    assert statuses == [401] * (MOST_FAILURES - 1) + [429]
+    body_of(await guarded.client.get("/v1/jobs", headers=headers))
+
+
 async def test_a_wrong_stored_token_is_refused_where_none_is_required(stage: Stage) -> None:
     problem_of(await stage.client.get("/v1/jobs", headers=bearer(WRONG)), 401)
     body_of(await stage.client.get("/v1/jobs"))

@@ -130,6 +130,7 @@ ROWS: dict[str, Row] = {
     "port": Row(str(API_PORT), lambda s: s.components._ports.api[0].getsockname()[1], API_PORT),
     "token": Row("hush", lambda s: s.ask("GET", "/v1/jobs")[0], 401),
     "insecure": Row("yes", lambda s: s.ask("GET", "/v1/jobs", Host="example.com")[0], 200),
+    "read_only": Row("yes", lambda s: s.ask("POST", "/v1/queues/mail/pause")[0], 403),
     "ui": Row("no", lambda s: s.ask("GET", "/ui")[0], 404),
     "worker_id": Row("ada", lambda s: s.options.name, "ada"),
     "worker_address": Row(f":{WORKER_PORT}", lambda s: s.options.address, f"{HOME}:{WORKER_PORT}"),

@@ -338,6 +338,7 @@ const cached = new Map<string, { etag: string; text: string }>();
 /** Makes a request with the token; throws `ApiError` for a refusal. */
 export async function fetchApi(method: string, path: string, options: Options = {}): Promise<Response> {
   const headers = new Headers(options.headers);
+  headers.set("Rota-Client", "ui");
   if (token.value) headers.set("Authorization", `Bearer ${token.value}`);
   const request: RequestInit = { method, headers, cache: "no-store", credentials: "same-origin" };
   if (options.signal) request.signal = options.signal;

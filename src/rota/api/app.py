@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from rota.api.auth import LOOK_UP, NO_ACCESS, Authenticator, admit, authorize, refuse_foreign_hosts
+from rota.api.auth import LOOK_UP, NO_ACCESS, Authenticator, admit, authorize, refuse_change, refuse_foreign_hosts
 from rota.api.context import Context
 from rota.api.errors import HttpError, http_error_of
 from rota.api.http import (
@@ -99,8 +99,8 @@ class Api:
                 request.key = key
                 route = self._route(scope, request)
                 authorize(key, route.action)
-                if key.queues:
-                    await check_path(route, request)
+                if key.queues or context.settings.read_only:
+                    await self._check_limits(route, request)
                 # Tested here rather than in the function: nearly all requests need no further check.
                 if route.body is None or scope["query_string"] or not CHECKED_HEADERS.isdisjoint(headers):
                     await check_declared(route, request)
@@ -128,6 +128,13 @@ class Api:
         scope.pop(CYCLE, None)
         await (redirect(headers, send) if is_home else serve_ui(path, scope, headers, send))
         return True
+
+    async def _check_limits(self, route: Route, request: Request) -> None:
+        """Refuse changes on a read-only server, and what is outside the queues of a limited token."""
+        if self.context.settings.read_only:
+            refuse_change(route.action)
+        if request.key.queues:
+            await check_path(route, request)
 
     def _route(self, scope: AsgiScope, request: Request) -> Route:
         path, root, method = scope["path"], scope.get("root_path"), scope["method"]

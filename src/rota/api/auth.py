@@ -21,8 +21,8 @@ from rota.api.limits import RejectionCounts, check_request
 from rota.api.permissions import require
 from rota.api.server.connections import client_network
 from rota.api.settings import ApiKey, ApiSettings
-from rota.api.token_cache import FailureLimit, TokenCache, token_id_of, too_many_failures
-from rota.core.access import Action
+from rota.api.token_cache import FailureLimit, TokenCache, too_many_failures
+from rota.core.access import READS, Action
 
 #: Exact paths: `/livez/` or `/v1/livez` are not among them.
 PUBLIC_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
@@ -121,13 +121,9 @@ class Authenticator:
             raise
 
     async def _key(self, secret: bytes, source: str) -> ApiKey | None:
-        token_id = token_id_of(secret)
-        if token_id is not None and self.tokens.is_known(token_id):
-            key = await self.tokens.look_up(secret)
-        elif self._failures.is_reached(source):
+        if self._failures.is_reached(source) and not self.tokens.was_valid(secret):
             raise too_many_failures()
-        else:
-            key = await self.tokens.look_up(secret)
+        key = await self.tokens.look_up(secret)
         if key is None:
             self._failures.add(source)
         return key
@@ -170,6 +166,13 @@ def authorize(key: ApiKey, action: Action) -> None:
     """Refuse a key that lacks the action of a route."""
     if action not in key.actions:
         require(key, action)
+
+
+def refuse_change(action: Action) -> None:
+    """Refuse an action that changes something, on a read-only server."""
+    if action not in READS:
+        fix = "use another API server, or start this one without --read-only"
+        raise HttpError(403, "read_only", f"this server is read-only and refuses '{action}'", fix=fix)
 
 
 def refuse_cross_site(headers: Mapping[bytes, bytes], settings: ApiSettings) -> None:

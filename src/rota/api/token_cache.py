@@ -40,9 +40,10 @@ class TokenCache:
         self._clock = clock
         self._cached: OrderedDict[str, _CachedKey] = OrderedDict()
 
-    def is_known(self, token_id: str) -> bool:
-        """Say whether a token with this id was valid at its last lookup."""
-        return token_id in self._cached
+    def was_valid(self, secret: bytes) -> bool:
+        """Say whether this secret was valid at the last lookup of its token; the id alone is not enough."""
+        entry = self._cached.get(token_id_of(secret) or "")
+        return entry is not None and _is_secret_of(entry.key, secret)
 
     def cached(self, secret: bytes) -> ApiKey | None:
         """Give the key of a secret if it is cached and fresh."""

@@ -134,6 +134,7 @@ def _add_roles(commands: argparse._SubParsersAction[Parser]) -> None:
             parser.add_argument(*flags, dest=setting, metavar=setting.upper(), help=OPTIONS[setting].help)
         parser.add_argument("--insecure", action="store_const", const=True, help=OPTIONS["insecure"].help)
         if name != "worker":
+            parser.add_argument("--read-only", action="store_const", const=True, help=OPTIONS["read_only"].help)
             parser.add_argument(
                 "--no-ui", dest="ui", action="store_const", const=False, help="do not serve the dashboard at /ui"
             )

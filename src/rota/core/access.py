@@ -86,6 +86,9 @@ QUEUE_ACTIONS: Final = frozenset(
     if action is Action.WORK or action.startswith(("jobs.", "steps.", "dead_letters.", "queues.", "schedules."))
 )
 
+#: Actions that change nothing.
+READS: Final = frozenset({Action.PUBLIC, Action.SIGNED_IN}) | {one for one in ALL_ACTIONS if one.endswith(".read")}
+
 _VIEWER: Final = frozenset(
     {Action.JOBS_READ, Action.QUEUES_READ, Action.SCHEDULES_READ, Action.SYSTEM_READ, Action.LEDGER_READ}
 )

@@ -49,6 +49,7 @@ def build_api(
             known_types=None if known_types is None else lambda: known_types,
             serves_any_host=settings.insecure,
             is_exposed=not settings.token and not is_loopback(settings.host),
+            read_only=settings.read_only,
             ui=settings.ui,
         ),
     )
