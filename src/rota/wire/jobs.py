@@ -108,14 +108,20 @@ class JobPage(Struct, kw_only=True):
 
 
 class AttemptForm(Struct, kw_only=True):
-    """One run of a job under one fence. `event` says how it ended; null while it runs."""
+    """One run of a job under one fence. `event` says how it ended, `outcome` in words; `event` is null while it runs.
 
+    `number` counts the runs from 1, also those that did not count as attempts. `duration` is in seconds.
+    """
+
+    number: Count
     fence: Fence
     worker_id: str
     boot_id: str
     started_at: Moment
     ended_at: Moment | None
     event: Event | None
+    outcome: str
+    duration: float | None
     error: ErrorForm | None
     progress: str | None
     log_tail: str | None
@@ -352,8 +358,26 @@ def error_of(form: ErrorForm) -> JobError:
     return JobError(form.kind, form.message, form.traceback)
 
 
-def attempt_form(attempt: Attempt) -> AttemptForm:
+#: How an attempt ended, in words.
+_OUTCOMES: Final = {
+    None: "running",
+    Event.SUCCEED: "succeeded",
+    Event.FAIL: "failed, to be retried",
+    Event.EXHAUST: "failed, last attempt",
+    Event.LAPSE: "lost: its worker stopped renewing the lease",
+    Event.SNOOZE: "snoozed: to be run again later",
+    Event.POSTPONE: "put back to wait for its time",
+    Event.RELEASE: "released by its worker",
+    Event.CANCEL: "cancelled",
+}
+
+
+def attempt_form(attempt: Attempt, number: int) -> AttemptForm:
+    ended_at = attempt.ended_at
     return AttemptForm(
+        number=number,
+        outcome=_OUTCOMES.get(attempt.event, str(attempt.event)),
+        duration=None if ended_at is None else max((ended_at - attempt.started_at).total_seconds(), 0.0),
         fence=attempt.fence,
         worker_id=attempt.worker,
         boot_id=attempt.boot,

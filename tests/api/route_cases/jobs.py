@@ -111,6 +111,7 @@ async def attempts(stage: Stage, ask: Ask) -> None:
     dead = await stage.dead("disk full")
     (attempt,) = (await ask(name=dead["id"]))["items"]
     assert (attempt["worker_id"], attempt["event"], attempt["error"]["message"]) == ("ada", "exhaust", "disk full")
+    assert (attempt["number"], attempt["outcome"], attempt["duration"]) == (1, "failed, last attempt", 0.0)
 
 
 @of("GET /v1/jobs/{id}/explain")

@@ -123,7 +123,8 @@ async def _page(request: Request) -> tuple[Sequence[JobForm], str | None]:
 async def attempts(request: Request) -> Response:
     """List a job's attempts, oldest first."""
     job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
-    return json_response(AttemptList(items=[attempt_form(one) for one in await request.engine.store.attempts(job.id)]))
+    found = await request.engine.store.attempts(job.id)
+    return json_response(AttemptList(items=[attempt_form(one, number) for number, one in enumerate(found, 1)]))
 
 
 async def explain(request: Request) -> Response:
