@@ -29,7 +29,7 @@ QUEUE_WORDS = """
 #: Databases and storage.
 STORE_WORDS = """
     apsw audit base cache caller check commit cursor cursors database dialect driver file files fork growth identity
-    insert inspection json listing location locks low merge migrations multi mysql optimistic partitions pipeline
+    inputs insert inspection json listing location locks low merge migrations multi mysql optimistic partitions pipeline
     pool postgres queries query read reader record records row rows scan session sql sqlite state statement
     statements storage store stores table tables transaction transactions tx unique update uri url wal water write
     writer

@@ -85,6 +85,7 @@ async def rename(connection: MysqlConnection) -> str:
         return "nothing to do: the tables have the prefix already"
     for table in TABLES.values():
         await _rename_keys(connection, table)
+    await _add_position(connection)
     await _record(connection)
     return f"{len(TABLES)} tables renamed; open the store with this release"
 
@@ -124,6 +125,12 @@ async def _rename_keys(connection: MysqlConnection, table: str) -> None:
             changes += [f"DROP CONSTRAINT {name}", f"ADD CONSTRAINT rota_{name} CHECK ({condition})"]
     if changes:
         await connection.run(f"ALTER TABLE {table} {', '.join(changes)}")
+
+
+async def _add_position(connection: MysqlConnection) -> None:
+    """Add the column that old tables of dependencies lack, unless an earlier run has added it."""
+    if not await connection.rows("SHOW COLUMNS FROM rota_dependency LIKE 'position'"):
+        await connection.run("ALTER TABLE rota_dependency ADD COLUMN position BIGINT NOT NULL DEFAULT 0 AFTER met")
 
 
 async def _record(connection: MysqlConnection) -> None:

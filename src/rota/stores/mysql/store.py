@@ -29,6 +29,7 @@ from rota.ports.store import (
     Census,
     DeadGroup,
     Dispatched,
+    Edge,
     Inserted,
     JobQuery,
     JobSlice,
@@ -42,6 +43,7 @@ from rota.stores.mysql import (
     check,
     claim,
     cluster,
+    dependencies,
     dispatch,
     insert,
     ledger,
@@ -288,6 +290,11 @@ class MysqlStore:
 
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
         return await self._read(queries.blockers, job_id, limit)
+
+    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
+        if children:
+            return await self._read(dependencies.parents_of, children)
+        return await self._read(dependencies.children_of, parents)
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         return await self._browse(COUNT_SECONDS, queries.dead_groups, limit)
