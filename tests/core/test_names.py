@@ -31,9 +31,9 @@ QUEUE_WORDS = """
 #: Databases and storage.
 STORE_WORDS = """
     apsw audit base cache caller check commit cursor cursors database dialect driver file files fork growth identity
-    insert inspection json listing location locks low merge migrations multi mysql optimistic partitions pipeline
-    pool postgres queries query read reader record records row rows scan scanner search session sql sqlite state
-    statement statements storage store stores table tables terms transaction transactions tx unique update uri url
+    inputs insert inspection json listing location locks low merge migrations multi mysql optimistic partitions
+    pipeline pool postgres queries query read reader record records row rows scan scanner search session sql sqlite
+    state statement statements storage store stores table tables terms transaction transactions tx unique update uri url
     wal water write
     writer
 """

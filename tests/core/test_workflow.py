@@ -8,12 +8,13 @@ from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import Need
 from rota.core.workflow import DependencyStatus, dependency_status
 
-#: What each end of a parent means to a job that needs its success, and to one that needs its end.
+MET, FAILED = DependencyStatus.MET, DependencyStatus.FAILED
+#: What each end of a parent means to a job that needs its success, its end, or its failure.
 ENDS = {
-    State.COMPLETED: {Need.SUCCESS: DependencyStatus.MET, Need.END: DependencyStatus.MET},
-    State.DEAD: {Need.SUCCESS: DependencyStatus.FAILED, Need.END: DependencyStatus.MET},
-    State.CANCELLED: {Need.SUCCESS: DependencyStatus.FAILED, Need.END: DependencyStatus.MET},
-    None: {Need.SUCCESS: DependencyStatus.FAILED, Need.END: DependencyStatus.MET},
+    State.COMPLETED: {Need.SUCCESS: MET, Need.END: MET, Need.FAILURE: DependencyStatus.NOT_NEEDED},
+    State.DEAD: {Need.SUCCESS: FAILED, Need.END: MET, Need.FAILURE: MET},
+    State.CANCELLED: {Need.SUCCESS: FAILED, Need.END: MET, Need.FAILURE: MET},
+    None: {Need.SUCCESS: FAILED, Need.END: MET, Need.FAILURE: FAILED},
 }
 
 
@@ -24,3 +25,11 @@ def test_the_end_of_a_parent_meets_or_fails_a_wait_and_nothing_else_does(parent:
 
 def test_the_table_names_every_end() -> None:
     assert set(ENDS) == FINISHED | {None}
+
+
+@pytest.mark.parametrize(
+    ("need", "status"),
+    [(Need.SUCCESS, DependencyStatus.NOT_NEEDED), (Need.FAILURE, DependencyStatus.NOT_NEEDED), (Need.END, MET)],
+)
+def test_a_parent_that_was_not_needed_neither_succeeded_nor_failed(need: Need, status: DependencyStatus) -> None:
+    assert dependency_status(need, State.CANCELLED, is_skipped=True) is status

@@ -136,7 +136,7 @@ def test_what_belongs_to_one_submission_is_refused_for_a_task_and_for_a_follow_u
         task.using(on_success=task.using(**options).call())
 
 
-def test_a_task_itself_is_no_follow_up_but_a_call_of_it_is(app: Rota) -> None:
+def test_a_task_without_a_parameter_is_no_follow_up_but_a_call_of_it_is(app: Rota) -> None:
     task: Any = app.task(_nothing)
     with pytest.raises(InvalidRequest, match=r"on_success: <Task _nothing>.*task\.call\(…\)"):
         task.using(on_success=task)

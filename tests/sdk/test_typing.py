@@ -33,6 +33,14 @@ def add(a: int, b: int = 2) -> int:
 async def send(to: str) -> bool:
     return bool(to)
 
+@app.task
+def join(left: str, right: str) -> str:
+    return left + right
+
+@app.task
+def alert(failure: dict[str, object]) -> None:
+    print(failure["id"])
+
 job = NewJob(JobId(1), "mail")
 plain: Task[[int, int], int]
 handle: Handle[int] = add.submit(1, b=2)
@@ -40,6 +48,7 @@ total: int = handle.result(timeout="5s")
 here: int = add(1, 2)
 other: Handle[bool] = send.using(priority=9, delay="1m", tags=["a"], meta={"k": "v"}).submit("a@b.c")
 chained: Handle[int] = add.using(on_success=send.call("a@b.c"), run_at=datetime.now(UTC)).submit(1)
+passed_on: Handle[int] = add.using(on_success=add, on_failure=alert).submit(1)
 many: list[Handle[int]] = app.submit_many([add.call(1), add.call(2)])
 options: Options = {"queue": "mail", "retry": 3}
 version: str = rota.__version__
@@ -72,7 +81,7 @@ WRONG = [
     'add.using(delivery="exactly_once")',
     'add.using(meta={"k": 1})',
     'add.using(on_success="x")',
-    "add.using(on_success=add)",
+    "add.using(on_success=join)",
     'add.using(run_at="2030-01-01")',
     'add.using(concurrency_key="c")',
 ]

@@ -89,6 +89,7 @@ async def rename(connection: MysqlConnection) -> str:
         await _rename_keys(connection, table)
     await _create_new_tables(connection)
     await _alter_ledger_and_tokens(connection)
+    await _add_position(connection)
     await _record(connection)
     return f"{len(TABLES)} tables renamed; open the store with this release"
 
@@ -150,6 +151,12 @@ async def _alter_ledger_and_tokens(connection: MysqlConnection) -> None:
             "ALTER TABLE rota_token DROP COLUMN scopes, DROP COLUMN last_used_at,"
             " ADD COLUMN role VARCHAR(255) NOT NULL AFTER digest, ADD COLUMN actions LONGTEXT NOT NULL AFTER role"
         )
+
+
+async def _add_position(connection: MysqlConnection) -> None:
+    """Add the column that old tables of dependencies lack, unless an earlier run has added it."""
+    if not await connection.rows("SHOW COLUMNS FROM rota_dependency LIKE 'position'"):
+        await connection.run("ALTER TABLE rota_dependency ADD COLUMN position BIGINT NOT NULL DEFAULT 0 AFTER met")
 
 
 async def _record(connection: MysqlConnection) -> None:

@@ -77,6 +77,7 @@ async def rename(connection: Any) -> list[str]:  # noqa: ANN401 - asyncpg has no
         await connection.execute('ALTER TRIGGER "job_ended_meanwhile" ON "job" RENAME TO "rota_job_ended_meanwhile"')
         for quoted, name, is_view in relations:
             await connection.execute(f'ALTER {"VIEW" if is_view else "TABLE"} {quoted} RENAME TO "rota_{name}"')
+        await connection.execute("ALTER TABLE rota_dependency ADD COLUMN position integer NOT NULL DEFAULT 0")
         await _replace_function(connection)
         await _create_new_tables(connection)
         await _alter_ledger_and_tokens(connection)

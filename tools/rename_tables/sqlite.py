@@ -86,6 +86,7 @@ def _require_last_migration(connection: sqlite3.Connection, path: Path) -> None:
 def _rename(connection: sqlite3.Connection) -> None:
     for name in TABLES:
         connection.execute(f"ALTER TABLE {name} RENAME TO {PREFIX}{name}")
+    connection.execute(f"ALTER TABLE {PREFIX}dependency ADD COLUMN position INTEGER NOT NULL DEFAULT 0")
     first = all_migrations()[0]
     _remake_ledger_and_tokens(connection, statements_in(first.text))
     for statement in statements_in(first.text):

@@ -24,6 +24,7 @@ from rota.ports.client import ActionResult, Actor, AttemptReport, Deed
 from rota.ports.clock import Clock
 from rota.ports.store import Census, Inserted, JobQuery
 from rota.wire.cluster import HeartbeatRequest, LeaveRequest, heartbeat_form
+from rota.wire.inputs import InputReply, InputRequest
 from rota.wire.jobs import BatchReply, BatchRequest, JobForm, JobPage, ResultForm, inserted_of, job_of
 from rota.wire.leases import (
     ClaimReply,
@@ -137,6 +138,13 @@ class Client:
 
     async def _step(self, request: StepRequest) -> StepReply:
         return await self._transport.request("POST", "/v1/leases:step", StepReply, body=request)
+
+    # InputSource
+
+    async def input_of(self, job_id: JobId, fence: int) -> str | None:
+        request = InputRequest(id=to_text(job_id), fence=fence)
+        reply = await self._transport.request("POST", "/v1/leases:input", InputReply, body=request)
+        return str(memoryview(reply.value), "utf-8") if reply.holds else None
 
     async def announce_member(self, member: Member) -> None:
         """Send a heartbeat."""

@@ -28,6 +28,8 @@ class Reason(StrEnum):
     TOO_LATE = "too_late"
     EXPIRED = "expired"
     DEPENDENCY_FAILED = "dependency_failed"
+    #: It waited for the failure of a job that succeeded.
+    NOT_NEEDED = "not_needed"
     CANCEL_REQUESTED = "cancel_requested"
     REPLACED = "replaced"
 

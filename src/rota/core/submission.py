@@ -49,6 +49,24 @@ class Need(StrEnum):
 
     SUCCESS = "success"
     END = "end"
+    #: The other job ended without success: dead, cancelled, expired, or cancelled because of its own dependencies.
+    FAILURE = "failure"
+
+
+class Takes(StrEnum):
+    """What a job gets as its first argument from the jobs before it."""
+
+    NOTHING = "nothing"
+    #: The result of its only parent.
+    RESULT = "result"
+    #: The results of its parents, in the order in which they were named; null for a parent without a result.
+    RESULTS = "results"
+    #: The parent that failed: id, type, state, reason, error, payload.
+    FAILURE = "failure"
+
+
+#: The key in a job's meta under which `Takes` is stored. Keys that begin with `rota.` are Rota's own.
+TAKES: Final = "rota.takes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +239,7 @@ def unknown_parent(job_id: JobId) -> InvalidRequest:
 
 
 LARGEST_ATTEMPTS: Final = 2**31 - 1
+_TAKES: Final = tuple(one.value for one in Takes)
 
 
 def check(job: NewJob | Template) -> None:
@@ -235,10 +254,25 @@ def check(job: NewJob | Template) -> None:
     if job.meta:
         for text in (*job.meta, *job.meta.values()):
             _check_text("meta", text)
+        if TAKES in job.meta:
+            _check_takes(job, job.meta[TAKES])
     if job.on_success is not None:
         check(job.on_success)
     if job.on_failure is not None:
         check(job.on_failure)
+
+
+def _check_takes(job: NewJob | Template, takes: str) -> None:
+    if takes not in _TAKES:
+        _refuse("takes", takes, f"it must be one of {', '.join(_TAKES)}")
+    # The job of a template follows the job that has the template.
+    if isinstance(job, Template) or job.parent_id is not None or takes == Takes.NOTHING:
+        return
+    parents = len({parent.on for parent in job.after})
+    if not parents:
+        _refuse("takes", takes, "the job waits for no other job; name one in 'after'")
+    if takes == Takes.RESULT and parents > 1:
+        _refuse("takes", takes, f"the job waits for {parents} jobs; take 'results' instead")
 
 
 # Cached, since a million jobs share a few combinations. A refusal is not cached.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
+from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, State
-from rota.core.submission import Need
+from rota.core.settlement import Reason
+from rota.core.submission import TAKES, Need, Takes
 
 
 class DependencyStatus(StrEnum):
@@ -14,14 +19,36 @@ class DependencyStatus(StrEnum):
     WAIT = "wait"
     MET = "met"
     FAILED = "failed"
+    #: The child is for a case that did not happen: its parent was to fail, and succeeded.
+    NOT_NEEDED = "not_needed"
 
 
-def dependency_status(need: Need, parent: State | None) -> DependencyStatus:
-    """Return the status of a dependency on a parent. A missing parent was pruned, and how it ended is unknown."""
+def dependency_status(need: Need, parent: State | None, *, is_skipped: bool = False) -> DependencyStatus:
+    """Return the status of a dependency on a parent.
+
+    A missing parent was pruned, and how it ended is unknown. A parent that was cancelled because it was not needed
+    (`is_skipped`) neither succeeded nor failed.
+    """
     if parent is None:
         return DependencyStatus.MET if need is Need.END else DependencyStatus.FAILED
     if parent not in FINISHED:
         return DependencyStatus.WAIT
-    if need is Need.END or parent is State.COMPLETED:
+    if need is Need.END:
         return DependencyStatus.MET
-    return DependencyStatus.FAILED
+    if is_skipped:
+        return DependencyStatus.NOT_NEEDED
+    has_succeeded = parent is State.COMPLETED
+    if need is Need.FAILURE:
+        return DependencyStatus.NOT_NEEDED if has_succeeded else DependencyStatus.MET
+    return DependencyStatus.MET if has_succeeded else DependencyStatus.FAILED
+
+
+#: The statuses after which the child never runs, and the reason with which it is cancelled.
+CANCELLING: Final[Mapping[DependencyStatus, Reason]] = MappingProxyType(
+    {DependencyStatus.FAILED: Reason.DEPENDENCY_FAILED, DependencyStatus.NOT_NEEDED: Reason.NOT_NEEDED}
+)
+
+
+def takes_of(job: Job) -> Takes:
+    """Return what a job takes from the jobs before it."""
+    return Takes(job.meta.get(TAKES, Takes.NOTHING)) if job.meta else Takes.NOTHING

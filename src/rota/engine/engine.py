@@ -15,6 +15,7 @@ from rota.engine.deps import EngineDeps
 from rota.engine.dispatch import Dispatch
 from rota.engine.explain import Explain
 from rota.engine.ids import IdMaker
+from rota.engine.inputs import Inputs
 from rota.engine.jobs import Jobs
 from rota.engine.leases import Leases
 from rota.engine.operations import Operations
@@ -63,6 +64,7 @@ class Engine:
         self.schedules = Schedules(deps, self.jobs)
         self.queues = Queues(deps)
         self.steps = JobSteps(deps)
+        self.inputs = Inputs(deps)
         self.upkeep = Upkeep(deps, self.leases)
         self.dispatch = Dispatch(deps)
         self.explain = Explain(deps)

@@ -204,6 +204,7 @@ _ENDS: Final = {
     EndReason.TOO_LATE: "its time for retries is over",
     EndReason.EXPIRED: "it did not start in time",
     EndReason.DEPENDENCY_FAILED: "a job it waited for did not succeed",
+    EndReason.NOT_NEEDED: "it was to run only if another job failed, and that job succeeded",
     EndReason.CANCEL_REQUESTED: "someone cancelled it",
     EndReason.REPLACED: "its schedule's next job replaced it",
 }

@@ -1,4 +1,4 @@
-"""Client interfaces: `WorkSource` for workers, `StepKeeper` for guarded steps, `Control` for everyone else.
+"""Client interfaces: `WorkSource`, `StepKeeper` and `InputSource` for workers, `Control` for everyone else.
 
 The engine implements them in process, `rota.client` over HTTP; a caller cannot tell which one it uses.
 """
@@ -60,6 +60,17 @@ class StepKeeper(Protocol):
 
     async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
         """Delete the record of a step whose effect certainly did not happen."""
+        ...
+
+
+class InputSource(Protocol):
+    """Where a worker reads what a job takes from the jobs before it."""
+
+    async def input_of(self, job_id: JobId, fence: int) -> str | None:
+        """Return the first argument of a running job, as JSON; None if the lease is lost.
+
+        Raises `InvalidRequest` if it is too large, or if the job does not follow the jobs that it needs for it.
+        """
         ...
 
 

@@ -32,6 +32,7 @@ from rota.ports.store_values import (
     Census,
     DeadGroup,
     Dispatched,
+    Edge,
     Inserted,
     JobQuery,
     JobSlice,
@@ -49,6 +50,7 @@ __all__ = [
     "DeadGroup",
     "DispatchStore",
     "Dispatched",
+    "Edge",
     "HistoryStore",
     "Inserted",
     "JobQuery",
@@ -208,6 +210,13 @@ class JobStore(Protocol):
 
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
         """Return up to `limit` of the jobs that a job still waits for, oldest first."""
+        ...
+
+    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
+        """Return the dependencies of `children`, or those on `parents`.
+
+        The dependencies of a child come in the order in which it named them.
+        """
         ...
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:

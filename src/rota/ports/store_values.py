@@ -14,6 +14,7 @@ from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, State
 from rota.core.queue import Lane, LaneCount
 from rota.core.search.terms import Term
+from rota.core.submission import Need
 from rota.core.value import value
 
 #: How far the time in an id may differ from the time at which the job was stored.
@@ -76,6 +77,16 @@ class AllCreated(Sequence[Inserted]):
         if isinstance(place, slice):
             return AllCreated(self.ids[place], self.state, self.at)
         return Inserted(self.ids[place], Receipt.CREATED, self.state, self.at)
+
+
+@value
+class Edge:
+    """A dependency as it is stored: `child` waits, or waited, for `parent`."""
+
+    parent: JobId
+    child: JobId
+    need: Need
+    is_met: bool
 
 
 @value

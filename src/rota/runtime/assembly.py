@@ -144,6 +144,7 @@ def build_worker(
         options,
         announce_member=announce,
         steps=link.steps,
+        inputs=link.inputs,
         spans=spans,
         store_time=None if link.engine is None else link.engine.store.time,
         lease_keeper=keeper,

@@ -23,7 +23,7 @@ from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.ports.broker import Broker
 from rota.ports.caller_tx import CallerTxConfig
-from rota.ports.client import Control, StepKeeper, WorkSource
+from rota.ports.client import Control, InputSource, StepKeeper, WorkSource
 from rota.ports.coordinator import Coordinator, LockSource
 from rota.ports.store import Inserted, Store
 from rota.runtime.caller_tx import CALLER_TX_FACTORY
@@ -62,6 +62,7 @@ class Link:
     control: Control
     source: WorkSource
     steps: StepKeeper
+    inputs: InputSource
     fresh_id: IdMaker
     close: Callable[[], Awaitable[None]]
     #: Records that a process is alive.
@@ -188,7 +189,9 @@ def link_of(
     async def remove(boot: str) -> None:
         await store.leave([boot])
 
-    return Link(engine, engine, engine.steps, engine.fresh_id, close, announce, remove, engine, caller_tx)
+    return Link(
+        engine, engine, engine.steps, engine.inputs, engine.fresh_id, close, announce, remove, engine, caller_tx
+    )
 
 
 def _over_http(urls: Sequence[str], token: str) -> Link:
@@ -198,4 +201,6 @@ def _over_http(urls: Sequence[str], token: str) -> Link:
     client = connect_over_http(urls, token=token)
     fresh_id = IdMaker(wall_clock, random.random)
     close, announce, remove = client.close, client.announce_member, client.leave
-    return Link(client, client, client, fresh_id, close, announce, remove, cancels=client.cancels, locks=lambda: client)
+    return Link(
+        client, client, client, client, fresh_id, close, announce, remove, cancels=client.cancels, locks=lambda: client
+    )

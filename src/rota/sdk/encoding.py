@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -14,6 +15,8 @@ from rota.worker.arguments import CallSignature, WrongArguments, pack
 
 _encode: Final = msgspec.json.Encoder().encode
 #: Types whose values need no check: JSON keeps them as they are.
+#: The payload of a call without arguments.
+NO_ARGUMENTS: Final = '{"args":[],"kwargs":{}}'
 _EXACT: Final = frozenset({int, str, bool})
 
 
@@ -45,6 +48,15 @@ class TaskSignature:
     @cached_property
     def decode(self) -> Callable[[str], Any]:
         return decoder_of(self._function)
+
+    @cached_property
+    def takes_one_argument(self) -> bool:
+        """Whether the function can be called with one positional argument."""
+        try:
+            inspect.signature(self._function).bind(None)
+        except TypeError:
+            return False
+        return True
 
     def check(self, payload: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Refuse a call that the worker would refuse, by decoding it as the worker does."""

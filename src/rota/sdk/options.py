@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, TypedDict
 
 import msgspec
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
-from rota.core.submission import NO_META, UNAVAILABLE, Delivery, Template, check
+from rota.core.submission import NO_META, UNAVAILABLE, Delivery, Takes, Template, check
 from rota.wire.scalars import (
     Name,
     Priority,
@@ -97,6 +97,14 @@ class RetryDefaults:
 PLAIN: Final = RetryDefaults()
 
 
+class Follower(Protocol):
+    """A task that can be called with one argument, which the job before it gives."""
+
+    def call(self, value: Any, /) -> Call[Any]:  # noqa: ANN401 - a result of any type
+        """Make a call without submitting it."""
+        ...
+
+
 class Options(TypedDict, total=False):
     """The options of a task or of one submission of it."""
 
@@ -111,8 +119,10 @@ class Options(TypedDict, total=False):
     idempotency_key: str
     tags: Sequence[str]
     meta: Mapping[str, str]
-    on_success: Call[Any] | None
-    on_failure: Call[Any] | None
+    #: A call, or a task that takes the result of the job.
+    on_success: Call[Any] | Follower | None
+    #: A call, or a task that takes the failure of the job: a mapping with id, type, state, reason, error and payload.
+    on_failure: Call[Any] | Follower | None
     #: The caller's own connection, in whose transaction the job is stored.
     tx: object
 
@@ -271,15 +281,21 @@ def _meta(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: A
 
 def _follow_up(name: str, value: Any, defaults: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
     make = getattr(value, "template", None)
-    # A task has an attribute `template` too, which is not callable.
+    # A task has an attribute `template` too, which is not callable: its only argument comes from the job before it.
+    if isinstance(make, Template) and getattr(value, "takes_one_argument", False):
+        make = value.taking(_FOLLOW_UP_TAKES[name]).template
     if not callable(make):
-        _refuse(name, value, "not a call of a task", "give the task with its arguments, as in task.call(…)")
+        remedy = "give a call, as in task.call(…), or a task that can be called with one argument"
+        _refuse(name, value, "not a call of a task", remedy)
     for option in SINGLE_SUBMISSION:
         if value.options.get(option) is not None:
             raise InvalidRequest(
                 f"{name}: a follow-up takes no {option}: it is created when its job finishes", field=name
             )
     return {name: make(defaults)}
+
+
+_FOLLOW_UP_TAKES: Final = {"on_success": Takes.RESULT, "on_failure": Takes.FAILURE}
 
 
 def _unchanged(_: str, __: Any, ___: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from rota.core.ids import JobId
 from rota.core.request_hash import canonical_request_hash
-from rota.core.submission import IdempotencyKey, NewJob, Template
+from rota.core.submission import TAKES, IdempotencyKey, NewJob, Takes, Template
 from rota.core.time import EPOCH
 from rota.engine.engine import wall_clock
-from rota.sdk.encoding import TaskSignature, encode_call
+from rota.sdk.encoding import NO_ARGUMENTS, TaskSignature, encode_call
 from rota.sdk.handle import Handle
 from rota.sdk.options import Options, RetryDefaults, changed, merged, refuse_exceptions, template_of
 from rota.telemetry.tracing import current_traceparent
@@ -156,6 +156,16 @@ class TaskBase(JobSpec, Generic[P, R]):
         """Make a call without submitting it."""
         payload = encode_call(self.name, self._signature, args, kwargs)
         return Call(self._app, self, payload, self._signature.decode, current_traceparent())
+
+    @property
+    def takes_one_argument(self) -> bool:
+        """Whether the task can follow another job and take its result."""
+        return self._signature.takes_one_argument
+
+    def taking(self, takes: Takes) -> Call[R]:
+        """Make a call whose only argument comes from the jobs before it."""
+        meta = {**self.options.get("meta", {}), TAKES: takes.value}
+        return Call(self._app, self.using(meta=meta), NO_ARGUMENTS, self._signature.decode, current_traceparent())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

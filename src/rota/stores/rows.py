@@ -11,6 +11,7 @@ from typing import Any
 
 from rota.core.access import Token
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, Role
+from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS, Attempt, Job, turn_at
 from rota.core.lease import Claim
 from rota.core.ledger import LedgerEntry
@@ -20,9 +21,9 @@ from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
 from rota.core.settlement import JobError, Reason, Settlement
 from rota.core.step import Step
-from rota.core.submission import NO_META, Delivery, NewJob, Template
+from rota.core.submission import NO_META, Delivery, Dependency, Need, NewJob, Template
 from rota.core.time import MICROSECOND, from_micros, span_to_micros, to_micros
-from rota.ports.store import Timetable
+from rota.ports.store import Edge, Timetable
 
 Row = tuple[Any, ...]
 
@@ -47,6 +48,24 @@ def moment(value: int | None) -> datetime | None:
 def ids_text(ids: Sequence[int]) -> str:
     """Write ids as a JSON list, for json_each."""
     return str(ids if isinstance(ids, list) else list(ids))
+
+
+def unique_dependencies(dependencies: Sequence[Dependency]) -> list[tuple[JobId, Need, int]]:
+    """Return parent, need and position of dependencies. If a job is named twice, the stricter need counts."""
+    found: dict[JobId, tuple[JobId, Need, int]] = {}
+    for position, one in enumerate(dependencies):
+        earlier = found.get(one.on)
+        if earlier is None:
+            found[one.on] = (one.on, one.need, position)
+        elif earlier[1] is Need.END:
+            found[one.on] = (one.on, one.need, earlier[2])
+    return list(found.values())
+
+
+def edge_of(row: Row) -> Edge:
+    """Read a dependency."""
+    parent, child, need, met = row
+    return Edge(parent, child, Need(need), bool(met))
 
 
 def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:

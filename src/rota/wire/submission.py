@@ -23,10 +23,13 @@ from rota.core.submission import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
     NO_META,
+    TAKES,
     Delivery,
     Dependency,
     IdempotencyKey,
+    Need,
     NewJob,
+    Takes,
     Template,
     no_meta,
     request_hash,
@@ -84,6 +87,16 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     meta: Metadata | None = None
     on_success: FollowUp | None = None
     on_failure: FollowUp | None = None
+    #: What the job gets as its first argument: the `result` of the job before it, the `results` of several, or the
+    #: `failure` that it handles.
+    takes: Takes | None = None
+
+
+class AfterForm(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A job to wait for: until it succeeds, until it ends in any way, or until it fails."""
+
+    id: Identifier
+    need: Need = Need.SUCCESS
 
 
 class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -97,7 +110,7 @@ class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaul
     #: Compared when the key is used again. Without it the whole request is compared: then a client that repeats a call
     #: with newly computed times sends a different request.
     idempotency_fingerprint: Name | None = None
-    after: Annotated[list[Identifier], Meta(max_length=1_000)] | None = None
+    after: Annotated[list[Identifier | AfterForm], Meta(max_length=1_000)] | None = None
     cron: Name | None = None
     schedule: Name | None = None
     zone: Name | None = None
@@ -184,8 +197,24 @@ _HASH: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def _parents(submission: Submission) -> tuple[Dependency, ...]:
-    given = submission.after
-    return tuple(Dependency(id_in_field(one, "after")) for one in dict.fromkeys(given)) if given else ()
+    return tuple(dict.fromkeys(map(_dependency, submission.after))) if submission.after else ()
+
+
+def _dependency(given: str | AfterForm) -> Dependency:
+    if isinstance(given, AfterForm):
+        return Dependency(id_in_field(given.id, "after"), given.need)
+    return Dependency(id_in_field(given, "after"))
+
+
+def _after_form(dependency: Dependency) -> str | AfterForm:
+    name = to_text(dependency.on)
+    return name if dependency.need is Need.SUCCESS else AfterForm(id=name, need=dependency.need)
+
+
+def _meta(form: FollowUp, own: Defaults) -> Mapping[str, str]:
+    """Return the meta of a job, with what it takes from the jobs before it."""
+    meta = own.meta if form.meta is None else form.meta or NO_META
+    return meta if form.takes is None else {**meta, TAKES: form.takes.value}
 
 
 def new_job_of(
@@ -213,7 +242,7 @@ def new_job_of(
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
         tags=own.tags if s.tags is None else tuple(dict.fromkeys(s.tags)),
-        meta=own.meta if s.meta is None else s.meta or NO_META,
+        meta=(own.meta if s.meta is None else s.meta or NO_META) if s.takes is None else _meta(s, own),
         after=_parents(s) if s.after else (),
         on_success=own.on_success if s.on_success is None else template_of(s.on_success, defaults),
         on_failure=own.on_failure if s.on_failure is None else template_of(s.on_failure, defaults),
@@ -234,7 +263,7 @@ def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Templat
         expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
         delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),
         tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
-        meta=own.meta if form.meta is None else form.meta or NO_META,
+        meta=_meta(form, own),
         on_success=own.on_success if form.on_success is None else template_of(form.on_success, defaults),
         on_failure=own.on_failure if form.on_failure is None else template_of(form.on_failure, defaults),
     )
@@ -257,7 +286,7 @@ def submission_of(job: NewJob, now: datetime) -> Submission:
         expires=expires,
         idempotency_key=None if job.idempotency is None else job.idempotency.key,
         idempotency_fingerprint=None if job.idempotency is None else job.idempotency.request.hex() or None,
-        after=[to_text(one.on) for one in job.after] or None,
+        after=[_after_form(one) for one in job.after] or None,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -23,13 +24,15 @@ from rota.core.ids import to_text
 from rota.core.job import Job
 from rota.core.outcome import Failed, Outcome, Released, Snoozed
 from rota.core.settlement import JobError
-from rota.ports.client import AttemptReport
+from rota.ports.client import AttemptReport, InputSource
+from rota.ports.clock import Rng
 from rota.telemetry.logs import about
 from rota.worker.attempt import Executor, RunningAttempt
 from rota.worker.deadlines import Watchdog
 from rota.worker.executors.group import ExecutorGroup
 from rota.worker.handlers import Handlers, isolated
 from rota.worker.heartbeat import LeaseHeartbeat
+from rota.worker.inputs import InputLoader, has_input
 from rota.worker.options import WorkerOptions
 from rota.worker.reporter import OutcomeReporter
 from rota.worker.tracker import AttemptTracker
@@ -56,8 +59,11 @@ class Intake:
         heartbeat: LeaseHeartbeat,
         watchdog: Watchdog,
         clock: Callable[[], float],
+        inputs: InputSource | None = None,
+        rng: Rng = random.random,
     ) -> None:
         self._early_jobs = EarlyJobs(self._start, clock=clock)
+        self._input_loader = InputLoader(inputs, tracker, self._put, rng)
         self._handlers = handlers
         self._executors = executors
         self._tracker = tracker
@@ -119,8 +125,9 @@ class Intake:
         self._early_jobs.learn_store_time(store_time, asked_at)
 
     def close(self) -> None:
-        """Start no more early jobs."""
+        """Start no more early jobs, and none that waits for its input."""
         self._early_jobs.close()
+        self._input_loader.close()
 
     def hand_back(self, jobs: Sequence[Job]) -> None:
         """Return claimed jobs whose handlers were never started."""
@@ -128,6 +135,14 @@ class Intake:
         self._tracker.wake()
 
     def _start(self, attempts: Sequence[RunningAttempt]) -> None:
+        with_input = [attempt for attempt in attempts if attempt.job.meta and has_input(attempt.job)]
+        if with_input:
+            for attempt in with_input:
+                self._input_loader.load(attempt)
+            attempts = [attempt for attempt in attempts if not has_input(attempt.job)]
+        self._put(attempts)
+
+    def _put(self, attempts: Sequence[RunningAttempt]) -> None:
         by_executor: dict[Executor, list[RunningAttempt]] = {}
         for attempt in attempts:
             by_executor.setdefault(attempt.executor, []).append(attempt)

@@ -28,7 +28,7 @@ from typing import Any
 
 from rota.backoff import JitteredBackoff
 from rota.core.cluster import Member, Role
-from rota.ports.client import AttemptReport, StepKeeper, WorkSource
+from rota.ports.client import AttemptReport, InputSource, StepKeeper, WorkSource
 from rota.ports.clock import Rng
 from rota.supervision import supervised
 from rota.telemetry.outage import Outage
@@ -64,6 +64,7 @@ class Worker:
         announce_member: Announce | None = None,
         lease_keeper: SourceReference | None = None,
         steps: StepKeeper | None = None,
+        inputs: InputSource | None = None,
         spans: Spans | None = None,
         store_time: StoreTime | None = None,
         rng: Rng = random.random,
@@ -74,6 +75,7 @@ class Worker:
         self.handlers = handlers
         self.lease_keeper = lease_keeper
         self.steps = steps
+        self.inputs = inputs
         self.spans = spans
         self.store_time = store_time
         self.rng = rng
@@ -224,6 +226,7 @@ class WorkerParts:
         self._intake = Intake(
             worker.handlers, self._executors, self.tracker, options,
             reporter=self._reporter, heartbeat=self._heartbeat, watchdog=self._watchdog, clock=clock,
+            inputs=worker.inputs, rng=worker.rng,
         )  # fmt: skip
         self._fetcher = Fetcher(
             worker.source, self._intake, options, worker.store_time,

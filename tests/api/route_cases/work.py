@@ -64,6 +64,19 @@ async def step(stage: Stage, ask: Ask) -> None:
     assert (kept.key, kept.outcome) == ("pay", "1")
 
 
+@of("POST /v1/leases:input")
+async def read_input(stage: Stage, ask: Ask) -> None:
+    parent = await stage.submit()
+    (lease,) = await stage.claim()
+    child = await stage.submit(after=[{"id": parent["id"], "need": "end"}], takes="result")
+    await stage.settle(lease, "succeeded", result={"rows": 3})
+    (lease,) = await stage.claim()
+    assert lease["id"] == child["id"]
+    asked = {"id": child["id"], "fence": lease["fence"]}
+    assert await ask(json=asked) == {"holds": True, "value": {"rows": 3}}
+    assert await ask(json={**asked, "fence": lease["fence"] + 1}) == {"holds": False, "value": None}
+
+
 async def _begun_step(stage: Stage) -> dict[str, Any]:
     await stage.submit(max_attempts=1)
     (lease,) = await stage.claim()

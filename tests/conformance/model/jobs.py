@@ -15,9 +15,20 @@ from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.settlement import Reason, Settlement
-from rota.core.submission import Delivery, NewJob
-from rota.core.workflow import DependencyStatus, dependency_status
-from rota.ports.store import Census, DeadGroup, Dispatched, Inserted, JobQuery, JobSlice, Receipt, Retention, Timetable
+from rota.core.submission import Delivery, Need, NewJob
+from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
+from rota.ports.store import (
+    Census,
+    DeadGroup,
+    Dispatched,
+    Edge,
+    Inserted,
+    JobQuery,
+    JobSlice,
+    Receipt,
+    Retention,
+    Timetable,
+)
 
 #: What a job takes over from its submission as it stands.
 WANTING = WAITING | {State.RUNNING}
@@ -98,7 +109,11 @@ class Jobs(Memory):
         """Let jobs wait for others, those of their own batch included, in whatever order they came."""
         for new in made:
             for wait in new.after:
-                self.waits.setdefault(new.id, {}).setdefault(wait.on, set()).add(wait.need)
+                waits = self.waits.setdefault(new.id, {})
+                if waits.get(wait.on, Need.END) is Need.END:
+                    # If a job is named twice, the stricter need counts.
+                    waits[wait.on] = wait.need
+            self.named[new.id] = new.after
         self._tell_children([wait.on for new in made for wait in new.after], now)
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
@@ -230,16 +245,19 @@ class Jobs(Memory):
 
     def _tell_children(self, parents: Iterable[JobId], now: datetime) -> None:
         """Let go, or cancel, those that waited for jobs that have ended; and those that waited for them in turn."""
-        told = deque(parents)
+        told = deque(sorted(parents))
+        skipped: set[JobId] = set()
         while told:
             parent = told.popleft()
             state = self.jobs[parent].state if parent in self.jobs else None
             for child in [child for child, waits in self.waits.items() if parent in waits]:
-                verdicts = {dependency_status(need, state) for need in self.waits[child][parent]}
-                if DependencyStatus.FAILED in verdicts:
-                    self._cancel(child, Reason.DEPENDENCY_FAILED, now)
+                verdict = dependency_status(self.waits[child][parent], state, is_skipped=parent in skipped)
+                if verdict in CANCELLING:
+                    self._cancel(child, CANCELLING[verdict], now)
                     told.append(child)
-                elif DependencyStatus.WAIT not in verdicts:
+                    if verdict is DependencyStatus.NOT_NEEDED:
+                        skipped.add(child)
+                elif verdict is not DependencyStatus.WAIT:
                     del self.waits[child][parent]
                     self._let_go(child, now)
 
@@ -396,6 +414,14 @@ class Jobs(Memory):
         self.forget(gone)
         self.write(entry if gone else None, moment)
         return gone
+
+    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
+        return [
+            Edge(wait.on, child, wait.need, wait.on not in self.waits.get(child, ()))
+            for child, named in sorted(self.named.items())
+            for wait in named
+            if child in children or (not children and wait.on in parents)
+        ]
 
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
         return sorted(self.waits.get(job_id, ()))[:limit]

@@ -18,7 +18,7 @@ from rota.core.operation import Operation, OperationId
 from rota.core.queue import Queue
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.step import Step
-from rota.core.submission import Need
+from rota.core.submission import Dependency, Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Memory:
     #: For each job the moment it became due, which gives it its place.
     due_since: dict[JobId, datetime] = field(default_factory=dict)
     #: For each blocked job the parents whose end it has not seen yet.
-    waits: dict[JobId, dict[JobId, set[Need]]] = field(default_factory=dict)
+    waits: dict[JobId, dict[JobId, Need]] = field(default_factory=dict)
+    #: The dependencies of each job, as it named them.
+    named: dict[JobId, tuple[Dependency, ...]] = field(default_factory=dict)
     #: For each job all the parents it ever named.
     parents: dict[JobId, set[JobId]] = field(default_factory=dict)
     keys: dict[tuple[str, str], KeptKey] = field(default_factory=dict)

@@ -332,3 +332,51 @@ async def test_a_parent_that_ends_twice_counts_once(store: Store) -> None:
     await complete(store, parent)
     stored = await look(store, child)
     assert (stored.state, stored.blockers) == (State.BLOCKED, 1)
+
+
+async def test_dependencies_are_read_in_the_order_in_which_they_were_named(store: Store) -> None:
+    parents = new_jobs(4)
+    shuffled = [parents[2], parents[0], parents[3], parents[1]]
+    child = new_job(after=after(*shuffled))
+    await store.insert([*parents, child], now=BASE)
+    await complete(store, parents[0], now=at(1))
+    edges = await store.edges(children=[child.id])
+    assert [edge.parent for edge in edges] == [parent.id for parent in shuffled]
+    assert [edge.is_met for edge in edges] == [False, True, False, False]
+    assert {(edge.child, edge.need) for edge in edges} == {(child.id, Need.SUCCESS)}
+    assert [edge.child for edge in await store.edges(parents=[parents[3].id])] == [child.id]
+    assert list(await store.edges(children=[parents[0].id])) == []
+
+
+@pytest.mark.parametrize("final", [State.DEAD, State.CANCELLED])
+async def test_a_job_that_needs_a_failure_runs_after_one(store: Store, final: State) -> None:
+    parent = new_job()
+    handler = new_job(after=after(parent, need=Need.FAILURE))
+    await store.insert([parent, handler], now=BASE)
+    await end_as(store, final, parent, now=at(1))
+    assert await state(store, handler) is State.PENDING
+
+
+async def test_a_job_that_needs_a_failure_is_cancelled_after_a_success_and_so_is_what_follows_it(store: Store) -> None:
+    parent = new_job()
+    handler = new_job(after=after(parent, need=Need.FAILURE))
+    follower = new_job(after=after(handler))
+    other_handler = new_job(after=after(handler, need=Need.FAILURE))
+    always = new_job(after=after(handler, need=Need.END))
+    await store.insert([parent, handler, follower, other_handler, always], now=BASE)
+    await complete(store, parent, now=at(1))
+    for skipped in (handler, follower, other_handler):
+        job = await look(store, skipped)
+        assert (job.state, job.reason) == (State.CANCELLED, Reason.NOT_NEEDED)
+    assert await state(store, always) is State.PENDING
+
+
+async def test_a_job_whose_dependency_failed_counts_as_failed_for_its_followers(store: Store) -> None:
+    parent = new_job()
+    child = new_job(after=after(parent))
+    handler = new_job(after=after(child, need=Need.FAILURE))
+    grandchild = new_job(after=after(child))
+    await store.insert([parent, child, handler, grandchild], now=BASE)
+    await kill(store, parent, now=at(1))
+    assert await state(store, handler) is State.PENDING
+    assert (await look(store, grandchild)).reason is Reason.DEPENDENCY_FAILED

@@ -192,7 +192,7 @@ async def _create_schedule(request: Request, submission: Submission) -> Response
 
 
 def _draft(request: Request, submission: Submission) -> Draft:
-    for field in ("delay", "after"):
+    for field in ("delay", "after", "takes"):
         if getattr(submission, field):
             raise invalid([(field, "a recurring job has its rule instead; leave this out")])
     suffix = submission.idempotency_key or to_text(request.engine.fresh_id())

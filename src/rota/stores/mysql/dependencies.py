@@ -12,47 +12,53 @@ from dataclasses import replace
 from rota.core.ids import JobId
 from rota.core.job import turn_at
 from rota.core.lifecycle import State
+from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
-from rota.core.workflow import DependencyStatus, dependency_status
+from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
+from rota.ports.store import Edge
 from rota.stores.mysql.driver import Runner, chunks
 from rota.stores.mysql.state_tables import Placement, lock_jobs, move_rows
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row
+from rota.stores.rows import Row, edge_of, unique_dependencies
 
 
 async def link_dependencies(
     connection: Runner, blocked: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int
 ) -> None:
     """Store the dependencies of new blocked jobs; those on jobs that have already ended are resolved at once."""
-    needs: dict[tuple[JobId, JobId], Need] = {}
-    for child, dependencies in blocked:
-        # If a job is named twice, the stricter need counts.
-        for dependency in sorted(dependencies, key=lambda one: one.need is not Need.SUCCESS):
-            needs.setdefault((dependency.on, child), dependency.need)
-    if not needs:
+    rows = sorted(
+        (parent, child, need.value, position)
+        for child, dependencies in blocked
+        for parent, need, position in unique_dependencies(dependencies)
+    )
+    if not rows:
         return
-    rows = [(parent, child, need.value) for (parent, child), need in sorted(needs.items())]
     await connection.many(statement("insert_dependency"), rows)
-    await resolve_dependents(connection, sorted({parent for parent, _ in needs}), now)
+    await resolve_dependents(connection, sorted({row[0] for row in rows}), now)
 
 
 async def resolve_dependents(connection: Runner, parents: Iterable[JobId], now: int) -> None:
     """Unblock or cancel the jobs that wait for ended jobs, and then those that wait for the cancelled ones."""
     ended = list(parents)
     states = {job_id: placement.state for job_id, placement in (await lock_jobs(connection, ended)).items()}
+    skipped: set[JobId] = set()
     while ended and (unmet := await _unmet_dependencies(connection, ended)):
         children = await lock_jobs(connection, list({child for _, child, _ in unmet}))
         after, met = dict(children), []
+        reasons: dict[JobId, Reason] = {}
         for parent, child, need in unmet:
-            verdict = dependency_status(Need(need), states.get(parent))
+            verdict = dependency_status(Need(need), states.get(parent), is_skipped=parent in skipped)
             if verdict is not DependencyStatus.WAIT:
                 met.append((parent, child))
                 if child in after:
                     after[child] = _after_verdict(after[child], verdict, now)
+                    if verdict in CANCELLING:
+                        reasons.setdefault(child, CANCELLING[verdict])
         for chunk in chunks(met):
             connection.defer(statement("mark_dependencies_met"), {"pairs": chunk})
-        ended = await _write(connection, children, after, now)
+        ended = await _write(connection, children, after, reasons, now)
         states = dict.fromkeys(ended, State.CANCELLED)
+        skipped = {child for child in ended if reasons[child] is Reason.NOT_NEEDED}
 
 
 async def _unmet_dependencies(connection: Runner, parents: Sequence[JobId]) -> list[Row]:
@@ -65,7 +71,7 @@ async def _unmet_dependencies(connection: Runner, parents: Sequence[JobId]) -> l
 def _after_verdict(child: Placement, verdict: DependencyStatus, now: int) -> Placement:
     if child.state is not State.BLOCKED:
         return child
-    if verdict is DependencyStatus.FAILED:
+    if verdict in CANCELLING:
         return replace(child, state=State.CANCELLED, finished_at=now)
     if child.blockers > 1:
         return replace(child, blockers=child.blockers - 1)
@@ -76,13 +82,18 @@ def _after_verdict(child: Placement, verdict: DependencyStatus, now: int) -> Pla
 
 
 async def _write(
-    connection: Runner, before: dict[JobId, Placement], after: dict[JobId, Placement], now: int
+    connection: Runner,
+    before: dict[JobId, Placement],
+    after: dict[JobId, Placement],
+    reasons: dict[JobId, Reason],
+    now: int,
 ) -> list[JobId]:
     """Write the new state of jobs that waited, and return those that were cancelled."""
     changed = [job_id for job_id, placement in after.items() if placement != before[job_id]]
     cancelled = [job_id for job_id in changed if after[job_id].state is State.CANCELLED]
-    for chunk in chunks(cancelled):
-        connection.defer(statement("cancel_dependents"), {"ids": chunk, "now": now})
+    for reason in CANCELLING.values():
+        for chunk in chunks([job_id for job_id in cancelled if reasons[job_id] is reason]):
+            connection.defer(statement("cancel_dependents"), {"ids": chunk, "reason": reason.value, "now": now})
     others = [after[job_id] for job_id in changed if after[job_id].state is not State.CANCELLED]
     if others:
         rows = [(one.state.value, one.blockers, one.turn, one.run_at, now, one.id) for one in others]
@@ -90,3 +101,20 @@ async def _write(
     moved = [job_id for job_id in changed if after[job_id].state is not before[job_id].state]
     await move_rows(connection, [before[job_id] for job_id in moved], [after[job_id] for job_id in moved])
     return cancelled
+
+
+async def parents_of(connection: Runner, children: Sequence[JobId]) -> list[Edge]:
+    """Return the dependencies of some jobs."""
+    return await _edges(connection, "dependencies_of_children", children)
+
+
+async def children_of(connection: Runner, parents: Sequence[JobId]) -> list[Edge]:
+    """Return the dependencies on some jobs."""
+    return await _edges(connection, "dependencies_on_parents", parents)
+
+
+async def _edges(connection: Runner, name: str, ids: Sequence[JobId]) -> list[Edge]:
+    rows: list[Row] = []
+    for chunk in chunks(sorted(ids)):
+        rows += await connection.rows(statement(name), {"ids": chunk})
+    return [edge_of(row) for row in rows]

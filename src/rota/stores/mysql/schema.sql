@@ -179,12 +179,13 @@ CREATE TABLE rota_attempt (
     PRIMARY KEY (job_id, fence)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- A job (`child`) waits for another (`parent`); `met` is 1 once the wait is over.
+-- A job (`child`) waits for another (`parent`); `met` is 1 once the wait is over. `position` orders the parents of a child.
 CREATE TABLE rota_dependency (
-    parent BIGINT      NOT NULL,
-    child  BIGINT      NOT NULL,
-    need   VARCHAR(16) NOT NULL,
-    met    BIGINT      NOT NULL DEFAULT 0,
+    parent   BIGINT      NOT NULL,
+    child    BIGINT      NOT NULL,
+    need     VARCHAR(16) NOT NULL,
+    met      BIGINT      NOT NULL DEFAULT 0,
+    position BIGINT      NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, child),
     KEY rota_dependency_child (child)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

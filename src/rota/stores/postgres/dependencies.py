@@ -15,22 +15,23 @@ from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
-from rota.core.workflow import DependencyStatus, dependency_status
+from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
+from rota.ports.store import Edge
 from rota.stores.postgres.statements import StatementRunner
+from rota.stores.rows import edge_of, unique_dependencies
 
 
 async def link(session: StatementRunner, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
     """Store the dependencies of new blocked jobs; those on jobs that have already ended are resolved at once."""
     rows = [
-        (dependency.on, child, dependency.need.value)
+        (parent, child, need.value, position)
         for child, dependencies in waits
-        # If a pair comes twice, the stricter need counts.
-        for dependency in sorted(dependencies, key=lambda one: one.need is not Need.SUCCESS)
+        for parent, need, position in unique_dependencies(dependencies)
     ]
     if not rows:
         return
-    parents, children, needs = zip(*rows, strict=True)
-    await session.run("insert_dependencies", parents, children, needs)
+    parents, children, needs, positions = zip(*rows, strict=True)
+    await session.run("insert_dependencies", parents, children, needs, positions)
     await _lock_parents(session, sorted(set(parents)))
     await resolve(session, sorted(set(parents)), now)
 
@@ -49,25 +50,45 @@ async def _lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> N
 async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) -> None:
     """Resolve the dependencies on these jobs, and on the jobs that are cancelled thereby, to the last generation."""
     ended = sorted(parents)
+    skipped: set[JobId] = set()
     while ended:
         unmet = await session.rows("unmet_dependencies", ended)
         if not unmet:
             return
         states: dict[JobId, str] = dict(await session.rows("job_states", ended))
         verdicts = [
-            (parent, child, dependency_status(Need(need), State(states[parent]) if parent in states else None))
+            (parent, child, _status(need, states.get(parent), is_skipped=parent in skipped))
             for parent, child, need in unmet
         ]
         over = [(parent, child) for parent, child, verdict in verdicts if verdict is not DependencyStatus.WAIT]
         if not over:
             return
         await session.run("mark_dependencies_met", [parent for parent, _ in over], [child for _, child in over])
-        failed = sorted({child for _, child, verdict in verdicts if verdict is DependencyStatus.FAILED})
+        # Reversed: if several parents rule a child out, the first gives the reason.
+        cancelled = {child: CANCELLING[verdict] for _, child, verdict in reversed(verdicts) if verdict in CANCELLING}
         met = Counter(
-            child for _, child, verdict in verdicts if verdict is DependencyStatus.MET and child not in failed
+            child for _, child, verdict in verdicts if verdict is DependencyStatus.MET and child not in cancelled
         )
         await _unblock(session, met, now)
-        ended = await cancel_waiting(session, failed, (State.BLOCKED,), Reason.DEPENDENCY_FAILED, now)
+        ended = []
+        for reason in set(cancelled.values()):
+            children = [child for child, why in cancelled.items() if why is reason]
+            ended += await cancel_waiting(session, children, (State.BLOCKED,), reason, now)
+        skipped = {child for child in ended if cancelled[child] is Reason.NOT_NEEDED}
+
+
+def _status(need: str, state: str | None, *, is_skipped: bool) -> DependencyStatus:
+    return dependency_status(Need(need), None if state is None else State(state), is_skipped=is_skipped)
+
+
+async def parents_of(session: StatementRunner, children: Sequence[JobId]) -> list[Edge]:
+    """Return the dependencies of some jobs."""
+    return [edge_of(row) for row in await session.rows("dependencies_of_children", list(children))]
+
+
+async def children_of(session: StatementRunner, parents: Sequence[JobId]) -> list[Edge]:
+    """Return the dependencies on some jobs."""
+    return [edge_of(row) for row in await session.rows("dependencies_on_parents", list(parents))]
 
 
 async def _unblock(session: StatementRunner, waits: Counter[JobId], now: int) -> None:

@@ -213,12 +213,13 @@ CREATE TABLE rota_attempt (
     PRIMARY KEY (job_id, fence)
 );
 
--- A job (`child`) waits for another (`parent`); `met` once that is over.
+-- A job (`child`) waits for another (`parent`); `met` once that is over. `position` orders the parents of a child.
 CREATE TABLE rota_dependency (
-    parent bigint  NOT NULL,
-    child  bigint  NOT NULL,
-    need   text    NOT NULL,
-    met    boolean NOT NULL DEFAULT false,
+    parent   bigint  NOT NULL,
+    child    bigint  NOT NULL,
+    need     text    NOT NULL,
+    met      boolean NOT NULL DEFAULT false,
+    position integer NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, child)
 );
 

@@ -34,6 +34,7 @@ from rota.ports.store import (
     Census,
     DeadGroup,
     Dispatched,
+    Edge,
     Inserted,
     JobQuery,
     JobSlice,
@@ -48,6 +49,7 @@ from rota.stores.postgres import (
     check,
     claim,
     cluster,
+    dependencies,
     dispatch,
     history,
     insert,
@@ -294,6 +296,11 @@ class PostgresStore:
 
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
         return await self._database.read(queries.blockers, job_id, limit)
+
+    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
+        if children:
+            return await self._database.read(dependencies.parents_of, children)
+        return await self._database.read(dependencies.children_of, parents)
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         return await self._database.count(queries.dead_groups, limit)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import State
+from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
-from rota.core.workflow import DependencyStatus, dependency_status
-from rota.stores.rows import ids_text
+from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
+from rota.ports.store import Edge
+from rota.stores.rows import edge_of, ids_text, unique_dependencies
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
 
@@ -18,10 +20,9 @@ def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Depend
     """Store the dependencies of new blocked jobs; those on finished jobs are judged at once."""
     parents = set()
     for child, dependencies in waits:
-        # If a job is named twice, the stricter need counts.
-        for dependency in sorted(dependencies, key=lambda one: one.need is not Need.SUCCESS):
-            connection.run(statement("insert_dependency"), (dependency.on, child, dependency.need.value))
-            parents.add(dependency.on)
+        for parent, need, position in unique_dependencies(dependencies):
+            connection.run(statement("insert_dependency"), (parent, child, need.value, position))
+            parents.add(parent)
     if parents:
         release(connection, sorted(parents), now)
 
@@ -29,6 +30,7 @@ def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Depend
 def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) -> None:
     """Judge the dependencies on finished jobs, and on the jobs that are cancelled thereby, and so on."""
     finished = list(parents)
+    skipped: set[JobId] = set()
     while finished:
         text = ids_text(finished)
         dependencies = connection.rows(statement("unmet_dependencies_on"), (text,))
@@ -38,14 +40,31 @@ def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) ->
         finished = []
         for parent, child, need in dependencies:
             state = states.get(parent)
-            match dependency_status(Need(need), None if state is None else State(state)):
+            status = dependency_status(
+                Need(need), None if state is None else State(state), is_skipped=parent in skipped
+            )
+            match status:
                 case DependencyStatus.MET:
                     connection.run(statement("mark_dependency_met"), (parent, child))
                     connection.run(statement("unblock_job"), {"id": child, "now": now, "aging": AGING_MICROS})
                     connection.has_made_work = connection.has_set_times = True
-                case DependencyStatus.FAILED:
+                case DependencyStatus.FAILED | DependencyStatus.NOT_NEEDED:
                     connection.run(statement("mark_dependency_met"), (parent, child))
-                    if connection.run(statement("cancel_blocked_job"), {"id": child, "now": now}):
+                    reason = CANCELLING[status]
+                    parameters = {"id": child, "reason": reason.value, "now": now}
+                    if connection.run(statement("cancel_blocked_job"), parameters):
                         finished.append(child)
+                        if reason is Reason.NOT_NEEDED:
+                            skipped.add(child)
                 case DependencyStatus.WAIT:
                     pass
+
+
+def parents_of(connection: SqliteConnection, children: Sequence[JobId]) -> list[Edge]:
+    """Return the dependencies of some jobs."""
+    return [edge_of(row) for row in connection.rows(statement("dependencies_of_children"), (ids_text(children),))]
+
+
+def children_of(connection: SqliteConnection, parents: Sequence[JobId]) -> list[Edge]:
+    """Return the dependencies on some jobs."""
+    return [edge_of(row) for row in connection.rows(statement("dependencies_on_parents"), (ids_text(parents),))]

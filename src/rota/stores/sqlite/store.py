@@ -37,6 +37,7 @@ from rota.ports.store import (
     Census,
     DeadGroup,
     Dispatched,
+    Edge,
     Inserted,
     JobQuery,
     JobSlice,
@@ -49,6 +50,7 @@ from rota.stores.sqlite import (
     check,
     claim,
     cluster,
+    dependencies,
     dispatch,
     history,
     insert,
@@ -345,6 +347,11 @@ class SqliteStore:
 
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
         return await self._read(queries.blockers, job_id, limit)
+
+    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
+        if children:
+            return await self._read(dependencies.parents_of, children)
+        return await self._read(dependencies.children_of, parents)
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         return await self._read(queries.dead_groups, limit)

@@ -2,8 +2,8 @@
 
 -- name: insert_dependencies
 -- Let jobs depend on others. If a pair comes twice, the first counts.
-INSERT INTO {schema}rota_dependency (parent, child, need)
-SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[]) ON CONFLICT DO NOTHING
+INSERT INTO {schema}rota_dependency (parent, child, need, position)
+SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[]) ON CONFLICT DO NOTHING
 
 -- name: lock_parents
 -- Mark unfinished jobs as parents of other jobs, and lock them until the transaction ends. By primary key.
@@ -66,3 +66,12 @@ SELECT id FROM gone
 -- name: blockers
 -- The jobs that a job still waits for. Served by rota_dependency_child.
 SELECT parent FROM {schema}rota_dependency WHERE child = $1::bigint AND NOT met ORDER BY parent LIMIT $2::bigint
+
+-- name: dependencies_of_children
+-- The dependencies of some jobs, each job's in the order in which it named them. Served by rota_dependency_child.
+SELECT parent, child, need, met FROM {schema}rota_dependency WHERE child = ANY($1::bigint[])
+ORDER BY child, position, parent
+
+-- name: dependencies_on_parents
+-- The dependencies on some jobs. By primary key.
+SELECT parent, child, need, met FROM {schema}rota_dependency WHERE parent = ANY($1::bigint[]) ORDER BY parent, child

@@ -87,12 +87,13 @@ CREATE TABLE rota_attempt (
     PRIMARY KEY (job_id, fence)
 ) STRICT, WITHOUT ROWID;
 
--- A job (`child`) waits for another (`parent`) until `met` is 1.
+-- A job (`child`) waits for another (`parent`) until `met` is 1. `position` orders the parents of a child.
 CREATE TABLE rota_dependency (
-    parent INTEGER NOT NULL,
-    child  INTEGER NOT NULL,
-    need   TEXT    NOT NULL,
-    met    INTEGER NOT NULL DEFAULT 0,
+    parent   INTEGER NOT NULL,
+    child    INTEGER NOT NULL,
+    need     TEXT    NOT NULL,
+    met      INTEGER NOT NULL DEFAULT 0,
+    position INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, child)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,6 +1,6 @@
 -- name: insert_dependency
 -- Let a job (child) wait for another (parent).
-INSERT OR IGNORE INTO rota_dependency (parent, child, need) VALUES (?, ?, ?)
+INSERT OR IGNORE INTO rota_dependency (parent, child, need, position) VALUES (?, ?, ?, ?)
 
 -- name: unmet_dependencies_on
 -- Select the unmet dependencies on some parents. By primary key.
@@ -25,9 +25,23 @@ WHERE id = :id AND state = 'blocked'
 
 -- name: cancel_blocked_job
 -- Cancel a blocked job whose dependency can no longer be met. By primary key.
-UPDATE rota_job SET state = 'cancelled', reason = 'dependency_failed', finished_at = :now, updated_at = :now
+UPDATE rota_job SET state = 'cancelled', reason = :reason, finished_at = :now, updated_at = :now
 WHERE id = :id AND state = 'blocked'
 
 -- name: jobs_waited_for
 -- Select the jobs that a job still waits for. Index: rota_dependency_child.
 SELECT parent FROM rota_dependency WHERE child = :child AND met = 0 ORDER BY parent LIMIT :limit
+
+-- name: dependencies_of_children
+-- Select the dependencies of some jobs, each job's in the order in which it named them. Index: rota_dependency_child.
+SELECT parent, child, need, met
+FROM rota_dependency
+WHERE child IN (SELECT value FROM json_each(?))
+ORDER BY child, position, parent
+
+-- name: dependencies_on_parents
+-- Select the dependencies on some jobs. By primary key.
+SELECT parent, child, need, met
+FROM rota_dependency
+WHERE parent IN (SELECT value FROM json_each(?))
+ORDER BY parent, child

@@ -1,0 +1,103 @@
+"""Inputs: the first argument that a job takes from the jobs before it, read when its attempt starts.
+
+Only completed parents have a result, so what an attempt without a lease reported can never be passed on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from rota.core.errors import InvalidRequest
+from rota.core.ids import JobId, to_text
+from rota.core.job import Job
+from rota.core.lifecycle import State
+from rota.core.submission import Takes
+from rota.core.workflow import takes_of
+from rota.engine.deps import EngineDeps
+
+#: The longest input, in characters of JSON.
+LARGEST_INPUT: Final = 16_000_000
+#: How many parents are read at once.
+_PARENTS_AT_ONCE: Final = 500
+
+
+class Inputs:
+    """Reads what running jobs take from their parents."""
+
+    def __init__(self, deps: EngineDeps) -> None:
+        self._deps = deps
+
+    async def input_of(self, job_id: JobId, fence: int) -> str | None:
+        """Return the first argument of a running job, as JSON; None if the job no longer runs under this fence."""
+        found = await self._deps.store.get([job_id])
+        if not found or found[0].fence != fence or found[0].state is not State.RUNNING:
+            return None
+        job = found[0]
+        match takes_of(job):
+            case Takes.NOTHING:
+                raise InvalidRequest(f"{job.name} takes nothing from other jobs; submit it with `takes`", field="takes")
+            case Takes.RESULTS:
+                return await self._results(job)
+            case Takes.RESULT:
+                return await self._only_result(job)
+            case Takes.FAILURE:
+                return await self._failure(job)
+
+    async def _parents(self, job: Job) -> Sequence[JobId]:
+        """Return the jobs that a job waited for, in its own order, or the job that it follows."""
+        edges = await self._deps.store.edges(children=[job.id])
+        if edges:
+            return [edge.parent for edge in edges]
+        return [] if job.parent_id is None else [job.parent_id]
+
+    async def _only_result(self, job: Job) -> str:
+        parents = await self._parents(job)
+        if len(parents) != 1:
+            message = (
+                f"takes: {job.name} takes the result of one job but follows {len(parents)}; submit it with 'results'"
+            )
+            raise InvalidRequest(message, field="takes")
+        (result,) = await self._read(job, parents)
+        return result
+
+    async def _results(self, job: Job) -> str:
+        return f"[{','.join(await self._read(job, await self._parents(job)))}]"
+
+    async def _read(self, job: Job, parents: Sequence[JobId]) -> list[str]:
+        """Return the results of parents; null for one that was pruned or has no result."""
+        results: dict[JobId, str] = {}
+        size = 0
+        for start in range(0, len(parents), _PARENTS_AT_ONCE):
+            for parent in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE]):
+                if parent.state is State.COMPLETED and parent.result is not None:
+                    results[parent.id] = parent.result
+                    size += len(parent.result) + 1
+            if size > LARGEST_INPUT:
+                raise _too_large(job, len(parents))
+        return [results.get(parent, "null") for parent in parents]
+
+    async def _failure(self, job: Job) -> str:
+        """Describe the parent that failed: the first, if there are several; null if none did."""
+        parents = await self._parents(job)
+        for start in range(0, len(parents), _PARENTS_AT_ONCE):
+            found = {one.id: one for one in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE])}
+            for parent in parents[start : start + _PARENTS_AT_ONCE]:
+                if parent in found and found[parent].state is not State.COMPLETED:
+                    return _described(found[parent])
+        return "null"
+
+
+def _described(job: Job) -> str:
+    error = None if job.error is None else {"kind": job.error.kind, "message": job.error.message}
+    head = {"id": to_text(job.id), "type": job.type, "state": job.state, "reason": job.reason, "error": error}
+    return f'{json.dumps(head)[:-1]}, "payload": {job.payload}}}'
+
+
+def _too_large(job: Job, parents: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"takes: the results of the {parents} jobs before {job.name} are longer than {LARGEST_INPUT:,} characters of"
+        " JSON; return less from them, or store the data elsewhere and return where",
+        field="takes",
+    )

@@ -1,0 +1,130 @@
+"""What a job takes from the jobs before it: results of completed parents, in order, under the fence of its lease."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from building import after, claim, failure, new_job, new_jobs
+from engine.staging import Bench
+from rota.core.errors import InvalidRequest
+from rota.core.ids import to_text
+from rota.core.job import Job
+from rota.core.outcome import Failed, Succeeded
+from rota.core.settlement import JobError
+from rota.core.submission import TAKES, Need, NewJob, Takes, Template
+from rota.engine import inputs
+
+
+def taking(takes: Takes, *parents: NewJob, need: Need = Need.SUCCESS, **fields: Any) -> NewJob:  # noqa: ANN401
+    return new_job(after=after(*parents, need=need), meta={TAKES: takes.value}, queue="next", **fields)
+
+
+async def finish(bench: Bench, *results: object) -> None:
+    """Complete the claimed jobs of the default queue, oldest first, with these results."""
+    held = sorted(await bench.engine.claim(claim()), key=lambda job: job.id)
+    for job, result in zip(held, results, strict=True):
+        await bench.report(job, Succeeded(json.dumps(result)))
+
+
+async def claimed(bench: Bench, job: NewJob) -> Job:
+    (held,) = [one for one in await claim_next(bench) if one.id == job.id]
+    return held
+
+
+async def claim_next(bench: Bench) -> list[Job]:
+    return list(await bench.engine.claim(claim(queues=("next",))))
+
+
+async def test_the_result_of_the_only_parent(bench: Bench) -> None:
+    parent = new_job()
+    child = taking(Takes.RESULT, parent)
+    await bench.submit(parent, child)
+    await finish(bench, {"rows": 3})
+    held = await claimed(bench, child)
+    assert json.loads(await bench.engine.inputs.input_of(held.id, held.fence) or "") == {"rows": 3}
+
+
+async def test_results_come_in_the_order_of_the_parents(bench: Bench) -> None:
+    parents = new_jobs(3)
+    child = taking(Takes.RESULTS, parents[2], parents[0], parents[1])
+    await bench.submit(*parents, child)
+    await finish(bench, "a", "b", "c")
+    held = await claimed(bench, child)
+    assert json.loads(await bench.engine.inputs.input_of(held.id, held.fence) or "") == ["c", "a", "b"]
+
+
+async def test_a_parent_that_failed_has_no_result(bench: Bench) -> None:
+    good, bad = new_job(), new_job()
+    child = taking(Takes.RESULTS, bad, good, need=Need.END)
+    await bench.submit(good, bad, child)
+    held = {job.id: job for job in await bench.engine.claim(claim())}
+    await bench.report(held[good.id], Succeeded("1"))
+    await bench.report(held[bad.id], Failed(JobError("E", "no"), permanent=True))
+    leased = await claimed(bench, child)
+    assert await bench.engine.inputs.input_of(leased.id, leased.fence) == "[null,1]"
+
+
+async def test_a_handler_is_told_what_failed(bench: Bench) -> None:
+    parent = new_job(payload='{"order": 7}')
+    child = taking(Takes.FAILURE, parent, need=Need.FAILURE)
+    await bench.submit(parent, child)
+    (held,) = await bench.engine.claim(claim())
+    await bench.report(held, Failed(JobError("ValueError", "no such order"), permanent=True))
+    leased = await claimed(bench, child)
+    assert json.loads(await bench.engine.inputs.input_of(leased.id, leased.fence) or "") == {
+        "id": to_text(parent.id),
+        "type": parent.type,
+        "state": "dead",
+        "reason": "permanent",
+        "error": {"kind": "ValueError", "message": "no such order"},
+        "payload": {"order": 7},
+    }
+
+
+async def test_a_follow_up_takes_the_failure_of_its_job(bench: Bench) -> None:
+    alert = Template("alert", queue="next", meta={TAKES: "failure"})
+    parent = new_job(on_failure=alert)
+    await bench.submit(parent)
+    (held,) = await bench.engine.claim(claim())
+    await bench.report(held, Failed(failure().error, permanent=True))
+    (leased,) = await claim_next(bench)
+    told = json.loads(await bench.engine.inputs.input_of(leased.id, leased.fence) or "")
+    assert (told["id"], told["type"]) == (to_text(parent.id), parent.type)
+
+
+async def test_a_stale_fence_gets_nothing(bench: Bench) -> None:
+    parent = new_job()
+    child = taking(Takes.RESULT, parent)
+    await bench.submit(parent, child)
+    await finish(bench, 1)
+    held = await claimed(bench, child)
+    assert await bench.engine.inputs.input_of(held.id, held.fence - 1) is None
+    await bench.report(held, Succeeded("2"))
+    assert await bench.engine.inputs.input_of(held.id, held.fence) is None
+
+
+async def test_an_input_that_is_too_large_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "LARGEST_INPUT", 100)
+    parents = new_jobs(2)
+    child = taking(Takes.RESULTS, *parents)
+    await bench.submit(*parents, child)
+    await finish(bench, "x" * 60, "y" * 60)
+    held = await claimed(bench, child)
+    with pytest.raises(InvalidRequest, match="longer than 100 characters"):
+        await bench.engine.inputs.input_of(held.id, held.fence)
+
+
+@pytest.mark.parametrize(
+    ("takes", "parents", "remedy"),
+    [("result", 2, "take 'results' instead"), ("results", 0, "name one in 'after'"), ("all", 1, "must be one of")],
+)
+async def test_takes_that_cannot_work_is_refused_at_submission(
+    bench: Bench, takes: str, parents: int, remedy: str
+) -> None:
+    before = new_jobs(parents)
+    with pytest.raises(InvalidRequest, match=remedy) as refusal:
+        await bench.engine.submit([*before, new_job(after=after(*before), meta={TAKES: takes})])
+    assert refusal.value.field == "takes"
