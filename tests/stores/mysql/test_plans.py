@@ -62,6 +62,9 @@ STRETCH = {"first_turn": 500, "first_id": 500, "last_turn": 1000, "last_id": 100
 BEHIND = {"queue": "default", "type": "type-1", "after_turn": 500, "after_id": 500}
 #: The key that serves each statement, by the table that it reads first.
 SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "history_totals": ("history", "rota_history_total", {"step": 60, "since": 0, "until": 9, "limit": 10}),
+    "history_by_lane": ("history", "PRIMARY", {"step": 60, "since": 0, "until": 9, "limit": 10}),
+    "history_bucket": ("history", "PRIMARY", {"step": 60, "at": 0}),
     "next_type_with_work": ("ready", "PRIMARY", {"queue": "default", "from_type": "", "now": 0}),
     "lock_in_lanes": ("ready", "PRIMARY", {"keys": json.dumps(KEYS), "now": 0, "limit": 10}),
     "delete_ready_in_lanes": ("ready", "PRIMARY", {"keys": json.dumps(KEYS)}),

@@ -49,6 +49,7 @@ SERVED = {
     "delete_keys_of_jobs": ("rota_idempotency_job", ("[]",)),
     "queued_jobs": ("rota_job_held", {"after": -1, "before": 0, "limit": 10}),
     "queue_depth": ("rota_job_held", {"queue": "default", "limit": 10}),
+    "history_totals": ("rota_history_total", (60, 0, 9, 10)),
 }
 
 BY_KEY = [
