@@ -25,6 +25,7 @@ from rota.engine import Engine
 from rota.ports.store import Retention, Store
 from rota.runtime.membership import LEAD, TERM, Membership
 from rota.scheduler import Scheduler
+from rota.scheduler.operations import LOOK_EVERY
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.notify import CHECK_SECONDS, CHECKS
 from rota.stores.postgres import PostgresStore
@@ -134,8 +135,10 @@ def test_an_idle_process_asks_no_more_than_once_a_second(kind: str, beside: str 
     assert asked, "it is alive"
     # Each is one statement on a server, as the tests below see to; but once a minute there is one more or two, for what
     # a broker that nobody uses may have left behind.
-    assert set(asked) <= {"check_in", "claim", "timetable", "prune", "queued"}, asked
-    assert asked.total() + asked["queued"] <= ALLOWED, asked
+    assert set(asked) <= {"check_in", "claim", "timetable", "due_operations", "prune", "queued"}, asked
+    # Operations are looked for beside that, every five seconds.
+    assert asked["due_operations"] <= MINUTE / LOOK_EVERY.total_seconds() + 1, asked
+    assert asked.total() - asked["due_operations"] + asked["queued"] <= ALLOWED, asked
 
 
 def test_all_that_a_process_has_to_say_of_itself_is_said_at_once() -> None:

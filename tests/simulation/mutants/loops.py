@@ -274,7 +274,7 @@ def fire_times_planned_by_the_hosts_clock() -> Planting:
         yield
 
 
-@mutant("I8", LOOPS, first=96)
+@mutant("I8", LOOPS, first=132)
 def outage_sets_a_schedule_aside() -> Planting:
     """A schedule that could not be planned because the store was away is paused. (This one was ours.)"""
 
