@@ -14,7 +14,9 @@ from rota.core.job import AGING_MICROS, Attempt, Job, turn_at
 from rota.core.lease import Claim
 from rota.core.ledger import LedgerEntry, Token
 from rota.core.lifecycle import Event, State
+from rota.core.limit import Limit
 from rota.core.queue import Lane, LaneCount, Queue
+from rota.core.queue import due_since as first_due
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
 from rota.core.settlement import JobError, Reason, Settlement
@@ -408,6 +410,27 @@ def queue_of(row: Row) -> Queue:
     return Queue(name, moment(paused_at), pause_reason, moment(resume_at), max_depth, max_running, rate_limit, version)
 
 
+def limit_row(limit: Limit) -> dict[str, Any]:
+    """Write a limit, by the names of save_limit and close_limit."""
+    return {
+        "name": limit.name,
+        "max_running": limit.max_running,
+        "rate_limit": limit.rate_limit,
+        "per_key_max_running": limit.per_key_max_running,
+        "per_key_rate_limit": limit.per_key_rate_limit,
+        "closed_until": micros(limit.closed_until),
+        "reason": limit.reason,
+        "app": limit.app,
+        "set_by": limit.set_by,
+    }
+
+
+def limit_of(row: Row) -> Limit:
+    """Read a limit, in the order of limit_columns."""
+    name, most, rates, key_most, key_rates, closed_until, reason, app, set_by, set_at = row
+    return Limit(name, most, rates, key_most, key_rates, moment(closed_until), reason, app, set_by, moment(set_at))
+
+
 def entry_of(row: Row) -> LedgerEntry:
     """Read an entry of the ledger, in the order of ledger.sql."""
     number, at, actor, action, target, origin, detail, digest = row
@@ -446,11 +469,15 @@ def token_of(row: Row) -> Token:
 
 
 def lanes_of(rows: Iterable[Row]) -> tuple[LaneCount, ...]:
-    """Read counts by lane and state, in the order of census_lanes.sql."""
-    return tuple(
-        LaneCount(Lane(queue, type_), _STATES[state], count, moment(due_since))
-        for queue, type_, state, count, due_since in rows
-    )
+    """Read counts by lane and state. Jobs with and without a key are counted apart, and added up here."""
+    found: dict[tuple[str, str, str], LaneCount] = {}
+    for queue, type_, state, count, due_since in rows:
+        one = LaneCount(Lane(queue, type_), _STATES[state], count, moment(due_since))
+        other = found.get((queue, type_, state))
+        if other is not None:
+            one = LaneCount(one.lane, one.state, one.count + other.count, first_due((one, other)))
+        found[queue, type_, state] = one
+    return tuple(found.values())
 
 
 def states_of(rows: Sequence[Row]) -> Mapping[State, int]:

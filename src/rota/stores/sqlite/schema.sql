@@ -2,9 +2,10 @@
 -- so that a store can share a file with an application's own tables.
 --
 -- A submission becomes a row of `rota_job`; a job that succeeds at once has no other row. It waits as `blocked` (with
--- rows of `rota_dependency`), `scheduled`, `retrying` or `pending`. Only pending rows are in the claim index
--- `rota_job_turn`, so jobs that are not due cost a claim nothing. A claim makes the job `running` under a new fence; a
--- claim with an id is recorded in `rota_claim`, so that it can be repeated. A settlement finishes the job or makes it
+-- rows of `rota_dependency`), `scheduled`, `retrying` or `pending`. Only pending rows are in the claim indexes
+-- `rota_job_turn` and, for jobs with a concurrency key, `rota_job_key`, so jobs that are not due cost a claim nothing. A
+-- claim makes the job `running` under a new fence; `rota_limit` and `rota_rate` bound how many and how often. A claim
+-- with an id is recorded in `rota_claim`, so that it can be repeated. A settlement finishes the job or makes it
 -- wait again, and adds a row of `rota_attempt` unless the attempt was a plain success. `rota_idempotency` holds the
 -- submitters' keys, `rota_tag` the tags, `rota_step` the guarded side effects. A `rota_schedule` makes one job for each
 -- fire time, recorded in `rota_occurrence`. `rota_queue` holds the settings of queues, `rota_member` the processes of
@@ -73,7 +74,9 @@ CREATE TABLE rota_job (
     CHECK (attempts <= fence)
 ) STRICT;
 
-CREATE INDEX rota_job_turn ON rota_job (queue, type, turn) WHERE state = 'pending';
+CREATE INDEX rota_job_turn ON rota_job (queue, type, turn) WHERE state = 'pending' AND concurrency_key IS NULL;
+CREATE INDEX rota_job_key ON rota_job (queue, type, concurrency_key, turn)
+WHERE state = 'pending' AND concurrency_key IS NOT NULL;
 CREATE INDEX rota_job_time ON rota_job (run_at) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX rota_job_lease ON rota_job (lease_until) WHERE state = 'running';
 CREATE INDEX rota_job_finished ON rota_job (state, finished_at) WHERE finished_at IS NOT NULL;
@@ -206,6 +209,27 @@ CREATE TABLE rota_queue (
     max_running  INTEGER,
     rate_limit   TEXT,
     version      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How many jobs of a queue, task or key may run at once, and how often they may start.
+CREATE TABLE rota_limit (
+    name                TEXT    PRIMARY KEY,
+    max_running         INTEGER,
+    rate_limit          TEXT,
+    per_key_max_running INTEGER,
+    per_key_rate_limit  TEXT,
+    closed_until        INTEGER,
+    reason              TEXT,
+    app                 TEXT,
+    set_by              TEXT    NOT NULL,
+    set_at              INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The theoretical arrival times of the rates of a limit: when the next start would be due at an even pace.
+CREATE TABLE rota_rate (
+    name           TEXT    PRIMARY KEY,
+    first_arrival  INTEGER NOT NULL,
+    second_arrival INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- A process of the cluster, as of its last heartbeat.

@@ -23,6 +23,7 @@ from rota.core.ids import LARGEST, JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry, Token
+from rota.core.limit import Limit, LimitUsage
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
@@ -42,6 +43,7 @@ from rota.ports.store import (
     Timetable,
 )
 from rota.stores import listing
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.sqlite import (
     check,
     claim,
@@ -49,6 +51,7 @@ from rota.stores.sqlite import (
     dispatch,
     insert,
     ledger,
+    limits,
     queries,
     queues,
     schedules,
@@ -124,6 +127,7 @@ class SqliteStore:
         self._clock = clock
         # Called at each single submission: microseconds cost less than a datetime.
         self._now = _micros_of(clock)
+        self._memory = LimitMemory() if handoff is None else handoff.memory
         # Made once: operations are merged only if they have the same verb object.
         self._insert = self._timed(insert.insert)
         self._insert_mode = OperationMode(is_mergeable=True, single_statement=self._insert_at_once)
@@ -213,6 +217,16 @@ class SqliteStore:
         store.__dict__ |= {"_writer": writer, "_readers": readers, "_next_reader": cycle(readers), "_listener": None}
         return store
 
+    @property
+    def supports_limits(self) -> bool:
+        return True
+
+    def limit_pause(self, wanted: Claim) -> timedelta | None:
+        return self._memory.pause(wanted)
+
+    def frees_permit(self, ids: Collection[JobId]) -> bool:
+        return self._memory.note_settled(ids)
+
     async def close(self) -> None:
         """Finish the queued operations and close all connections."""
         listener, self._listener = self._listener, None
@@ -268,7 +282,8 @@ class SqliteStore:
         self.watch_for_work()
         if self._handoff is not None and wanted.ids is None:
             return await self._claim_or_wait(self._handoff, wanted, _micros(now))
-        return await self._writer.run(self._timed(claim.claim_jobs), wanted, _micros(now), mode=self._claim_mode)
+        verb = self._timed(claim.claim_jobs)
+        return await self._writer.run(verb, wanted, self._memory, _micros(now), mode=self._claim_mode)
 
     async def _claim_or_wait(self, handoff: ClaimHandoff, wanted: Claim, now: int | None) -> Sequence[Job]:
         answer = handoff.take(wanted)
@@ -440,6 +455,27 @@ class SqliteStore:
 
     async def queues(self) -> Sequence[Queue]:
         return await self._read(queues.queues)
+
+    # Limits
+
+    async def put_limits(
+        self, limits_: Sequence[Limit], *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Sequence[str]:
+        return await self._record(limits.put_limits, limits_, entry, now)
+
+    async def close_limit(self, limit: Limit, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> None:
+        await self._record(limits.close_limit, limit, entry, now)
+
+    async def drop_limit(self, name: str, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._record(ledger.untimed(limits.drop_limit), name, entry, now)
+
+    async def limits(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Limit]:
+        return await self._read(limits.limits, names, after, limit)
+
+    async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
+        return await self._read(self._timed(limits.usage), limit, _micros(now))
 
     # Audit log and tokens
 

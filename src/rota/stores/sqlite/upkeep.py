@@ -91,6 +91,7 @@ def _delete(connection: SqliteConnection, state: State, ids: Sequence[JobId]) ->
 def _delete_history(connection: SqliteConnection, retention: Retention, limit: int, now: int) -> None:
     connection.run(statement("delete_old_claims"), {"before": now - span_to_micros(CLAIM_RETENTION), "limit": limit})
     connection.run(statement("delete_old_keys"), {"before": now, "limit": limit})
+    connection.run(statement("delete_old_arrivals"), {"before": now})
     if retention.history is None:
         return
     before = now - span_to_micros(retention.history)

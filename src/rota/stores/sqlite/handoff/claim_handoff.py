@@ -36,6 +36,7 @@ from rota.core.time import from_micros, span_to_micros
 from rota.ports.store import Inserted, OnWake, Receipt
 from rota.ports.wakeup import claim_topic
 from rota.stores.handoff import ClaimRegistry, HandedOffJob, can_hand_off, handoff_wait, job_columns
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.rows import is_plain, plain_job_row
 from rota.stores.sqlite.claim import claim_jobs, leases_text, renew, repeated_claim
 from rota.stores.sqlite.driver import ConstraintViolated, DatabaseBusy, DatabaseFailed, SqliteConnection, roll_back
@@ -88,6 +89,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         super().__init__()
         self._file = file
         self._now = now
+        self.memory = LimitMemory()
         #: The checksums of the used slots; empty if no claim waits. One system call.
         self.glance = file.checksums
         #: The earlier claims of each worker, until they are removed from the file.
@@ -152,7 +154,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
             self._file.remove_claim(wanted.claim_id)
         for earlier in plan.earlier:
             self._remove(earlier)
-        jobs = claim_jobs(connection, wanted, now)
+        jobs = claim_jobs(connection, wanted, self.memory, now)
         late = self._late(connection, wanted, plan, jobs, now)
         if late and wanted.claim_id is not None:
             connection.run(statement("replace_claim"), (wanted.claim_id, now, leases_text((*jobs, *late))))

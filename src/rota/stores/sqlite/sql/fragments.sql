@@ -29,3 +29,12 @@ name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, ve
 -- name: paused_queue_names
 -- The queues from which no job may be claimed now.
 SELECT name FROM rota_queue WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > :now)
+
+-- name: has_no_limit
+-- A job that no limit concerns. Others are claimed by key or by limited lane only: never handed over, ahead of time or
+-- through a broker.
+concurrency_key IS NULL AND NOT EXISTS (
+    SELECT 1 FROM rota_limit
+    WHERE name IN ('queue:' || rota_job.queue, 'task:' || rota_job.type)
+        AND (max_running IS NOT NULL OR rate_limit IS NOT NULL OR closed_until IS NOT NULL)
+)

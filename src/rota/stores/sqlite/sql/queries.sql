@@ -26,16 +26,21 @@ FROM rota_attempt WHERE job_id = ? ORDER BY fence
 SELECT lane.queue, lane.type, 'pending', lane.size, (
     SELECT turn + priority * :aging
     FROM rota_job INDEXED BY rota_job_turn
-    WHERE state = 'pending' AND queue = lane.queue AND type = lane.type
+    WHERE state = 'pending' AND concurrency_key IS NULL AND queue = lane.queue AND type = lane.type
     ORDER BY turn
     LIMIT 1
 )
 FROM (
     SELECT queue, type, count(*) AS size
     FROM rota_job INDEXED BY rota_job_turn
-    WHERE state = 'pending'
+    WHERE state = 'pending' AND concurrency_key IS NULL
     GROUP BY queue, type
 ) AS lane
+UNION ALL
+SELECT queue, type, 'pending', count(*), min(turn + priority * :aging)
+FROM rota_job INDEXED BY rota_job_key
+WHERE state = 'pending' AND concurrency_key IS NOT NULL
+GROUP BY queue, type
 UNION ALL
 SELECT queue, type, state, count(*), NULL
 FROM rota_job INDEXED BY rota_job_later

@@ -18,20 +18,27 @@ SELECT {queue_columns} FROM rota_queue ORDER BY name
 -- Select the settings of one queue. By primary key.
 SELECT {queue_columns} FROM rota_queue WHERE name = ?
 
--- name: paused_queues
--- Select the paused queues.
-SELECT name FROM rota_queue WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > ?)
-
 -- name: bounded_queues
 -- Select the queues with a limit on waiting jobs.
 SELECT name, max_depth FROM rota_queue WHERE max_depth IS NOT NULL
 
 -- name: queue_depth
--- Count the pending and queued jobs of a queue, up to a limit. Indexes: rota_job_turn and rota_job_held, whose
--- condition is repeated word for word, or SQLite does not use it.
+-- Count the pending and queued jobs of a queue, up to a limit. Indexes: rota_job_turn, rota_job_key and
+-- rota_job_held, whose condition is repeated word for word, or SQLite does not use it.
 SELECT (
     SELECT count(*)
-    FROM (SELECT 1 FROM rota_job INDEXED BY rota_job_turn WHERE state = 'pending' AND queue = :queue LIMIT :limit)
+    FROM (
+        SELECT 1 FROM rota_job INDEXED BY rota_job_turn
+        WHERE state = 'pending' AND concurrency_key IS NULL AND queue = :queue
+        LIMIT :limit
+    )
+) + (
+    SELECT count(*)
+    FROM (
+        SELECT 1 FROM rota_job INDEXED BY rota_job_key
+        WHERE state = 'pending' AND concurrency_key IS NOT NULL AND queue = :queue
+        LIMIT :limit
+    )
 ) + (
     SELECT count(*)
     FROM (
