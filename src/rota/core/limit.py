@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
-from rota.core.submission import LONGEST_NAME
+from rota.core.submission import LONGEST_NAME, NewJob, Template
 from rota.core.time import span_to_micros
 from rota.core.value import value
 
@@ -197,6 +197,21 @@ def check_limit_name(name: str) -> None:
     kind, colon, rest = name.partition(":")
     if kind not in KINDS or not colon or not 1 <= len(rest) <= LONGEST_NAME:
         raise _refused("name", name, "name a limit queue:<queue>, task:<type> or key:<concurrency key>")
+
+
+def limits_refused(field: str = "name") -> InvalidRequest:
+    """Make the error for a limit or a concurrency key on a store that enforces no limits."""
+    message = f"{field}: this store enforces no limits in this release, only SQLite does; leave it out, or use SQLite"
+    return InvalidRequest(message, field=field)
+
+
+def refuse_keys(jobs: Iterable[NewJob | Template]) -> None:
+    """Refuse jobs with a concurrency key, or with follow-ups that have one, for a store that enforces no limits."""
+    for job in jobs:
+        if job.concurrency_key is not None:
+            raise limits_refused("concurrency_key")
+        if job.on_success is not None or job.on_failure is not None:
+            refuse_keys(one for one in (job.on_success, job.on_failure) if one is not None)
 
 
 class Candidate(NamedTuple):

@@ -26,12 +26,6 @@ HIGHEST_PRIORITY: Final = 10
 
 NO_META: Final[Mapping[str, str]] = MappingProxyType({})
 
-#: Options that have a column but that this release does not enforce, and a remedy. They are refused.
-UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
-    {"concurrency_key": "not available in this release, which enforces no limit per key; leave it out"}
-)
-
-
 def no_meta() -> Mapping[str, str]:
     """Return the one empty mapping that all jobs without meta share."""
     return NO_META

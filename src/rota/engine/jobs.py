@@ -17,6 +17,7 @@ from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, State
+from rota.core.limit import refuse_keys
 from rota.core.settlement import Settlement
 from rota.core.submission import NewJob, unknown_parent
 from rota.engine.deps import EngineDeps
@@ -51,6 +52,8 @@ class Jobs:
         """Store jobs; they are on stable storage when this returns, with the ledger's `entry` if there is one."""
         check_all(jobs)
         deps, made = self._deps, jobs
+        if not deps.store.supports_limits:
+            refuse_keys(representatives(jobs))
         # A single job without parents, as most are, needs no look for parents.
         if (len(jobs) != 1 or jobs[0].after) and (missing := await self.unknown_parents(jobs)):
             raise unknown_parent(min(missing))

@@ -33,7 +33,7 @@ from rota.core.settlement import Reason, Settlement
 from rota.engine.deps import EngineDeps
 from rota.engine.lookahead import Lookahead
 from rota.ports.client import AttemptReport
-from rota.ports.wakeup import TIMETABLE, claim_topic
+from rota.ports.wakeup import EVERY_QUEUE, TIMETABLE, claim_topic
 from rota.telemetry.events import JobsClaimed, JobsSettled, SettlementsRefused
 
 #: How many leased jobs to remember for their settlement; others are read again.
@@ -126,6 +126,10 @@ class Leases:
                 if jobs or left <= 0:
                     return jobs
                 waiting.note_look()
+                # A limit may open by itself: a rate at a time, or a permit that another process frees.
+                pause = self._deps.store.limit_pause(wanted)
+                if pause is not None:
+                    left = min(left, pause.total_seconds())
                 if waiting.looks_ahead:
                     await self.lookahead.wait(subscription, left)
                 else:
@@ -258,6 +262,9 @@ class Leases:
         if applied:
             self._deps.telemetry.emit(JobsSettled(jobs, settlements, seconds))
             await self._announce(jobs, settlements)
+            if self._deps.store.frees_permit(applied):
+                # The permit may be for a job of any queue.
+                await self._deps.broker.announce((EVERY_QUEUE,))
         return applied
 
     async def _with_replaced(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Sequence[Settlement]:

@@ -18,6 +18,7 @@ from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry, Token
+from rota.core.limit import Limit, LimitUsage
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
@@ -51,6 +52,7 @@ __all__ = [
     "JobSlice",
     "JobStore",
     "LedgerStore",
+    "LimitStore",
     "OnWake",
     "Position",
     "Receipt",
@@ -373,6 +375,50 @@ class ClusterStore(Protocol):
         ...
 
 
+class LimitStore(Protocol):
+    """Limits: how many jobs of a queue, task or key may run at once, and how often they may start."""
+
+    @property
+    def supports_limits(self) -> bool:
+        """Whether the store enforces limits. One that does not refuses them with `InvalidRequest`."""
+        ...
+
+    def limit_pause(self, wanted: Claim) -> timedelta | None:
+        """Return how soon a claim that found nothing should look again because of a limit, once. Reads nothing."""
+        ...
+
+    def frees_permit(self, ids: Collection[JobId]) -> bool:
+        """Return whether one of these jobs, which have ended, was claimed here under a limit. Reads nothing."""
+        ...
+
+    async def put_limits(
+        self, limits_: Sequence[Limit], *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Sequence[str]:
+        """Create or replace limits, and return their names. Whether a limit is closed stays as it is.
+
+        It holds for each claim that begins afterwards. Jobs that run already are not affected.
+        """
+        ...
+
+    async def close_limit(self, limit: Limit, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> None:
+        """Write `closed_until` and `reason` of a limit: no job starts under it until then. What it allows stays."""
+        ...
+
+    async def drop_limit(self, name: str, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        """Delete a limit, and return whether there was one."""
+        ...
+
+    async def limits(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Limit]:
+        """Return limits by name; without names, all of them ordered by name, those after `after`."""
+        ...
+
+    async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
+        """Count what runs and waits under a limit. The limit itself is used as it is given."""
+        ...
+
+
 class LedgerStore(Protocol):
     """The ledger of operators' actions, and API tokens."""
 
@@ -393,7 +439,7 @@ class LedgerStore(Protocol):
         ...
 
 
-class Store(JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LedgerStore, Protocol):
+class Store(JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LimitStore, LedgerStore, Protocol):
     """All of it, as one adapter provides it."""
 
     @property

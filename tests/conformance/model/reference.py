@@ -23,6 +23,7 @@ from rota.core.queue import CONFIGURATION, Queue
 from rota.core.step import Resolution, Step
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+from rota.stores.no_limits import NoLimits
 
 
 class Steps(Schedules):
@@ -126,7 +127,7 @@ class Fleet(Steps):
         return sorted(self.settings.values(), key=lambda queue: queue.name)
 
 
-class Reference(Fleet):
+class Reference(NoLimits, Fleet):
     blocking: None = None
     has_handoff = False
 

@@ -38,6 +38,7 @@ from rota.ports.store import (
     Timetable,
 )
 from rota.stores import listing
+from rota.stores.no_limits import NoLimits
 from rota.stores.mysql import (
     check,
     claim,
@@ -82,7 +83,7 @@ Ts = TypeVarTuple("Ts")
 _Coroutine: TypeAlias = Coroutine[Any, Any, T]
 
 
-class MysqlStore:
+class MysqlStore(NoLimits):
     """All verbs of `rota.ports.store.Store` on MariaDB or MySQL."""
 
     #: Its connections belong to the event loop.

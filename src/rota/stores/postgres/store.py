@@ -41,6 +41,7 @@ from rota.ports.store import (
 )
 from rota.ports.wakeup import EVERY_QUEUE
 from rota.stores import listing
+from rota.stores.no_limits import NoLimits
 from rota.stores.postgres import (
     check,
     claim,
@@ -75,7 +76,7 @@ _EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 _KEEP_ALL: Final = Retention(None, None, None, None)
 
 
-class PostgresStore:
+class PostgresStore(NoLimits):
     """All verbs of `rota.ports.store.Store` on PostgreSQL."""
 
     #: Its connections belong to the event loop.
