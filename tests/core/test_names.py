@@ -21,7 +21,7 @@ QUEUE_WORDS = """
     actions app attempt backoff batches batching bulk claim claims cluster completion coordination coordinator cron
     dead deadlines decision dependencies deps dispatch dispatcher drain duration early execution executor executors
     explain fetcher firings group handback handle handler handlers handoff heartbeat intake job jobs keeper keys
-    lane lanes lease leases ledger letters lifecycle limit limits lookahead maintenance membership occurrence
+    lane lanes lease leases ledger letters lifecycle limit limited limits lookahead maintenance membership occurrence
     outcome outcomes promoter pruner queue queues rank reaper redaction report reporter retry rules schedule
     scheduler schedules settle settlement signals slots snooze stagger step steps submission submissions submit
     supervision task tasks ticker timetable tokens tracker upkeep wakeup watchdog worker workers workflow workflows
@@ -29,8 +29,8 @@ QUEUE_WORDS = """
 #: Databases and storage.
 STORE_WORDS = """
     apsw audit base cache caller check commit cursor cursors database dialect driver file files fork growth identity
-    insert inspection json listing location locks low merge migrations multi mysql optimistic partitions pipeline
-    pool postgres queries query read reader record records row rows scan session sql sqlite state statement
+    insert inspection json listing location locks low memory merge migrations multi mysql no optimistic partitions
+    pipeline pool postgres queries query read reader record records row rows scan session sql sqlite state statement
     statements storage store stores table tables transaction transactions tx unique update uri url wal water write
     writer
 """

@@ -121,6 +121,12 @@ async def _is_found_by_its_tag(scene: Scene) -> bool:
     return await scene.has(tag="vip")
 
 
+async def _runs_one_at_a_time(scene: Scene) -> bool:
+    await scene.submit()
+    await scene.submit()
+    return len(await scene.claim()) == 1
+
+
 async def _names_the_customer(scene: Scene) -> bool:
     await scene.submit()
     (job,) = await scene.claim()
@@ -158,6 +164,7 @@ EFFECTS: dict[str, tuple[Callable[[Rota, sqlite3.Connection], object], Callable[
     "retry": (lambda _, __: 1, _is_tried_once),
     "delivery": (lambda _, __: "at_most_once", _is_not_begun_again),
     "idempotency_key": (lambda _, __: "k", _is_one_job),
+    "concurrency_key": (lambda _, __: "account-7", _runs_one_at_a_time),
     "tags": (lambda _, __: ["vip"], _is_found_by_its_tag),
     "meta": (lambda _, __: {"customer": "7"}, _names_the_customer),
     "on_success": (lambda app, _: app.tasks["follower"].call(), _is_followed_when_it_succeeds),

@@ -74,7 +74,8 @@ WRONG = [
     'add.using(on_success="x")',
     "add.using(on_success=add)",
     'add.using(run_at="2030-01-01")',
-    'add.using(concurrency_key="c")',
+    "add.using(concurrency_key=5)",
+    'app.task(max_running="5")',
 ]
 
 

@@ -28,7 +28,6 @@ from msgspec import DecodeError, Raw, Struct, ValidationError
 
 from rota.api.errors import HttpError, invalid, malformed
 from rota.api.settings import Limits
-from rota.core.submission import UNAVAILABLE
 
 T = TypeVar("T")
 #: Bodies up to this size are decoded on the loop: that takes no longer than handing them to the thread and back.
@@ -172,7 +171,7 @@ def _field_errors(body: bytes, form: Any, path: str, unknown: Iterator[int]) -> 
     for name in given:
         if name not in fields and name != tag_field:
             hint = did_you_mean(name, list(fields)) if next(unknown) <= _MOST_HINTS else ""
-            yield _joined(path, name), UNAVAILABLE.get(name) or f"unknown field{hint}"
+            yield _joined(path, name), f"unknown field{hint}"
     for name, field in fields.items():
         if name in given:
             yield from _field_errors(bytes(given[name]), field.type, _joined(path, name), unknown)

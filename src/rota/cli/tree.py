@@ -152,6 +152,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     parser.add_argument("--queue", help="the queue it waits in")
     parser.add_argument("--key", help="an idempotency key: submitting twice makes one job")
     parser.add_argument("--timeout", help="how long an attempt may take")
+    parser.add_argument("--concurrency-key", help="jobs with the same key run one at a time, or as its limit says")
     parser.add_argument("--tag", action="append", help="a tag to find it by; may be repeated")
     parser.add_argument("--on-success", metavar="TYPE", help="the task to run when it is completed")
     parser.add_argument("--on-failure", metavar="TYPE", help="the task to run when it is dead")
@@ -252,6 +253,28 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
     preview.add_argument("-n", type=_count, default=10, help="how many")
 
 
+def _add_limits(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
+    limits = _group(commands, "limits", "limits: how many jobs run at once, and how often they start")
+    _command(limits, "list", "limits:list_limits", "list limits", shared)
+    for action, does in (
+        ("get", "show a limit with what runs and waits under it"),
+        ("set", "set a limit"),
+        ("delete", "delete a limit"),
+        ("close", "start no jobs under a limit; running ones continue"),
+        ("open", "open a closed limit"),
+    ):
+        command = _command(limits, action, f"limits:{action}", does, shared)
+        command.add_argument("name", help="queue:<queue>, task:<type> or key:<concurrency key>")
+        if action == "set":
+            command.add_argument("--max-running", type=int, help="how many jobs may run at once")
+            command.add_argument("--rate-limit", help="how often jobs may start, such as 10/s or 100/s, 1000/h")
+            command.add_argument("--per-key-max-running", type=int, help="the same for each key that the task makes")
+            command.add_argument("--per-key-rate-limit", help="the same for each key that the task makes")
+        if action == "close":
+            command.add_argument("--until", help="the time at which it opens, in RFC 3339; else it stays closed")
+            command.add_argument("--reason", default="", help="the reason, shown by explain")
+
+
 def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     workers = _group(commands, "workers", "workers and their slots")
     _command(workers, "list", "cluster:list_workers", "list workers", shared)
@@ -266,6 +289,7 @@ def _add_rest(commands: argparse._SubParsersAction[Parser], shared: Parser) -> N
         "--max-depth", type=int, help="the most waiting jobs; without it, the limit of the queue is removed"
     )
     _command(queues, "resume", "queues:resume", "resume a queue", shared).add_argument("name", help="the queue")
+    _add_limits(commands, shared)
     cluster = _group(commands, "cluster", "leader, members and shared configuration")
     _command(cluster, "show", "cluster:show", "show the leader and the shared configuration", shared)
     _command(cluster, "members", "cluster:members", "list all live processes", shared)

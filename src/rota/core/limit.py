@@ -150,7 +150,7 @@ def key_limit(key: str) -> str:
 
 def key_of(type_: str, text: str) -> str:
     """Return the concurrency key that `per` makes of an argument's value."""
-    return f"{type_}/{text}"
+    return f"{type_}:{text}"
 
 
 def names_of(queue: str, type_: str, key: str | None) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ HIGHEST_PRIORITY: Final = 10
 
 NO_META: Final[Mapping[str, str]] = MappingProxyType({})
 
+
 def no_meta() -> Mapping[str, str]:
     """Return the one empty mapping that all jobs without meta share."""
     return NO_META

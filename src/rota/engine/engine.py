@@ -17,7 +17,7 @@ from rota.engine.explain import Explain
 from rota.engine.ids import IdMaker
 from rota.engine.jobs import Jobs
 from rota.engine.leases import Leases
-from rota.engine.limits import Limits
+from rota.engine.limits import JobLimits
 from rota.engine.queues import Queues
 from rota.engine.schedules import Schedules
 from rota.engine.steps import JobSteps
@@ -60,7 +60,7 @@ class Engine:
         self.jobs = Jobs(deps)
         self.schedules = Schedules(deps, self.jobs)
         self.queues = Queues(deps)
-        self.limits = Limits(deps)
+        self.limits = JobLimits(deps)
         self.steps = JobSteps(deps)
         self.upkeep = Upkeep(deps, self.leases)
         self.dispatch = Dispatch(deps)

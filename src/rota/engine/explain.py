@@ -15,12 +15,14 @@ from rota.core.cluster import ALIVE_FOR, Member, Role
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import DUE_STATES, FINISHED, TIMED, State
+from rota.core.limit import LimitUsage, names_of
 from rota.core.queue import LaneCount
 from rota.core.settlement import Reason as EndReason
 from rota.core.step import Step
 from rota.core.submission import Delivery
 from rota.engine.deps import EngineDeps
 from rota.engine.jobs import unknown_job
+from rota.engine.limits import JobLimits
 
 #: A due job that a worker with a free slot can take has been claimed by then.
 LONGER_THAN_A_CLAIM_SECONDS: Final = 2.0
@@ -114,7 +116,19 @@ class Explain:
             fix = "start a worker whose app defines it, or correct the type"
             yield Cause("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
         elif job.state in DUE_STATES and not is_paused:
-            yield await self._slots(job, knowing, now)
+            yield await self._limited(job, now) or await self._slots(job, knowing, now)
+
+    async def _limited(self, job: Job, now: datetime) -> Cause | None:
+        """Return the limit that keeps a due job from starting, if there is one."""
+        if not self._deps.store.supports_limits:
+            return None
+        limits = JobLimits(self._deps)
+        for name in names_of(job.queue, job.type, job.concurrency_key):
+            usage = await self._deps.store.limit_usage(await limits.effective(name, job.type))
+            cause = _held_by(usage, now)
+            if cause is not None:
+                return cause
+        return None
 
     async def _slots(self, job: Job, workers: Sequence[Member], now: datetime) -> Cause:
         census = await self._deps.store.census()
@@ -146,6 +160,26 @@ class Explain:
 
     async def _alive(self, role: Role, now: datetime) -> Sequence[Member]:
         return await self._deps.store.members(role=role, since=now - ALIVE_FOR)
+
+
+def _held_by(usage: LimitUsage, now: datetime) -> Cause | None:
+    """Return why no job may start under a limit now; None if one may."""
+    limit, name = usage.limit, usage.limit.name
+    holders = [to_text(one) for one in usage.holders]
+    evidence = {"limit": name, "max_running": limit.max_running, "running": usage.running, "holders": holders}
+    if limit.is_closed(now):
+        why = f": {limit.reason}" if limit.reason else ""
+        text = f"the limit {name} is closed until {limit.closed_until:%Y-%m-%d %H:%M:%S} UTC{why}"
+        return Cause("limit_closed_until", text, f"open it: rota limits open {quote(name)}", evidence)
+    if limit.max_running is not None and usage.running >= limit.max_running:
+        text = f"the limit {name} lets {limit.max_running} run at once, and {usage.running} run: {', '.join(holders)}"
+        more = f"rota limits set {quote(name)} --max-running {usage.running + 1}"
+        return Cause("concurrency_limit", text, f"wait for one of them to end, or raise the limit: {more}", evidence)
+    if usage.opens_at is not None and usage.opens_at > now:
+        text = f"the limit {name} starts {limit.rate_limit}; the next may start at {usage.opens_at:%H:%M:%S.%f} UTC"
+        more = f"rota limits get {quote(name)}"
+        return Cause("rate_limited_until", text, f"see the limit: {more}", {**evidence, "opens_at": usage.opens_at})
+    return None
 
 
 def _busy(workers: Sequence[Member], lanes: Sequence[LaneCount]) -> int:

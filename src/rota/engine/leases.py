@@ -38,6 +38,8 @@ from rota.telemetry.events import JobsClaimed, JobsSettled, SettlementsRefused
 
 #: How many leased jobs to remember for their settlement; others are read again.
 REMEMBERED: Final = 50_000
+#: With an external broker: how often a waiting claim asks the store for jobs that a limit concerns.
+UNDISPATCHED_PAUSE: Final = timedelta(seconds=1)
 #: Outcomes after which a job is due again at a time.
 _TIMED: Final = (Failed, Snoozed)
 #: These, and outcomes after which a job is due at once unless it was claimed ahead of its time.
@@ -94,6 +96,9 @@ class Leases:
         #: The ranks of the workers in this process, by boot, as the last heartbeat reported them.
         self.ranks: Mapping[str, Rank] = {}
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
+        # An external broker sends no wake-up for jobs that are not dispatched: those that a limit concerns.
+        is_dispatched = deps.broker.dispatch_queue is not None and deps.store.supports_limits
+        self._broker_pause = UNDISPATCHED_PAUSE if is_dispatched else None
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some.
@@ -127,7 +132,7 @@ class Leases:
                     return jobs
                 waiting.note_look()
                 # A limit may open by itself: a rate at a time, or a permit that another process frees.
-                pause = self._deps.store.limit_pause(wanted)
+                pause = self._deps.store.limit_pause(wanted) or self._broker_pause
                 if pause is not None:
                     left = min(left, pause.total_seconds())
                 if waiting.looks_ahead:
@@ -147,7 +152,8 @@ class Leases:
             ids = await self._deps.broker.take(wanted.queues, wanted.types, wanted.limit)
             if ids:
                 return await self._claim_handed_over(wanted, ids, refused)
-            if ids is not None and not asks_store:
+            # Jobs that a limit concerns are not dispatched: they are claimed from the store.
+            if ids is not None and not asks_store and not self._deps.store.supports_limits:
                 return ()
         return await self._claim_from_store(wanted)
 

@@ -23,7 +23,7 @@ from rota.ports.client import Actor
 from rota.ports.wakeup import EVERY_QUEUE
 
 
-class Limits:
+class JobLimits:
     """Read, set, delete, close, open."""
 
     def __init__(self, deps: EngineDeps) -> None:
@@ -42,7 +42,7 @@ class Limits:
     async def effective(self, name: str, type_: str | None = None) -> Limit:
         """Return what limits a queue, task or key, also if nothing is stored for it."""
         kind, _, rest = name.partition(":")
-        task = rest.partition("/")[0] if type_ is None else type_
+        task = rest.partition(":")[0] if type_ is None else type_
         names = [name, task_limit(task)] if kind == "key" else [name]
         stored = {one.name: one for one in await self._deps.store.limits(names)}
         return limit_of_key(rest, task, stored) if kind == "key" else stored.get(name, Limit(name))

@@ -14,6 +14,7 @@ from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, Sched
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED
+from rota.core.limit import refuse_keys
 from rota.core.schedule import (
     LARGEST_CATCH_UP,
     Draft,
@@ -27,7 +28,7 @@ from rota.core.schedule import (
     rule_of,
     zone_of,
 )
-from rota.core.submission import IdempotencyKey, check
+from rota.core.submission import IdempotencyKey, Template, check
 from rota.engine.deps import EngineDeps
 from rota.engine.jobs import MOST_TRIES, Jobs, full
 from rota.ports.client import Actor
@@ -57,6 +58,7 @@ class Schedules:
     async def create(self, draft: Draft, by: Actor) -> Schedule:
         """Create a schedule; its name must be free."""
         _check(draft)
+        self._refuse_key(draft.template)
         now = await self._deps.store.time()
         values = {field.name: getattr(draft, field.name) for field in fields(Draft)}
         schedule = Schedule(id=self._deps.fresh_id.schedule(), created_at=now, updated_at=now, **values)
@@ -89,6 +91,11 @@ class Schedules:
             return found[0]
         return await self.edit(replace(found[0], **fields_of_draft), by)
 
+    def _refuse_key(self, template: Template) -> None:
+        """Refuse a concurrency key if the store enforces no limits."""
+        if not self._deps.store.supports_limits:
+            refuse_keys([template])
+
     async def edit(self, schedule: Schedule, by: Actor, *, action: str = "edit", keeps_owed: bool = False) -> Schedule:
         """Replace a schedule that is still at the version it was read at.
 
@@ -96,6 +103,7 @@ class Schedules:
         due stay due.
         """
         _check(schedule)
+        self._refuse_key(schedule.template)
         current = await self.one(schedule.id)
         if not keeps_owed and any(getattr(schedule, name) != getattr(current, name) for name in _TIMING):
             schedule = replace(schedule, next_fire_at=schedule.next_after(await self._deps.store.time()))

@@ -20,6 +20,7 @@ from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
 from rota.core.cluster import Role
 from rota.core.errors import InvalidRequest
+from rota.core.limit import Limit
 from rota.core.schedule import Draft
 from rota.core.submission import DEFAULT_QUEUE
 from rota.engine import Engine
@@ -48,6 +49,8 @@ class AppDefinition:
 
     handlers: tuple[Handler, ...] = ()
     schedules: tuple[Draft, ...] = ()
+    #: The limits of the app's tasks.
+    limits: tuple[Limit, ...] = ()
     #: The app's name; empty for a process without one.
     app: str = ""
     #: By task, the options of jobs whose submission over HTTP leaves them out.

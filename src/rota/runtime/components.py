@@ -125,6 +125,8 @@ class Components:
             self._start_task(self._membership.run(), "membership")
             if self._membership.coordinator.check_in is not None:
                 link = replace(link, announce_member=self._membership.announce)
+        if engine is not None and self._app.app and self._app.limits:
+            await engine.limits.put_of_app(self._app.limits, self._app.app)
         if engine is not None and self._membership is not None:
             await self._start_services(engine, self._membership)
         if self._plan.works:
@@ -212,6 +214,8 @@ class Components:
 
     async def _start_worker(self, link: Link) -> None:
         plan, settings = self._plan, self._settings
+        if link.engine is None and self._app.limits:
+            _log.warning("limits of tasks are not stored by a worker over HTTP; start the scheduler with --app")
         endpoint, address = await self._start_endpoint(link) if self._ports.worker else (None, "")
         worker = self._worker = build_worker(
             settings,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, Unpa
 from rota.core.bulk import UniformJobs
 from rota.core.errors import InvalidRequest, KeyReused
 from rota.core.ids import LARGEST, JobId, to_number, to_text
+from rota.core.limit import Limit
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.engine.engine import wall_clock
@@ -32,7 +33,7 @@ from rota.ports.caller_tx import run_sync
 from rota.ports.client import Control
 from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.runtime import Link
-from rota.sdk.definition import Executor, app_name_of, check_executor, name_of, rule_for
+from rota.sdk.definition import Executor, app_name_of, check_executor, limit_for, name_of, rule_for
 from rota.sdk.gateway import Gateway
 from rota.sdk.handle import Handle
 from rota.sdk.options import Duration, Options, RetryDefaults, check_defaults, merged, refuse_exceptions
@@ -79,6 +80,8 @@ class Rota:
         self.tasks: dict[str, Task[..., Any] | AsyncTask[..., Any]] = {}
         self.executors: dict[str, Executor] = {}
         #: By task, the rule and the zone that it was given by `cron` or `every`.
+        #: The limits of tasks with `max_running` or `rate_limit`; stored when a worker or a scheduler starts.
+        self.limits: list[Limit] = []
         self._rules: dict[str, tuple[str, str]] = {}
         self._fresh_id = IdMaker(wall_clock, random.random)
         self._runs = 0
@@ -136,6 +139,9 @@ class Rota:
         every: Duration | None = None,
         tz: str = "UTC",
         executor: Executor = "auto",
+        max_running: int | None = None,
+        rate_limit: str | None = None,
+        per: str | None = None,
         **defaults: Unpack[Options],
     ) -> Decorator: ...
     def task(  # type: ignore[misc]  # mypy does not see that the options are the same
@@ -148,14 +154,25 @@ class Rota:
         every: Duration | None = None,
         tz: str = "UTC",
         executor: Executor = "auto",
+        max_running: int | None = None,
+        rate_limit: str | None = None,
+        per: str | None = None,
         **defaults: Unpack[Options],
     ) -> Any:
-        """Make a function a task. Works with and without parentheses, on sync and async functions."""
+        """Make a function a task. Works with and without parentheses, on sync and async functions.
+
+        `max_running` bounds how many of its jobs run at once in the whole deployment, `rate_limit` how often they
+        start (`"10/s"`); with `per`, the name of an argument, both hold for each value of that argument by itself.
+        """
 
         def define(defined: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
             task_name = name_of(defined, name)
             rule = rule_for(task_name, defined, cron, every, tz, defaults.get("delay"))
+            limit = limit_for(task_name, defined, max_running, rate_limit, per)
             task = self._define(defined, task_name, executor, defaults)
+            task.per = per
+            if limit is not None:
+                self.limits.append(limit)
             if rule is not None:
                 self._rules[task.name] = rule, tz
             return task

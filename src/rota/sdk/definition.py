@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
+from rota.core.limit import Limit, check_limit, task_limit
 from rota.core.schedule import rule_of, zone_of
 from rota.sdk.options import Duration
 
@@ -89,6 +90,36 @@ def rule_for(
         raise InvalidRequest(f"task {name!r}: tz: {_without_field(str(error), 'zone')}", field="tz") from None
     _require_no_arguments(name, function)
     return rule
+
+
+def limit_for(
+    name: str, function: Callable[..., Any], max_running: int | None, rate_limit: str | None, per: str | None
+) -> Limit | None:
+    """Give the limit of a task, None without one; refuse bad values, naming the option."""
+    if per is not None and per not in inspect.signature(function).parameters:
+        known = ", ".join(inspect.signature(function).parameters) or "none"
+        message = f"task {name!r}: per: {per!r} is not an argument of the function; its arguments: {known}"
+        raise InvalidRequest(message, field="per")
+    if max_running is None and rate_limit is None:
+        return None
+    _require_limit_types(name, max_running, rate_limit)
+    values = (max_running, rate_limit)
+    limit = Limit(task_limit(name), *values) if per is None else Limit(task_limit(name), None, None, *values)
+    try:
+        check_limit(limit)
+    except InvalidRequest as error:
+        text = str(error).replace("per_key_", "")
+        raise InvalidRequest(f"task {name!r}: {text}", field=(error.field or "").replace("per_key_", "")) from None
+    return limit
+
+
+def _require_limit_types(name: str, max_running: object, rate_limit: object) -> None:
+    if max_running is not None and (not isinstance(max_running, int) or isinstance(max_running, bool)):
+        message = f"task {name!r}: max_running: {max_running!r} is not a number; give how many may run at once"
+        raise InvalidRequest(message, field="max_running")
+    if rate_limit is not None and not isinstance(rate_limit, str):
+        message = f"task {name!r}: rate_limit: {rate_limit!r} is not text; write e.g. '10/s'"
+        raise InvalidRequest(message, field="rate_limit")
 
 
 def _require_text(name: str, cron: object, zone: object) -> None:

@@ -41,6 +41,7 @@ def definition_of(app: Rota) -> AppDefinition:
     return AppDefinition(
         handlers=tuple(_handler(app, name) for name in app.tasks),
         schedules=tuple(app.recurring),
+        limits=tuple(app.limits),
         app=app.name,
         defaults={task.name: _defaults_of(task.template) for task in tasks},
         queues=tuple(dict.fromkeys(task.template.queue for task in tasks)),
@@ -58,6 +59,7 @@ def _defaults_of(template: Template) -> Defaults:
         delivery=template.delivery,
         expires=template.expires,
         delay=template.delay,
+        concurrency_key=template.concurrency_key,
         tags=template.tags,
         meta=template.meta,
         on_success=template.on_success,

@@ -17,7 +17,7 @@ import msgspec
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
-from rota.core.submission import NO_META, UNAVAILABLE, Delivery, Template, check
+from rota.core.submission import NO_META, Delivery, Template, check
 from rota.wire.scalars import (
     Name,
     Priority,
@@ -109,6 +109,7 @@ class Options(TypedDict, total=False):
     retry: Retry | int
     delivery: Delivery | Literal["at_least_once", "at_most_once"]
     idempotency_key: str
+    concurrency_key: str
     tags: Sequence[str]
     meta: Mapping[str, str]
     on_success: Call[Any] | None
@@ -200,8 +201,6 @@ def _refuse(name: str, value: object, what: str, remedy: str) -> NoReturn:
 
 
 def _unknown(name: str) -> NoReturn:
-    if name in UNAVAILABLE:
-        raise InvalidRequest(f"{name}: {UNAVAILABLE[name]}", field=name)
     close = get_close_matches(name, KNOWN, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     raise InvalidRequest(f"{name!r} is not an option{meant}; known options: {', '.join(sorted(KNOWN))}", field=name)
@@ -297,6 +296,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "retry": _retry,
     "delivery": _converted(Delivery, "give 'at_least_once' or 'at_most_once'"),
     "idempotency_key": _idempotency_key,
+    "concurrency_key": _converted(Name, "give a text; jobs with the same text run one at a time"),
     "tags": _tags,
     "meta": _meta,
     "on_success": _follow_up,

@@ -6,11 +6,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
+import msgspec
 from msgspec import Struct
 
 from rota.core.ids import JobId
+from rota.core.limit import key_of
 from rota.core.request_hash import canonical_request_hash
 from rota.core.submission import IdempotencyKey, NewJob, Template
 from rota.core.time import EPOCH
@@ -120,6 +123,8 @@ class TaskBase(JobSpec, Generic[P, R]):
     ) -> None:
         super().__init__(app, name, options)
         self.function = function
+        #: The argument whose value is the concurrency key of each job.
+        self.per: str | None = None
         #: Shared by all tasks that `using` derives: inspecting a function takes longer than submitting a job.
         self._signature = TaskSignature(function) if signature is None else signature
         self.__doc__ = function.__doc__
@@ -150,12 +155,23 @@ class TaskBase(JobSpec, Generic[P, R]):
             template = template_of(self.name, "null", both, defaults)
         other = type(self)(self._app, self.function, self.name, both, self._signature)
         other.template = template
+        # A key that is given by hand counts, not the argument.
+        other.per = None if "concurrency_key" in options else self.per
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a call without submitting it."""
         payload = encode_call(self.name, self._signature, args, kwargs)
-        return Call(self._app, self, payload, self._signature.decode, current_traceparent())
+        task = self if self.per is None else self._keyed(self.per, args, kwargs)
+        return Call(self._app, task, payload, self._signature.decode, current_traceparent())
+
+    def _keyed(self, per: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        """Give this task with the concurrency key that the value of an argument makes."""
+        bound = signature(self.function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        value = bound.arguments[per]
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return self.using(concurrency_key=key_of(self.name, text))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -9,11 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
+from rota.core.bulk import representatives
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
-from rota.core.submission import unknown_parent
+from rota.core.limit import refuse_keys
+from rota.core.submission import NewJob, unknown_parent
+from rota.ports.caller_tx import MakeJobs
 from rota.ports.store import Inserted, Receipt
 from rota.stores.migrations import Migration
 
@@ -34,6 +38,17 @@ class Savepoint:
 async def resolved(answer: Any) -> Any:  # noqa: ANN401 - whatever a driver gives
     """Return a driver's answer, awaited if it is awaitable."""
     return await answer if inspect.isawaitable(answer) else answer
+
+
+def without_keys(make: MakeJobs) -> MakeJobs:
+    """Refuse concurrency keys of the jobs to be made, for a store that enforces no limits."""
+
+    def made(now: datetime) -> Sequence[NewJob]:
+        jobs = make(now)
+        refuse_keys(representatives(jobs))
+        return jobs
+
+    return made
 
 
 def has_refusal(answers: Iterable[Inserted]) -> bool:

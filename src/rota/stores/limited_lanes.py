@@ -118,4 +118,3 @@ def is_limited(lane: LaneKey, names: Collection[str]) -> bool:
 def limit_names(lanes: Iterable[LaneKey]) -> list[str]:
     """Return the names of the limits of queues and types of some lanes."""
     return sorted({name for queue, type_ in lanes for name in (queue_limit(queue), task_limit(type_))})
-

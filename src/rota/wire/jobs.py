@@ -75,6 +75,7 @@ class JobForm(Struct, kw_only=True, omit_defaults=True):
     lease_until: Moment | None = None
     cancel_requested_at: Moment | None = None
     idempotency_key: str | None = None
+    concurrency_key: str | None = None
     tags: list[str] = []
     meta: dict[str, str] = {}
     blockers: Count = 0
@@ -273,7 +274,7 @@ def job_of(form: JobForm) -> Job:
         None if form.error is None else error_of(form.error),
         form.reason,
         form.idempotency_key,
-        None,
+        form.concurrency_key,
         tuple(form.tags),
         form.meta or NO_META,
         form.blockers,
@@ -324,6 +325,8 @@ def _set_optional_fields(form: JobForm, job: Job | NewJob) -> None:
         form.retry = _retry_rule(job.backoff)
     if job.timeout is not None:
         form.timeout = job.timeout.total_seconds()
+    if job.concurrency_key is not None:
+        form.concurrency_key = job.concurrency_key
     if job.tags:
         form.tags = list(job.tags)
     if job.meta:

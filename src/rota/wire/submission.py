@@ -80,6 +80,8 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: Duration | None = None
     expires: Duration | None = None
     delay: Duration | None = None
+    #: Jobs with the same key run one at a time, or as many at once as the key's limit says.
+    concurrency_key: Name | None = None
     tags: Tags | None = None
     meta: Metadata | None = None
     on_success: FollowUp | None = None
@@ -116,6 +118,7 @@ class Defaults:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     expires: timedelta | None = None
     delay: timedelta | None = None
+    concurrency_key: str | None = None
     tags: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=no_meta)
     on_success: Template | None = None
@@ -212,6 +215,7 @@ def new_job_of(
         timeout=own.timeout if s.timeout is None else positive_duration(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
+        concurrency_key=own.concurrency_key if s.concurrency_key is None else s.concurrency_key,
         tags=own.tags if s.tags is None else tuple(dict.fromkeys(s.tags)),
         meta=own.meta if s.meta is None else s.meta or NO_META,
         after=_parents(s) if s.after else (),
@@ -233,6 +237,7 @@ def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Templat
         timeout=own.timeout if form.timeout is None else positive_duration(form.timeout, "timeout"),
         expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
         delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),
+        concurrency_key=own.concurrency_key if form.concurrency_key is None else form.concurrency_key,
         tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
         meta=own.meta if form.meta is None else form.meta or NO_META,
         on_success=own.on_success if form.on_success is None else template_of(form.on_success, defaults),
@@ -271,6 +276,7 @@ def _fields_of(one: Template | NewJob) -> dict[str, Any]:
         "retry": retry_rule_of(one.backoff),
         "delivery": one.delivery,
         "timeout": _seconds(one.timeout),
+        "concurrency_key": one.concurrency_key,
         "tags": list(one.tags) or None,
         "meta": dict(one.meta) or None,
         "on_success": None if one.on_success is None else follow_up_of(one.on_success),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.route_cases import jobs, schedules, whole, work
+from api.route_cases import jobs, limits, schedules, whole, work
 from api.route_cases.asking import CASES, Ask
 
-__all__ = ["CASES", "Ask", "jobs", "schedules", "whole", "work"]
+__all__ = ["CASES", "Ask", "jobs", "limits", "schedules", "whole", "work"]

@@ -21,9 +21,9 @@ from rota.core.ledger import LedgerEntry, Token
 from rota.core.lifecycle import State
 from rota.core.queue import CONFIGURATION, Queue
 from rota.core.step import Resolution, Step
+from rota.stores.no_limits import NoLimits
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-from rota.stores.no_limits import NoLimits
 
 
 class Steps(Schedules):

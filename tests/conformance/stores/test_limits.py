@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ async def keyed(store: Store, **counts: int) -> None:
         await store.insert(new_jobs(count, concurrency_key=key), now=BASE)
 
 
-async def start(store: Store, limit: int = 100, seconds: float = 0, **fields: object) -> list[Job]:
+async def start(store: Store, limit: int = 100, seconds: float = 0, **fields: Any) -> list[Job]:  # noqa: ANN401 - any field of a claim
     return list(await store.claim(claim(limit=limit, **fields), now=at(seconds)))
 
 
@@ -58,8 +59,8 @@ async def test_a_key_runs_as_many_as_its_limit_says(store: Store) -> None:
 
 async def test_keys_of_a_task_have_its_limit_for_each_key(store: Store) -> None:
     await store.put_limits([Limit("task:mail", per_key_max_running=3)], now=BASE)
-    await store.insert([*new_jobs(5, concurrency_key="mail/7"), *new_jobs(5, concurrency_key="own")], now=BASE)
-    assert sorted(keys_of(await start(store)), key=str) == ["mail/7"] * 3 + ["own"]
+    await store.insert([*new_jobs(5, concurrency_key="mail:7"), *new_jobs(5, concurrency_key="own")], now=BASE)
+    assert sorted(keys_of(await start(store)), key=str) == ["mail:7"] * 3 + ["own"]
 
 
 async def test_a_queue_runs_as_many_as_its_limit_says_with_and_without_keys(store: Store) -> None:
@@ -94,10 +95,10 @@ async def test_a_job_passes_all_its_limits_or_takes_nothing(store: Store) -> Non
 
 async def test_keys_take_turns(store: Store) -> None:
     await store.put_limits([Limit("task:mail", per_key_max_running=100)], now=BASE)
-    await store.insert(new_jobs(50, concurrency_key="mail/big"), now=BASE)
-    await store.insert([new_job(concurrency_key=f"mail/{number}") for number in range(3)], now=at(1))
+    await store.insert(new_jobs(50, concurrency_key="mail:big"), now=BASE)
+    await store.insert([new_job(concurrency_key=f"mail:{number}") for number in range(3)], now=at(1))
     first = keys_of(await start(store, 4, 2))
-    assert sorted(first, key=str) == ["mail/0", "mail/1", "mail/2", "mail/big"]
+    assert sorted(first, key=str) == ["mail:0", "mail:1", "mail:2", "mail:big"]
 
 
 async def test_a_worker_with_one_slot_goes_round_the_keys(store: Store) -> None:
@@ -141,7 +142,7 @@ async def test_the_slower_of_two_rates_counts(store: Store) -> None:
 
 async def test_a_rate_of_a_key_is_the_keys_own(store: Store) -> None:
     await store.put_limits([Limit("task:mail", per_key_rate_limit="1/m")], now=BASE)
-    await store.insert([new_job(concurrency_key=f"mail/{number % 2}") for number in range(6)], now=BASE)
+    await store.insert([new_job(concurrency_key=f"mail:{number % 2}") for number in range(6)], now=BASE)
     assert [len(await start(store, seconds=seconds)) for seconds in (0, 30, 60)] == [2, 0, 2]
 
 

@@ -141,7 +141,14 @@ def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: StandardCo
     assert all("INDEX" in step for step in steps if " rota_job" in step), steps
     read_in_order = [step for step in steps if "INDEX rota_job_" in step and "rota_job_lease" not in step]
     indexes = [step.split("INDEX ")[1].split()[0] for step in read_in_order]
-    assert indexes == ["rota_job_turn", "rota_job_turn", "rota_job_key", "rota_job_later", "rota_job_held", "rota_job_held"], steps
+    assert indexes == [
+        "rota_job_turn",
+        "rota_job_turn",
+        "rota_job_key",
+        "rota_job_later",
+        "rota_job_held",
+        "rota_job_held",
+    ], steps
     sorted_ones = [number for number, step in enumerate(steps) if "TEMP B-TREE" in step]
     assert ["rota_job_lease" in steps[number - 1] for number in sorted_ones] == [True], steps
 

@@ -17,7 +17,8 @@ from rota.cli.output import Progress, clean, say
 _FLAGS: Final = {
     "type": "--type", "payload": "--payload", "max_attempts": "--max-attempts", "cron": "--cron", "every": "--every",
     "at": "--at", "delay": "--in", "tz": "--tz", "priority": "--priority", "queue": "--queue", "key": "--key",
-    "timeout": "--timeout", "tag": "--tag", "on_success": "--on-success", "on_failure": "--on-failure",
+    "timeout": "--timeout", "concurrency_key": "--concurrency-key", "tag": "--tag",
+    "on_success": "--on-success", "on_failure": "--on-failure",
 }  # fmt: skip
 #: As many as the API takes in one request.
 BATCH: Final = 1000
@@ -67,6 +68,7 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         "queue": options.queue,
         "idempotency_key": options.key,
         "timeout": options.timeout,
+        "concurrency_key": options.concurrency_key,
         "tags": options.tag,
         "on_success": None if options.on_success is None else {"type": options.on_success},
         "on_failure": None if options.on_failure is None else {"type": options.on_failure},

@@ -38,6 +38,7 @@ from rota.stores.caller_tx import (
     require_parents,
     require_schema,
     resolved,
+    without_keys,
 )
 from rota.stores.mysql.driver import CONSTRAINT_ERRORS, ConstraintViolated, RetryTransaction
 from rota.stores.mysql.insert import existing_jobs, insert
@@ -66,7 +67,7 @@ class MysqlCallerConnection:
     async def insert(self, make: MakeJobs, *, bound: int | None = None) -> Sequence[Inserted]:
         """Insert jobs, all of them or none."""
         async with self._savepoint() as (runner, scope):
-            answers = await self._insert_with_retries(runner, make, bound)
+            answers = await self._insert_with_retries(runner, without_keys(make), bound)
             scope.is_kept = not has_refusal(answers)
         return answers
 

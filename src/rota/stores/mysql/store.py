@@ -38,7 +38,6 @@ from rota.ports.store import (
     Timetable,
 )
 from rota.stores import listing
-from rota.stores.no_limits import NoLimits
 from rota.stores.mysql import (
     check,
     claim,
@@ -63,6 +62,7 @@ from rota.stores.mysql.notify import NotificationWatch, Notifier
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.schedules import put_schedules
 from rota.stores.mysql.statements import statement
+from rota.stores.no_limits import NoLimits
 
 #: Few connections with large batches are faster than many.
 WRITERS: Final = 4

@@ -37,6 +37,7 @@ from rota.stores.caller_tx import (
     require_parents,
     require_schema,
     resolved,
+    without_keys,
 )
 from rota.stores.postgres.connection import AsyncpgConnection, MovedError, split_schema
 from rota.stores.postgres.insert import insert, insert_plain
@@ -70,7 +71,7 @@ class PostgresCallerConnection:
     async def insert(self, make: MakeJobs, *, bound: int | None = None) -> Sequence[Inserted]:
         """Store new jobs, all of them or none."""
         async with self._savepoint() as room:
-            answers = await self._insert_retrying(make, bound)
+            answers = await self._insert_retrying(without_keys(make), bound)
             room.is_kept = not has_refusal(answers)
         return answers
 

@@ -118,7 +118,9 @@ def _within_limits(
     memory.is_ordinary_first = is_ordinary_first = not memory.is_ordinary_first
     ids = _most_urgent(connection, free, wanted.limit, now) if is_ordinary_first else []
     if len(ids) < wanted.limit and (held or keyed):
-        claim, chosen = choose_limited(connection, replace(wanted, limit=wanted.limit - len(ids)), held, keyed, memory, now)
+        claim, chosen = choose_limited(
+            connection, replace(wanted, limit=wanted.limit - len(ids)), held, keyed, memory, now
+        )
         take_rates(connection, claim, chosen)
         memory.note_leased(one.id for one in chosen)
         ids += [one.id for one in chosen]
@@ -127,18 +129,14 @@ def _within_limits(
     return ids
 
 
-def _most_urgent(
-    connection: SqliteConnection, lanes: Sequence[LaneKey], limit: int, now: int
-) -> list[JobId]:
+def _most_urgent(connection: SqliteConnection, lanes: Sequence[LaneKey], limit: int, now: int) -> list[JobId]:
     """Return the jobs with the lowest turns of some lanes. Each lane is read by itself.
 
     So a million jobs of a type that this worker does not know cost it one step over their lane.
     """
     if len(lanes) < 2:  # noqa: PLR2004 - one, or none
         rows = [
-            row
-            for lane in lanes
-            for row in connection.rows(statement("pending_of_lane"), (*lane, now, now, limit))
+            row for lane in lanes for row in connection.rows(statement("pending_of_lane"), (*lane, now, now, limit))
         ]
         return [job_id for _, job_id in rows]
     # Of each lane so much more than its share that a second read is rarely needed: measured, more and less cost more.
@@ -148,7 +146,7 @@ def _most_urgent(
         while True:
             reading = merging.send(_first_places(connection, reading, now))
     except StopIteration as ended:
-        return [job_id for (_, job_id), _ in ended.value[: limit]]
+        return [job_id for (_, job_id), _ in ended.value[:limit]]
 
 
 def _lanes(
@@ -158,7 +156,9 @@ def _lanes(
     queues = [queue for queue in dict.fromkeys(wanted.queues) if queue not in conditions.paused]
     if wanted.types is not None and len(queues) * len(wanted.types) <= FEW_LANES:
         return [(queue, type_) for queue in queues for type_ in dict.fromkeys(wanted.types)]
-    return [(queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, wanted.types, next_type)]
+    return [
+        (queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, wanted.types, next_type)
+    ]
 
 
 def _first_places(connection: SqliteConnection, reading: LaneRead, now: int) -> dict[LaneKey, list[Place]]:

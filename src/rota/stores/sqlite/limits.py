@@ -50,7 +50,9 @@ def choose_limited(
         rows = connection.rows(statement("pending_of_limited_lane"), (queue, type_, now, now, wanted.limit))
         if rows:
             most = claim.allows(queue, type_, None)
-            claim.candidates += [Candidate(*row, queue, type_, None) for row in rows[:most]]
+            claim.candidates += [
+                Candidate(turn, job_id, priority, queue, type_, None) for turn, job_id, priority in rows[:most]
+            ]
     for lane in keyed_lanes:
         claim.candidates += _of_keys(connection, claim, lane, memory)
     return claim, claim.choose(wanted.limit, memory)
@@ -89,7 +91,7 @@ def _of_keys(
         most = claim.allows(*lane, key)
         if most:
             rows = connection.rows(statement("pending_of_key"), (*lane, key, claim.now, claim.now, most))
-            yield from (Candidate(*row, *lane, key) for row in rows)
+            yield from (Candidate(turn, job_id, priority, *lane, key) for turn, job_id, priority in rows)
             open_keys += bool(rows)
         if open_keys >= MOST_KEYS:
             return
@@ -202,4 +204,3 @@ def findings(connection: SqliteConnection) -> list[str]:
         for name, limit in sorted(stored.items())
         if limit.max_running is not None and running.get(name, 0) > limit.max_running
     ]
-
