@@ -227,3 +227,24 @@ async def test_the_ledger_names_the_token_and_the_surface(guarded: Stage) -> Non
     assert [(entry["actor"], entry["surface"]) for entry in entries] == [("ann", "ui"), ("ann", "cli"), ("ann", "api")]
     answer = await guarded.client.post("/v1/queues/mail/pause", headers={**headers, "Rota-Client": "root\x1b"})
     assert fields_of(problem_of(answer, 422)) == {"Rota-Client"}
+
+
+async def test_an_operation_needs_the_action_for_a_single_job_too(guarded: Stage) -> None:
+    headers = await given(guarded, actions=["jobs.operate", "jobs.retry"])
+    body_of(
+        await guarded.client.post(
+            "/v1/operations", json={"action": "retry", "q": "status:dead", "dry_run": True}, headers=headers
+        )
+    )
+    for action, needed in (("cancel", "jobs.cancel"), ("delete", "dead_letters.discard")):
+        wanted = {"action": action, "q": "status:dead", "dry_run": True}
+        refusal = problem_of(await guarded.client.post("/v1/operations", json=wanted, headers=headers), 403)
+        assert needed in refusal["detail"]
+
+
+async def test_a_count_is_limited_to_the_queues_of_a_token(guarded: Stage) -> None:
+    for queue in ("mail", "mail", "pay"):
+        body_of(await guarded.client.post("/v1/jobs", json={"queue": queue}, headers=ADMIN), 201)
+    headers = await given(guarded, role="viewer", queues=["mail"])
+    assert body_of(await guarded.client.get("/v1/jobs:count", headers=headers))["count"] == 2
+    problem_of(await guarded.client.get("/v1/suggest", params={"field": "type"}, headers=headers), 403)
