@@ -18,7 +18,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-head
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock ui ui-check run fmt lint types arch test test-pythons check sim fuzz-cron fuzz-http attack-http crash prove bench guard docs containers clean
+.PHONY: help address setup lock ui ui-check run demo screenshots fmt lint types arch test test-roles test-pythons check sim fuzz-cron fuzz-http attack-http crash prove bench guard docs audit containers clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,10 +39,11 @@ setup: $(STAMP) ## make the environment from the hash-locked requirements
 lock: $(STAMP) ## renew the locked requirements
 	$(COMPILE) pyproject.toml -o requirements.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements-dev.txt
-	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra redis -o requirements-container.txt
+	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra redis --extra encryption -o requirements-container.txt
 	$(COMPILE) --group build -o requirements-build.txt
 	$(COMPILE) --group install -o requirements-install.txt
 	$(COMPILE) --group ui -o requirements-ui.txt
+	$(COMPILE) --group audit -o requirements-audit.txt
 	$(COMPILE) bench/peers/requirements.in -o bench/peers/requirements.txt
 
 # The built dashboard; Node comes from PATH or from requirements-ui.txt.
@@ -56,17 +57,30 @@ ui-check: $(STAMP) ## check the dashboard's types and run its unit tests
 	@$(BIN)/python tools/build_ui.py --with-tools
 	@touch $(UI)
 
-run: $(RUNTIME) $(UI) ## start Rota with the demo app and the dashboard on http://127.0.0.1:8080
+# Printed before the environment is made, which takes most of the first minute.
+address:
 	@echo "Dashboard: http://127.0.0.1:$(PORT)/ui"
+
+run: address $(RUNTIME) $(UI) ## start Rota with the demo app and the dashboard on http://127.0.0.1:8080
+	@echo "Dashboard: http://127.0.0.1:$(PORT)/ui    (with three weeks of history: make demo)"
 	@if [ "$(PORT)" != 8080 ]; then echo "First, in the other terminal: export ROTA_API_URL=http://127.0.0.1:$(PORT)"; fi
-	@echo "Rota is starting on http://127.0.0.1:$(PORT) with the demo app. In another terminal, try:"
+	@echo "Rota is starting with the demo app, whose schedules make jobs every few seconds. In another terminal, try:"
 	@echo "  $(BIN)/rota submit --type send_email --payload '{\"to\":\"user@example.com\"}' --wait"
 	@echo "  $(BIN)/rota submit --type charge_card --payload '{\"amount\":10}'"
 	@echo "  $(BIN)/rota submit --type gen_report --cron \"*/5 * * * *\""
 	@echo "  $(BIN)/rota jobs list"
 	@echo "  curl http://127.0.0.1:$(PORT)/stats        and the API's own pages: http://127.0.0.1:$(PORT)/docs"
 	@echo "Stop it with Ctrl-C: running jobs may finish."
-	@cd examples/demo && exec ../../$(BIN)/rota standalone --port $(PORT) --db ../../demo.db --app tasks:app
+	@cd examples/demo && exec ../../$(BIN)/rota standalone --port $(PORT) --db ../../demo.db --app shop:app \
+		--queues default,orders,payments,mail,media,reports
+
+demo: address $(RUNTIME) $(UI) ## the same with three workers and three weeks of history, on a store of its own
+	@echo "Dashboard: http://127.0.0.1:$(PORT)/ui"
+	@echo "Stop it with Ctrl-C. Its store is demo-history.db; remove the file to begin anew."
+	@exec tools/demo $(BIN) $(PORT)
+
+screenshots: $(STAMP) $(UI) ## take the pictures of the dashboard for README and docs: FOLDER=… writes every page there
+	@$(BIN)/python tools/screenshots.py $(FOLDER)
 
 fmt: $(STAMP) ## format the code
 	$(BIN)/ruff format .
@@ -87,6 +101,10 @@ test: $(STAMP) ui-check ## run every test, the simulation and the crash tests
 	@tools/servers
 	@tools/run_tests $(BIN)/python $(ARGS)
 
+test-roles: $(STAMP) ## run the tests of all stores with the database roles of `rota db grants`
+	@tools/servers
+	ROTA_TEST_LIMITED=1 $(BIN)/python -m pytest -q -n 2 tests/conformance/stores -k "not reference" $(ARGS)
+
 test-pythons: ## run every test on each supported Python that this machine has
 	@tools/pythons | while read -r version python; do \
 		echo "== Python $$version: $$python"; \
@@ -102,7 +120,7 @@ crash: $(STAMP) ## kill a writing process KILLS times, cut the power CUTS times,
 	ROTA_CRASH_EVERY=1 $(BIN)/python -m pytest -q tests/crash/test_failing_disk.py
 
 prove: $(STAMP) ## the long proofs with real processes: NAMES="stopped-http recurring …"
-	PYTHONPATH=tests $(BIN)/python -m proofs $(NAMES)
+	PYTHONPATH=tests $(BIN)/python -m proofs $(NAMES) $(ARGS)
 
 attack-http: $(STAMP) ## attack an API server with endless trailers, slow readers and slow sockets: ATTACKS="trailers …"
 	PYTHONPATH=tests $(BIN)/python -m fuzz.attack_http $(ATTACKS)
@@ -125,6 +143,14 @@ guard: $(STAMP) ## write down anew what the hot paths cost; the tests hold them 
 
 docs: $(STAMP) ## write the reference pages from the code
 	$(BIN)/python tools/reference.py
+
+$(VENV)-audit/.installed: requirements-audit.txt | $(STAMP)
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet --require-hashes -r requirements-audit.txt
+	@touch $@
+
+audit: $(VENV)-audit/.installed ## check source and dependencies for known weaknesses, and list all components (sbom.json)
+	@tools/audit $(VENV)-audit sbom.json
 
 containers: ## build the image and try every profile of compose.yaml with docker or podman: PROFILES="embedded …"
 	tools/containers $(PROFILES)

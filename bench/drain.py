@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ ROOT: Final = Path(__file__).parent.parent
 BY: Final = Actor("bench")
 PAYLOAD: Final = '{"args": [], "kwargs": {}}'
 _PATIENCE_SECONDS: Final = 300.0
+#: Submits so many jobs of a type.
+Submit = Callable[[Engine, int, str], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -79,7 +81,9 @@ async def until_completed(engine: Engine, number: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def drain(engine: Engine, number: int, job_type: str, names: Sequence[str]) -> float:
+async def drain(
+    engine: Engine, number: int, job_type: str, names: Sequence[str], submit_all: Submit | None = None
+) -> float:
     """Have workers that are there, or about to come, run so many jobs, and give how many they ran in a second.
 
     A few jobs go first: what a worker does once, such as starting children, is not what a job costs.
@@ -90,7 +94,7 @@ async def drain(engine: Engine, number: int, job_type: str, names: Sequence[str]
     before += 20 * len(names)
     await until_completed(engine, before)
     await engine.queues.pause("default", "bench", BY)
-    await submit(engine, number, job_type)
+    await (submit_all or submit)(engine, number, job_type)
     begun = time.perf_counter()
     await engine.queues.resume("default", BY)
     await until_completed(engine, before + number)

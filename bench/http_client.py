@@ -1,13 +1,15 @@
 """A bare HTTP client: one connection, one request at a time, as little of our own in the figures as Python allows.
 
-As a program (`python -m bench.http_client PORT CONNECTIONS SECONDS`) it submits jobs as `submit.lua` does, for machines
-without wrk, and prints the same line of JSON.
+As a program (`python -m bench.http_client PORT CONNECTIONS SECONDS [TOKEN [CA]]`) it submits jobs as `submit.lua` does,
+for machines without wrk, and prints the same line of JSON. With a token it presents that, and with the file of an
+authority it speaks TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import sys
 import time
 from typing import Self
@@ -23,19 +25,20 @@ JOB = json.dumps(
 class Connection:
     """One connection to a server on this host."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str = "") -> None:
         self._reader = reader
         self._writer = writer
+        self._headers = f"Authorization: Bearer {token}\r\n".encode() if token else b""
 
     @classmethod
-    async def open(cls, port: int) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def open(cls, port: int, token: str = "", tls: ssl.SSLContext | None = None) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls), token)
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """Send a request, and give the status and the body of its answer."""
         self._writer.write(
-            b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-            % (method.encode(), path.encode(), len(body), body)
+            b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s"
+            % (method.encode(), path.encode(), self._headers, len(body), body)
         )
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
@@ -46,15 +49,18 @@ class Connection:
         await self._writer.wait_closed()
 
 
-async def submits(port: int, connections: int, seconds: float) -> dict[str, float]:
+async def submits(
+    port: int, connections: int, seconds: float, token: str = "", authority: str = ""
+) -> dict[str, float]:
     """Submit jobs over so many connections, each one after the other."""
+    tls = ssl.create_default_context(cafile=authority) if authority else None
     took: list[float] = []
     errors = 0
     ends_at = time.perf_counter() + seconds
 
     async def client() -> None:
         nonlocal errors
-        connection = await Connection.open(port)
+        connection = await Connection.open(port, token, tls)
         while (begun := time.perf_counter()) < ends_at:
             status, _ = await connection.ask("POST", "/v1/jobs", JOB)
             errors += status != 201
@@ -73,9 +79,9 @@ async def submits(port: int, connections: int, seconds: float) -> dict[str, floa
 
 
 def main() -> None:
-    port, connections, seconds = sys.argv[1:]
+    port, connections, seconds, *secured = sys.argv[1:]
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        print(json.dumps(runner.run(submits(int(port), int(connections), float(seconds)))))
+        print(json.dumps(runner.run(submits(int(port), int(connections), float(seconds), *secured))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The further workloads, W7 to W15: `make bench LOADS=w7,w10 STORES=sqlite,postgres`.
+"""The further workloads, W7 to W18: `make bench LOADS=w7,w10 STORES=sqlite,postgres`.
 
 Each figure stands beside something measured in the same run. The servers are private and sync every commit; they share
 the machine with the processes that are measured.
@@ -26,6 +26,9 @@ from bench.workloads.w12_processes import busy_handlers
 from bench.workloads.w13_delayed import flat_memory
 from bench.workloads.w14_same_second import same_second
 from bench.workloads.w15_shared_file import shared_file
+from bench.workloads.w16_secured_submits import secured_submits
+from bench.workloads.w17_limits import limited
+from bench.workloads.w18_workflows import workflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,14 @@ WORKLOADS: Final = {
     "w14": Workload("schedules due in the same second", lambda at, size: same_second(at, schedules=size.schedules)),
     "w15": Workload(
         "several processes on one file", lambda at, size: shared_file(at, seconds=size.seconds), ("sqlite",)
+    ),
+    "w16": Workload(
+        "submits over HTTP with a scoped token and TLS",
+        lambda at, size: secured_submits(at, seconds=min(size.seconds, 10), rounds=size.rounds),
+    ),
+    "w17": Workload("limits", lambda at, size: limited(at, jobs=size.jobs, rounds=size.rounds)),
+    "w18": Workload(
+        "chains, and groups with a fan-in", lambda at, size: workflows(at, jobs=size.jobs, rounds=size.rounds)
     ),
 }
 

@@ -19,6 +19,12 @@ async def suspends() -> int:
 
 
 @app.task
+async def passes_on(_value: object) -> int:
+    """Do nothing with the result of the job before it, or the results of those, on the loop."""
+    return 1
+
+
+@app.task
 def returns() -> int:
     """Do nothing, on a thread."""
     return 1

@@ -133,3 +133,13 @@ def cpu_seconds(pids: Iterable[int]) -> float:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(int(value) for value in fields[11:15])
     return ticks / _TICKS
+
+
+def exact_cpu_seconds(pids: Iterable[int]) -> float:
+    """Give the CPU time of the living threads of processes, to the nanosecond."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e9

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from rota.sdk import (
         AsyncNamedLock,
         AsyncTask,
+        Breaker,
         Call,
+        Failure,
+        Flow,
         Handle,
         JobFailed,
         NamedLock,
@@ -26,6 +29,14 @@ if TYPE_CHECKING:
         Retry,
         Rota,
         Task,
+        Workflow,
+        WorkflowFailed,
+        WorkflowHandle,
+        as_completed,
+        chain,
+        group,
+        map,  # noqa: A004 - the word that everybody looks for
+        wait_all,
     )
     from rota.worker import Cancelled, GiveUp, Happened, JobContext, OutcomeUnknown, RetryLater, current
 
@@ -35,8 +46,11 @@ if not TYPE_CHECKING and sys.platform == "win32":
 __all__ = [
     "AsyncNamedLock",
     "AsyncTask",
+    "Breaker",
     "Call",
     "Cancelled",
+    "Failure",
+    "Flow",
     "GiveUp",
     "Handle",
     "Happened",
@@ -53,8 +67,16 @@ __all__ = [
     "Rota",
     "RotaError",
     "Task",
+    "Workflow",
+    "WorkflowFailed",
+    "WorkflowHandle",
     "__version__",
+    "as_completed",
+    "chain",
     "current",
+    "group",
+    "map",
+    "wait_all",
 ]
 
 # Hidden from type checkers, which would take any name for one of ours.
@@ -66,7 +88,10 @@ if not TYPE_CHECKING:
             "sdk": [
                 "AsyncNamedLock",
                 "AsyncTask",
+                "Breaker",
                 "Call",
+                "Failure",
+                "Flow",
                 "Handle",
                 "JobFailed",
                 "NamedLock",
@@ -75,6 +100,14 @@ if not TYPE_CHECKING:
                 "Retry",
                 "Rota",
                 "Task",
+                "Workflow",
+                "WorkflowFailed",
+                "WorkflowHandle",
+                "as_completed",
+                "chain",
+                "group",
+                "map",
+                "wait_all",
             ],
             "worker.context": ["JobContext", "current"],
             "worker.exceptions": ["Cancelled", "GiveUp", "OutcomeUnknown", "RetryLater"],

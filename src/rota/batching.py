@@ -150,7 +150,7 @@ class Batcher(Generic[Item, Answer]):
         return nothing
 
     def _join(self, batch: Sequence[Item], sharing: tuple[object, ...]) -> asyncio.Future[Sequence[Answer]]:
-        """Join the next batch. An empty call is not allowed: `answer` counts one item per call."""
+        """Add the items of one call, at least one, to the next batch: a call without items gets no answer."""
         group = self._last
         if group is None or sharing != group.sharing:
             group = self._last = _Group([], [], sharing)

@@ -10,13 +10,16 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
-from rota.core.redaction import redacted
+from rota.core.namespace import DEFAULT, check_name
+from rota.core.redaction import SECRET_KEYS, redacted
 from rota.core.retry import Backoff, shared
+from rota.tls import ClientFiles
 
 Parser = Callable[[Any], Any]
 MOST_SLOTS: Final = 10_000
@@ -79,10 +82,24 @@ def mode(value: Any) -> int:  # noqa: ANN401
     return bits
 
 
+def namespace_name(value: Any) -> str:  # noqa: ANN401
+    """Read the name of a namespace; empty or `default` for the default one."""
+    name = str(value).strip()
+    return "" if name in {"", DEFAULT} else check_name(name, field="namespace")
+
+
 def words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Read a list, of a file or separated by commas."""
     parts = value if isinstance(value, list | tuple) else str(value).split(",")
     return tuple(str(part).strip() for part in parts if str(part).strip())
+
+
+def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Read a list of IP addresses and networks such as `10.0.0.0/8`."""
+    parts = words(value)
+    for part in parts:
+        ip_network(part, strict=False)
+    return parts
 
 
 def queue_words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -142,6 +159,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "where jobs are kept: a file or a database URL",
         {"DB_DSN": text, "POSTGRES_DSN": text},
     ),
+    "namespace": Option(
+        namespace_name, "the namespace that a process, a client or a command works in; empty for the default one"
+    ),
     "broker": Option(text, "what carries work to workers: empty for the store itself", {"REDIS_URL": text}),
     "coordinator": Option(
         text,
@@ -151,10 +171,36 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "host": Option(text, "the address the API listens on", {"HTTP_ADDR": host_of}),
     "port": Option(port_of, "the port the API listens on", {"PORT": port_of, "HTTP_ADDR": port_of}),
     "token": Option(text, "the bearer token that every request must bring; empty for none", is_secret=True),
-    "insecure": Option(yes_or_no, "listen beyond this host without a token"),
+    "tls_cert": Option(text, "the file with the TLS certificate and its chain (PEM) of all ports that listen"),
+    "tls_key": Option(text, "the file with its key (PEM); empty if the key is in the same file"),
+    "tls_client_ca": Option(
+        text, "the authority (PEM) that must have signed the certificates of clients; empty asks for none"
+    ),
+    "behind_proxy": Option(
+        networks,
+        "the addresses or networks of proxies that do TLS: X-Forwarded-For, -Proto and -Host are taken from them",
+    ),
+    "proxy_user_header": Option(
+        text, "the header in which these proxies name the user who has logged in there, such as X-Forwarded-User"
+    ),
+    "insecure": Option(yes_or_no, "listen beyond this host without a token, or without TLS; warns every minute"),
+    "encryption_keys": Option(
+        text,
+        "the keys that clients and workers encrypt jobs with: name=base64,… or file:PATH or python:module:name;"
+        " the first one encrypts, all decrypt; empty for no encryption",
+        is_secret=True,
+    ),
+    "redact_keys": Option(
+        words,
+        "keys in payloads and results whose values are shown only to tokens with the action secrets.read; a star stands"
+        " for any characters",
+    ),
     "read_only": Option(yes_or_no, "refuse every request that would change something, with 403"),
     "ui": Option(yes_or_no, "serve the dashboard at /ui"),
     "api_url": Option(words, "where the API is, for workers and clients; several for failover"),
+    "ca_file": Option(text, "the authority (PEM) of the API's certificate; empty for the public ones"),
+    "client_cert": Option(text, "the certificate (PEM) that workers and clients present to the API"),
+    "client_key": Option(text, "the file with its key (PEM); empty if the key is in the same file"),
     "app": Option(text, "the Python app whose tasks to run, as module:name"),
     "worker_id": Option(text, "the worker's name; empty for host and pid", {"WORKER_ID": text}),
     "worker_address": Option(
@@ -173,6 +219,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
         span,
         "how long a worker waits for a notification before it looks for jobs itself",
         {"POLL_INTERVAL_MS": milliseconds},
+    ),
+    "hand_over": Option(
+        yes_or_no,
+        "whether a new job is handed directly to a waiting worker (SQLite, PostgreSQL), which saves it a claim",
     ),
     "start_timeout": Option(span, "how long a process waits at its start for a database that is away"),
     "drain_timeout": Option(span, "how long running jobs may finish at shutdown"),
@@ -193,6 +243,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "allow_hosts": Option(words, "internal hosts and networks that http jobs may reach"),
     "redis_stream": Option(text, "what the names of our Redis streams begin with", {"REDIS_STREAM_NAME": text}),
     "redis_group": Option(text, "the name of the Redis consumer group", {"REDIS_GROUP_NAME": text}),
+    "capture_logs": Option(yes_or_no, "keep the log records that handlers make with their jobs"),
     "log_level": Option(text, "which log lines to write", {"LOG_LEVEL": text}),
     "log_format": Option(text, "how to write them: text or json", {"LOG_FORMAT": text}),
 }
@@ -203,15 +254,26 @@ class Settings:
     """All settings, with their defaults."""
 
     store: str = "rota.db"
+    namespace: str = ""
     broker: str = ""
     coordinator: str = ""
     host: str = "127.0.0.1"
     port: int = 8080
     token: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    behind_proxy: tuple[str, ...] = ()
+    proxy_user_header: str = ""
+    encryption_keys: str = ""
     insecure: bool = False
+    redact_keys: tuple[str, ...] = SECRET_KEYS
     read_only: bool = False
     ui: bool = True
     api_url: tuple[str, ...] = ("http://127.0.0.1:8080",)
+    ca_file: str = ""
+    client_cert: str = ""
+    client_key: str = ""
     app: str = ""
     worker_id: str = ""
     worker_address: str = ""
@@ -219,6 +281,7 @@ class Settings:
     concurrency: int = 10
     lease: timedelta = timedelta(seconds=15)
     poll_interval: timedelta = timedelta(seconds=20)
+    hand_over: bool = True
     start_timeout: timedelta = timedelta(seconds=60)
     drain_timeout: timedelta = timedelta(seconds=30)
     queue_size: int = 0
@@ -236,6 +299,7 @@ class Settings:
     allow_hosts: tuple[str, ...] = ()
     redis_stream: str = "jobs"
     redis_group: str = "workers"
+    capture_logs: bool = True
     log_level: str = "info"
     log_format: str = "text"
     #: Where each value that is not a default came from.
@@ -245,6 +309,11 @@ class Settings:
     def backoff(self) -> Backoff:
         """The backoff of jobs that do not set their own."""
         return shared(Backoff(base=self.backoff_base, cap=self.backoff_max, jitter=self.backoff_jitter))
+
+    @property
+    def client_tls(self) -> ClientFiles:
+        """The files for TLS to the API."""
+        return ClientFiles(self.ca_file, self.client_cert, self.client_key)
 
     def __repr__(self) -> str:
         # Redacted: a log line or a traceback must not show a token or a password.
@@ -360,6 +429,9 @@ def _check_texts(settings: Settings) -> None:
         _refuse(settings, "log_format", "it must be text or json")
     if not all("!" <= character <= "~" for character in settings.token):
         _refuse(settings, "token", "it may have ASCII letters, digits and signs only, and no space or line break")
+    for name, needed in (("tls_key", "tls_cert"), ("tls_client_ca", "tls_cert"), ("client_key", "client_cert")):
+        if getattr(settings, name) and not getattr(settings, needed):
+            _refuse(settings, name, f"it has no effect without {needed!r}")
     for url in settings.api_url:
         if not url.startswith(("http://", "https://")):
             _refuse(settings, "api_url", "it must begin with http:// or https://")

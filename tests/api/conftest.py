@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.staging import Stage, staged
+from api.staging import Stage, served, staged
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +26,9 @@ async def stage() -> AsyncIterator[Stage]:
 @pytest.fixture
 def client(stage: Stage) -> httpx.AsyncClient:
     return stage.client
+
+
+@pytest.fixture
+async def remote(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(stage.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
+        yield client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,14 @@ import httpx
 
 from building import ManualClock
 from rota.api import Api, ApiSettings, Timeouts, create_app, serve
+from rota.api.server.tls import ServerTls
 from rota.brokers.in_store import InStoreBroker
 from rota.engine import Engine
 from rota.ports.store import Store
 from rota.stores.sqlite import SqliteStore
 
 HERE = "http://127.0.0.1"
+SECURED = "https://127.0.0.1"
 
 
 @dataclass
@@ -58,11 +60,16 @@ class Stage:
         return await self.get(job["id"])
 
 
+OpenStore = Callable[[ManualClock], Awaitable[Store]]
+
+
 @asynccontextmanager
-async def staged(settings: ApiSettings | None = None, location: str = ":memory:") -> AsyncIterator[Stage]:
+async def staged(
+    settings: ApiSettings | None = None, location: str = ":memory:", open_store: OpenStore | None = None
+) -> AsyncIterator[Stage]:
     """Set a stage up and clear it away."""
     clock = ManualClock()
-    store = await SqliteStore.open(location, clock=clock)
+    store: Store = await (SqliteStore.open(location, clock=clock) if open_store is None else open_store(clock))
     broker = InStoreBroker(store)
     engine = Engine(store, broker, clock=clock, steady=clock.steady)
     # A scheduler has looked at the store's clock when anything begins.
@@ -77,19 +84,19 @@ async def staged(settings: ApiSettings | None = None, location: str = ":memory:"
 
 
 @asynccontextmanager
-async def served(api: Api, timeouts: Timeouts | None = None) -> AsyncIterator[str]:
+async def served(api: Api, timeouts: Timeouts | None = None, tls: ServerTls | None = None) -> AsyncIterator[str]:
     """Serve an API on a free port and give its address."""
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def tell(_host: str, port: int) -> None:
         ready.set_result(port)
 
-    serving = asyncio.create_task(serve(api, port=0, on_ready=tell, timeouts=timeouts))
+    serving = asyncio.create_task(serve(api, port=0, tls=tls, on_ready=tell, timeouts=timeouts))
     done, _ = await asyncio.wait((serving, ready), return_when=asyncio.FIRST_COMPLETED)
     if serving in done:
         await serving
     try:
-        yield f"{HERE}:{ready.result()}"
+        yield f"{HERE if tls is None else SECURED}:{ready.result()}"
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)

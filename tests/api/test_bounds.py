@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 
 from api.staging import Stage, body_of, problem_of, served
 from building import new_jobs
 from rota.client import connect
+from rota.core.history import BucketLength, Counted, HistoryFlush, Tally
+from rota.core.queue import Lane
+from rota.core.time import from_micros, to_micros
+from rota.ports.client import Actor
 from rota.ports.store import Receipt
 
 
@@ -19,7 +24,8 @@ async def test_a_full_queue_answers_429_and_when_to_come_back(stage: Stage) -> N
     await stage.submit(type="mail")
     response = await stage.client.post("/v1/jobs", json={"type": "mail"})
     problem = problem_of(response, 429)
-    assert (problem["code"], response.headers["retry-after"]) == ("queue_full", "1")
+    assert (problem["code"], response.headers["retry-after"]) == ("queue_full", "60")
+    assert (problem["position"], problem["retry_after"], "expected_start" in problem) == (2, 60.0, False)
     assert "'default' is full" in problem["detail"]
     assert (await stage.engine.census()).total() == 1
 
@@ -66,3 +72,43 @@ async def test_a_client_is_told_which_of_its_jobs_found_no_room(stage: Stage) ->
         answers = await client.submit(new_jobs(3))
         await client.close()
     assert [one.receipt for one in answers] == [Receipt.CREATED, Receipt.CREATED, Receipt.QUEUE_FULL]
+
+
+async def record_starts(stage: Stage, number: int, age: timedelta, queue: str = "default") -> None:
+    """Add starts of jobs to the history, as the processes that ran them do."""
+    tally = Tally()
+    tally.counts["started"] = number
+    flush = HistoryFlush(f"worker {queue} {age}", 1, [Counted(age, {Lane(queue, "mail"): tally})])
+    await stage.store.add_history(flush, now=stage.clock())
+
+
+async def test_the_time_to_come_back_is_that_of_the_queues_own_drain_rate(stage: Stage) -> None:
+    await bound(stage, 10)
+    await stage.engine.submit(new_jobs(10))
+    # A job every four seconds for two minutes; and another queue that is much faster.
+    start = BucketLength.MINUTE.start_of(to_micros(stage.clock()))
+    age = stage.clock() - from_micros(start) + timedelta(minutes=1)
+    await record_starts(stage, round(age.total_seconds() / 4), age)
+    await record_starts(stage, 100_000, age, "fast")
+    response = await stage.client.post("/v1/jobs", json={"type": "mail"})
+    problem = problem_of(response, 429)
+    assert 4 <= int(response.headers["retry-after"]) <= 5
+    assert problem["position"] == 11
+    start_in = datetime.fromisoformat(problem["expected_start"]) - stage.clock()
+    assert timedelta(seconds=40) <= start_in <= timedelta(seconds=50)
+    batch = body_of(await stage.client.post("/v1/jobs:batch", json={"jobs": [{"type": "mail"}]}))
+    assert batch["items"][0]["error"]["position"] == 11
+
+
+async def test_a_paused_queue_says_when_it_goes_on(stage: Stage) -> None:
+    await bound(stage, 1)
+    await stage.submit(type="mail")
+    await record_starts(stage, 1_000, timedelta(seconds=30))
+    until = stage.clock() + timedelta(minutes=20)
+    await stage.engine.queues.pause("default", "repair", Actor("ada"), resume_at=until)
+    response = await stage.client.post("/v1/jobs", json={"type": "mail"})
+    assert 1_200 <= int(response.headers["retry-after"]) <= 1_202
+    await stage.engine.queues.pause("default", "repair", Actor("ada"))
+    unknown = await stage.client.post("/v1/jobs", json={"type": "mail"})
+    assert unknown.headers["retry-after"] == "60"
+    assert "expected_start" not in unknown.json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -24,6 +25,67 @@ async def test_dead_letters_are_listed_and_grouped_by_cause(stage: Stage) -> Non
     assert groups["is_complete"] is True
     name = groups["items"][0]["fingerprint"]
     assert len(body_of(await stage.client.get(f"/v1/dead-letters?fingerprint={name}"))["items"]) == 3
+
+
+async def test_a_group_shows_how_many_died_in_each_hour_of_the_last_day(stage: Stage) -> None:
+    await stage.dead("port 1 is closed")
+    await stage.dead("port 2 is closed", tags=["slow"])
+    page = body_of(await stage.client.get("/v1/dead-letters/groups"))
+    (group,) = page["items"]
+    since = datetime.fromisoformat(page["trend_since"])
+    assert (since.minute, since.second, len(group["trend"])) == (0, 0, 24)
+    died = datetime.fromisoformat(group["last_at"])
+    assert group["trend"][(died - since) // timedelta(hours=1)] > 0
+    assert sum(group["trend"]) == 2
+    assert (group["tags"], group["note"]) == (["slow"], None)
+
+
+async def test_a_note_on_a_cause_is_shown_with_its_group_until_it_is_removed(stage: Stage) -> None:
+    await stage.dead("disk full")
+    await stage.dead("port 1 is closed")
+    group, other = body_of(await stage.client.get("/v1/dead-letters/groups"))["items"]
+    cause = {"type": group["type"], "fingerprint": group["fingerprint"]}
+    for text in ("first", " see #12\nBob knows "):
+        note = body_of(await stage.client.put("/v1/dead-letters/groups/note", json={**cause, "text": text}))
+    assert (note["text"], note["set_by"]) == ("see #12\nBob knows", "anonymous")
+    shown = body_of(await stage.client.get("/v1/dead-letters/groups"))["items"]
+    assert {one["fingerprint"]: one["note"] for one in shown} == {
+        group["fingerprint"]: note,
+        other["fingerprint"]: None,
+    }
+    path = f"/v1/dead-letters/groups/note?type={cause['type']}&fingerprint={cause['fingerprint']}"
+    assert (await stage.client.delete(path)).status_code == 204
+    problem_of(await stage.client.delete(path), 404)
+    shown = body_of(await stage.client.get("/v1/dead-letters/groups"))["items"]
+    assert [one["note"] for one in shown] == [None, None]
+    ledger = [(one.action, one.target, one.detail) for one in reversed(await stage.store.ledger())]
+    target = f"{cause['type']} {cause['fingerprint']}"
+    assert ledger == [
+        ("dead_letters.set_note", target, "first"),
+        ("dead_letters.set_note", target, "see #12\nBob knows"),
+        ("dead_letters.remove_note", target, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"fingerprint": "0af1"}, 404),
+        ({"type": "other"}, 404),
+        ({"fingerprint": ""}, 404),
+        ({"fingerprint": "ZZ"}, 422),
+        ({"text": " \n"}, 422),
+        ({"text": "x" * 1001}, 422),
+        ({"text": "a\0b"}, 422),
+        ({"txt": "?"}, 422),
+    ],
+)
+async def test_a_wrong_note_is_refused(stage: Stage, change: dict[str, str], status: int) -> None:
+    await stage.dead("disk full")
+    (group,) = body_of(await stage.client.get("/v1/dead-letters/groups"))["items"]
+    note = {"type": group["type"], "fingerprint": group["fingerprint"], "text": "?", **change}
+    problem_of(await stage.client.put("/v1/dead-letters/groups/note", json=note), status)
+    assert await stage.store.dead_notes() == []
 
 
 async def test_one_is_sent_round_again(stage: Stage) -> None:

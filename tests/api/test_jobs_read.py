@@ -12,9 +12,12 @@ import pytest
 
 from api.staging import Stage, body_of, fields_of, problem_of
 from building import HOUR
+from rota.api import counts as counts_module
 from rota.api.auth import NO_ACCESS
 from rota.api.http import Request
 from rota.api.job_filter import JobListQuery
+from rota.core.cluster import Member, Role
+from rota.core.log_lines import LogTail
 from rota.stores import listing
 
 
@@ -137,11 +140,70 @@ async def test_attempts_are_listed_oldest_first(stage: Stage) -> None:
     assert (second["fence"], second["worker_id"], second["event"]) == (2, "ben", None)
 
 
+async def test_the_log_of_an_attempt_is_read_by_line_and_from_a_line_on(stage: Stage) -> None:
+    job = await stage.submit()
+    address = f"/v1/jobs/{job['id']}/logs"
+    assert body_of(await stage.client.get(address)) == {
+        "attempt": 0, "attempts": 0, "is_running": False, "items": [], "encrypted": None,
+    }  # fmt: skip
+    tail = LogTail()
+    tail.add("2026-01-01T00:00:00+00:00", "info", "one", "shop")
+    tail.add("2026-01-01T00:00:01+00:00", "error", "two")
+    (claimed,) = await stage.claim("ada")
+    renewal = {"id": claimed["id"], "fence": claimed["fence"], "log_tail": tail.text(), "progress": '{"done": 1}'}
+    await stage.client.post("/v1/leases:renew", json={"renewals": [renewal]})
+    log = body_of(await stage.client.get(address))
+    assert (log["attempt"], log["is_running"]) == (1, True)
+    assert log["items"] == [
+        {"number": 1, "at": "2026-01-01T00:00:00+00:00", "level": "info", "logger": "shop", "message": "one"},
+        {"number": 2, "at": "2026-01-01T00:00:01+00:00", "level": "error", "logger": None, "message": "two"},
+    ]
+    rest = body_of(await stage.client.get(f"{address}?attempt=1&after=1"))
+    assert [line["message"] for line in rest["items"]] == ["two"]
+    (attempt,) = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/attempts"))["items"]
+    assert attempt["progress"] == {"done": 1.0}
+    assert attempt["log_tail"].splitlines()[0] == "2026-01-01T00:00:00+00:00 info    shop: one"
+    await stage.settle(claimed, "succeeded", progress='{"done": 2, "total": 2}')
+    (attempt,) = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/attempts"))["items"]
+    assert attempt["progress"] == {"done": 2.0, "total": 2.0}
+    assert body_of(await stage.client.get(address))["is_running"] is False
+    refused = problem_of(await stage.client.get(f"{address}?attempt=2"), 422)
+    assert refused["errors"][0]["field"] == "attempt"
+
+
+async def test_an_encrypted_log_is_given_as_it_is(stage: Stage) -> None:
+    await stage.submit()
+    (claimed,) = await stage.claim("ada")
+    envelope = '{"rota.encrypted":{"key":"a"}}'
+    await stage.settle(claimed, "succeeded", log_tail=envelope, progress=envelope)
+    log = body_of(await stage.client.get(f"/v1/jobs/{claimed['id']}/logs"))
+    assert (log["encrypted"], log["items"]) == (envelope, [])
+    (attempt,) = body_of(await stage.client.get(f"/v1/jobs/{claimed['id']}/attempts"))["items"]
+    assert (attempt["progress"], attempt["log_tail"]) == (envelope, envelope)
+
+
 async def test_a_waiting_job_explains_itself(stage: Stage) -> None:
     job = await stage.submit(delay=60)
     told = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/explain"))
     assert told["reasons"][0]["code"] == "scheduled_future"
     assert told["reasons"][0]["evidence"]["run_at"] == job["run_at"]
+
+
+async def test_an_explanation_shares_the_count_of_many_jobs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted all jobs of the store by itself: half a second of CPU with seven million."""
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 0.000_001)
+    job = await stage.submit()
+    worker = Member(Role.WORKER, "ada", "boot", queues=("default",), types=None, slots=1)
+    await stage.engine.store.beat([worker])
+    await stage.client.get("/v1/stats")
+
+    async def refuse() -> None:
+        pytest.fail("the store was asked to count all jobs")
+
+    monkeypatch.setattr(stage.engine.store, "census", refuse)
+    found = body_of(await stage.client.get(f"/v1/jobs/{job['id']}/explain"))["reasons"][0]
+    assert (found["code"], found["evidence"]["waiting_in_queue"]) == ("about_to_start", 1)
 
 
 async def test_a_result_is_there_or_not_yet(stage: Stage) -> None:

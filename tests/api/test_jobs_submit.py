@@ -59,23 +59,12 @@ async def test_every_field_arrives(stage: Stage) -> None:
     assert shown["on_failure"]["type"] == "alarm"
 
 
-async def test_a_limit_that_nobody_enforces_is_refused_and_not_shown(stage: Stage) -> None:
-    """`concurrency_key` was stored and had no effect; `max_running` and `rate_limit` were always null."""
-    for path, body, field in (
-        ("/v1/jobs", {"concurrency_key": "c"}, "concurrency_key"),
-        ("/tasks", {"concurrency_key": "c"}, "concurrency_key"),
-        ("/v1/jobs", {"on_success": {"concurrency_key": "c"}}, "on_success.concurrency_key"),
-    ):
-        refused = problem_of(await stage.client.post(path, json=body), 422)
-        assert fields_of(refused) == {field}
-        assert "not available in this release" in refused["detail"]
-    reply = body_of(await stage.client.post("/v1/jobs:batch", json={"jobs": [{"concurrency_key": "c"}]}))
-    assert "not available in this release" in reply["items"][0]["error"]["detail"]
-    await stage.submit()
-    (queue,) = body_of(await stage.client.get("/v1/queues"))["items"]
-    assert not {"max_running", "rate_limit"} & queue.keys()
-    described = (await stage.client.get("/openapi.json")).text
-    assert not [name for name in ("concurrency_key", "max_running", "rate_limit") if name in described]
+async def test_a_concurrency_key_is_kept_and_shown(stage: Stage) -> None:
+    body = {"concurrency_key": "c", "on_success": {"concurrency_key": "d"}}
+    shown = body_of(await stage.client.post("/v1/jobs", json=body), 201)
+    assert (shown["concurrency_key"], shown["on_success"]["concurrency_key"]) == ("c", "d")
+    read = body_of(await stage.client.get(f"/v1/jobs/{shown['id']}"))
+    assert read["concurrency_key"] == "c"
 
 
 def json_type() -> dict[str, str]:

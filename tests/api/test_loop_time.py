@@ -8,6 +8,7 @@ processes of the machine do does not count, and what runs in a thread counts onl
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -22,8 +23,10 @@ from rota.api.router import Route
 from rota.api.routes import ROUTES
 
 _MEGABYTE = 1_000_000
-#: The bar is 50 ms on a machine of its own; a machine under load takes more CPU time for the same.
+#: The bar on a machine of its own, which does `_reference_seconds` in the time below. Where other processes use its
+#: cores and caches, the same work takes more CPU time, and the bar is raised by as much.
 BAR_SECONDS = 0.05
+_REFERENCE_SECONDS = 0.055
 _ID = "0000000000001"
 
 
@@ -39,6 +42,7 @@ def _names(name: str, count: int) -> bytes:
 HOSTILE: dict[str, bytes] = {
     "lists": _filled(b"[]"),
     "deep lists": _filled(b"[" * 60 + b"]" * 60),
+    "as many deep lists as allowed": b'{"payload":[' + b",".join([b"[" * 60 + b"]" * 60] * 4_160) + b"]}",
     "objects": _filled(b"{}"),
     "deep objects": _filled(b'{"a":' * 50 + b"1" + b"}" * 50),
     "a list of lists": _filled(b"[]", b"[", b"]"),
@@ -109,6 +113,15 @@ def _is_list(form: Any) -> bool:  # noqa: ANN401 - any type
     return get_origin(form) is list or any(_is_list(one) for one in get_args(form) if not isinstance(one, msgspec.Meta))
 
 
+#: Routes that every hostile body is sent to: one of each way to read a body.
+_TRIED_WITH_ALL = (
+    "/v1/jobs",
+    "/v1/jobs:batch",
+    "/v1/jobs:validate",
+    "/v1/workflows",
+    "/v1/leases:settle",
+    "/v1/limits/{name}",
+)
 #: Where the longest is not the slowest.
 LONGEST: dict[str, Any] = {
     "/v1/jobs:batch": {"jobs": [{"type": "mail", "payload": {"text": "x" * 700}, "tags": ["a", "b"]}] * 1_000},
@@ -124,11 +137,16 @@ def valid(route: Route) -> bytes:
     return msgspec.json.encode(LONGEST.get(route.path) or _value(route.body, 900_000))
 
 
+#: What each form decodes by itself. The rest is refused before a form is known, by code that all routes share.
+_BY_FORM = ("as many deep lists as allowed", "unknown names", "long unknown names", "nested unknown names", "escapes")
+
+
 def bodies(route: Route) -> dict[str, bytes]:
     """Give what is sent to a route. Those that read no body share the code that refuses one: the worst will do."""
     if route.body is None:
-        return {"deep lists": HOSTILE["deep lists"]}
-    return {**HOSTILE, "as long as allowed": valid(route)}
+        return {name: HOSTILE[name] for name in _BY_FORM[:1]}
+    hostile = HOSTILE if route.path in _TRIED_WITH_ALL else {name: HOSTILE[name] for name in _BY_FORM}
+    return {**hostile, "as long as allowed": valid(route)}
 
 
 async def _ask(api: Api, route: Route, body: bytes) -> int:
@@ -181,24 +199,39 @@ async def longest_turn(work: Callable[[], Any]) -> tuple[float, Any]:
 
 @pytest.mark.parametrize("route", [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTES])
 async def test_no_request_keeps_the_loop_for_long(stage: Stage, route: Route) -> None:
-    slow: dict[str, int] = {}
+    slow: dict[str, tuple[int, int]] = {}
     # A name may be written as an id is, so that paths of schedules lead somewhere.
     await stage.client.post("/v1/schedules", json={"name": _ID, "cron": "@every 1s", "job": {}})
     for name, body in bodies(route).items():
         assert len(body) <= 1_048_576
-        took = await _shortest(stage.api, route, body)
-        if took > BAR_SECONDS:
-            slow[name] = round(took * 1_000)
+        took, bar = await _shortest(stage.api, route, body)
+        if took > bar:
+            slow[name] = (round(took * 1_000), round(bar * 1_000))
     assert not slow
 
 
-async def _shortest(api: Api, route: Route, body: bytes) -> float:
-    """Give the best of three: a collection of garbage may fall into any of them."""
-    best = 1.0
-    for _ in range(3):
+async def _shortest(api: Api, route: Route, body: bytes) -> tuple[float, float]:
+    """Give the first that is short enough, or the best of nine, and the bar: garbage is collected, cores are shared."""
+    best, bar = 1.0, BAR_SECONDS
+    for _ in range(9):
         took, status = await longest_turn(lambda: _ask(api, route, body))
         assert status < 500
         best = min(best, took)
-        if best <= BAR_SECONDS:
+        if best <= bar:
             break
-    return best
+        bar = max(bar, BAR_SECONDS * _reference_seconds() / _REFERENCE_SECONDS)
+    return best, bar
+
+
+def _reference_seconds() -> float:
+    """Measure work of the kind that requests cost: one decoding of the most costly body, and a loop in Python."""
+    gc.disable()
+    try:
+        start = time.process_time()
+        tree = msgspec.json.decode(HOSTILE["as many deep lists as allowed"])
+        total = sum(number & 3 for number in range(500_000))
+        took = time.process_time() - start
+        del tree, total
+    finally:
+        gc.enable()
+    return took

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as families_
 from api.staging import Stage, body_of, problem_of, until
 from building import MINUTE
 from rota.api import counts as counts_module
-from rota.api.server.serve import bind_checked
+from rota.api.server.serve import Protection, bind_checked
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Census
 from rota.runtime.api_server import serve_api
@@ -215,8 +215,8 @@ async def test_the_first_count_is_begun_with_the_api(
     monkeypatch.setattr(counts_module, "_SHARE", 1e-9)
     await stage.submit(queue="a")
     ready = asyncio.get_running_loop().create_future()
-    sockets = bind_checked("127.0.0.1", 0, has_token=False, insecure=False)
-    serving = asyncio.create_task(serve_api(stage.api, Settings(), sockets, ready))
+    sockets = bind_checked("127.0.0.1", 0, Protection())
+    serving = asyncio.create_task(serve_api(stage.api, Settings(), sockets, ready, None))
     async with asyncio.timeout(10):
         await ready
         await until(lambda: taken)
@@ -240,6 +240,30 @@ async def test_a_queue_that_is_paused_before_the_first_count_is_shown_when_it_is
     may_count.set()
     shown = body_of(await pausing)
     assert (shown["is_paused"], shown["depth"]) == (True, 1)
+
+
+async def test_an_old_count_of_many_jobs_is_shown_at_once_with_its_time_and_replaced(
+    stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first page after a quiet night waited for a second, and was refused then."""
+    monkeypatch.setattr(counts_module, "_FEW", 0)
+    monkeypatch.setattr(counts_module, "_SHARE", 1e-9)
+    await stage.submit(queue="a")
+    counted_at = body_of(await stage.client.get("/v1/overview"))["counted_at"]
+    await asyncio.gather(*stage.api.context.background_tasks)
+    before = len(taken)
+    stage.api.context.counts._ended -= 3600
+    stage.api.context.overview = None
+    stage.clock.move(timedelta(hours=1))
+    await stage.submit(queue="a")
+    monkeypatch.setattr(counts_module, "COUNT_TIMEOUT_SECONDS", 0.0)
+    shown = body_of(await stage.client.get("/v1/overview"))
+    assert (shown["due"], shown["counted_at"]) == (1, counted_at)
+    assert sum(queue["due"] for queue in body_of(await stage.client.get("/v1/queues"))["items"]) == 1
+    await asyncio.gather(*stage.api.context.background_tasks)
+    assert len(taken) == before + 1
+    stage.api.context.overview = None
+    assert body_of(await stage.client.get("/v1/overview"))["due"] == 2
 
 
 async def test_many_scrapers_cost_one_census(stage: Stage, taken: list[Census]) -> None:

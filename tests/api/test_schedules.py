@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from api.staging import Stage, body_of, fields_of, problem_of
-from building import HOUR, SECOND, schedule
+from building import DAY, HOUR, MINUTE, SECOND, schedule
 from rota.core.schedule import Blackout, CatchUp, Overlap
 from rota.core.submission import Template
 from rota.wire.schedules import ScheduleForm, schedule_form, schedule_of
@@ -185,6 +185,42 @@ async def test_the_next_run_is_not_one_in_a_blackout(stage: Stage) -> None:
     assert body_of(await stage.client.get("/v1/schedules/dark"))["next_run_at"] == "2026-03-01T15:00:00Z"
 
 
+async def test_a_backfill_can_be_listed_before_it_is_made(stage: Stage) -> None:
+    body_of(await stage.client.post("/v1/schedules", json=NIGHTLY), 201)
+    now = stage.clock()
+    span = {"from": (now - 4 * DAY).isoformat(), "to": (now - 2 * DAY).isoformat()}
+    address = "/v1/schedules/nightly/backfill"
+    listed = body_of(await stage.client.post(address, json={**span, "dry_run": True}))
+    assert (len(listed["times"]), listed["jobs"]) == (2, [])
+    assert len(body_of(await stage.client.post(address, json=span))["jobs"]) == 2
+    wider = {"from": (now - 5 * DAY).isoformat(), "to": (now - 2 * DAY).isoformat(), "dry_run": True}
+    assert len(body_of(await stage.client.post(address, json=wider))["times"]) == 1
+
+
+async def test_a_skipped_fire_time_makes_no_job_even_if_the_next_fire_time_is_computed_anew(stage: Stage) -> None:
+    body_of(await stage.client.post("/v1/schedules", json=NIGHTLY), 201)
+    schedule = await stage.engine.schedules.named("nightly")
+    assert schedule.next_fire_at is not None
+    body_of(await stage.client.post("/v1/schedules/nightly/skip"))
+    skipped = await stage.engine.schedules.named("nightly")
+    # As after a clock that was set back.
+    assert await stage.engine.schedules.rearm() == 1
+    assert (await stage.engine.schedules.named("nightly")).next_fire_at == schedule.next_fire_at
+    stage.clock.move(schedule.next_fire_at - stage.clock() + MINUTE)
+    await stage.engine.schedules.fire(10)
+    assert (await stage.engine.schedules.named("nightly")).next_fire_at == skipped.next_fire_at
+    assert body_of(await stage.client.get("/v1/jobs"))["items"] == []
+
+
+async def test_what_cannot_be_skipped_is_refused(stage: Stage) -> None:
+    body_of(await stage.client.post("/v1/schedules", json=NIGHTLY), 201)
+    body_of(await stage.client.post("/v1/schedules/nightly/pause"))
+    assert "is paused" in problem_of(await stage.client.post("/v1/schedules/nightly/skip"), 409)["detail"]
+    body_of(await stage.client.post("/v1/schedules/nightly/resume"))
+    stage.clock.move(2 * DAY)
+    assert "due already" in problem_of(await stage.client.post("/v1/schedules/nightly/skip"), 409)["detail"]
+
+
 async def test_a_backfill_from_too_long_ago_names_its_field(stage: Stage) -> None:
     await create(stage)
     span = {"from": "2020-02-01T00:00:00Z", "to": "2020-02-03T12:00:00Z"}
@@ -201,7 +237,7 @@ async def test_a_job_that_its_schedule_replaced_is_not_said_to_be_cancelled_by_s
     await stage.engine.schedules.fire(10)
     await stage.settle(held, "stopped")
     explained = body_of(await stage.client.get(f"/v1/jobs/{held['id']}/explain"))
-    assert "its schedule's next job replaced it" in explained["reasons"][0]["text"]
+    assert "another job replaced it: the next one of its schedule" in explained["reasons"][0]["text"]
     (second,) = await stage.claim()
     await stage.client.post(f"/v1/jobs/{second['id']}/cancel")
     await stage.settle(second, "stopped")

@@ -17,12 +17,6 @@ from rota.api import counts as counts_module
 from rota.ports.store import Census
 
 
-@pytest.fixture
-async def remote(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(stage.api) as address, httpx.AsyncClient(base_url=address, timeout=20) as client:
-        yield client
-
-
 async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
     """Read server-sent events: number, kind, data."""
     number = kind = ""
@@ -47,7 +41,10 @@ async def test_a_job_tells_its_story_to_the_end(stage: Stage, remote: httpx.Asyn
         renewal = {"id": job["id"], "fence": claimed["fence"], "progress": "50%"}
         await stage.client.post("/v1/leases:renew", json={"renewals": [renewal]})
         assert (await anext(story))[1:] == ("progress", {"progress": "50%"})
-        await stage.settle(claimed, "succeeded", result=7)
+        await stage.settle(claimed, "succeeded", result=7, progress='{"done": 1}', log_tail="one\ntwo")
+        assert (await anext(story))[1:] == ("progress", {"progress": {"done": 1.0}})
+        _, kind, log = await anext(story)
+        assert (kind, [line["message"] for line in log["items"]], log["attempt"]) == ("log", ["one", "two"], 1)
         number, kind, told = await anext(story)
         assert (kind, told["status"], told["result"]) == ("job", "completed", 7)
         assert [event async for event in story] == []
@@ -166,13 +163,13 @@ async def test_a_stream_that_fails_later_ends(
 ) -> None:
     job = await stage.submit()
 
-    async def fail(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise ValueError("unforeseen")
 
     async with remote.stream("GET", f"/v1/jobs/{job['id']}/events") as response:
         story = events(response)
         await anext(story)
-        monkeypatch.setattr("rota.api.routes.jobs_read._progress", fail)
+        monkeypatch.setattr("rota.api.routes.jobs_read.job_form", fail)
         await stage.claim()
         assert [event async for event in story] == []
     assert not stage.api.context.streams._open

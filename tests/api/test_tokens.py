@@ -153,6 +153,25 @@ async def test_each_item_of_a_batch_is_checked_against_the_queues(guarded: Stage
     problem_of(await guarded.client.post("/v1/jobs", json=cron, headers=headers), 403)
 
 
+async def test_a_limited_token_cannot_wait_for_a_job_of_another_queue(guarded: Stage) -> None:
+    """Such a job would be handed the result of a job that its submitter may not read."""
+    headers = await given(guarded, role="submitter", queues=["mail"])
+    mine, other = [
+        body_of(await guarded.client.post("/v1/jobs", json={"queue": name}, headers=ADMIN), 201)["id"]
+        for name in ("mail", "pay")
+    ]
+    stolen = {"queue": "mail", "after": [other], "takes": "result"}
+    unknown = {"queue": "mail", "after": ["0" * len(other)], "takes": "result"}
+    details = [
+        problem_of(await guarded.client.post("/v1/jobs", json=job, headers=headers), 422)["detail"]
+        for job in (stolen, unknown)
+    ]
+    assert details[0].replace(other, "") == details[1].replace("0" * len(other), "")
+    jobs = [stolen, {"queue": "mail", "after": [mine], "takes": "result"}]
+    answer = body_of(await guarded.client.post("/v1/jobs:batch", json={"jobs": jobs}, headers=headers))
+    assert [item["status"] for item in answer["items"]] == [422, 201]
+
+
 async def test_jobs_of_other_queues_are_unknown_to_a_limited_token(guarded: Stage) -> None:
     headers = await given(guarded, role="operator", queues=["mail"])
     mine, other = [
@@ -181,19 +200,40 @@ async def test_a_limited_worker_claims_renews_and_settles_in_its_queues_only(gua
     claim = {"worker_id": "w", "boot_id": "b", "max": 1}
     problem_of(await post("/v1/leases:claim", json={**claim, "queues": ["mail", "pay"]}, headers=headers), 403)
     problem_of(await guarded.client.get("/next-job?queue=pay", headers=headers), 403)
-    (mine,) = body_of(await post("/v1/leases:claim", json={**claim, "queues": ["mail"]}, headers=headers))["jobs"]
-    (other,) = body_of(await post("/v1/leases:claim", json={**claim, "queues": ["pay"]}, headers=ADMIN))["jobs"]
-    renewals = [{"id": job["id"], "fence": job["fence"], "lease": 60} for job in (mine, other)]
+    own = body_of(await post("/v1/leases:claim", json={**claim, "queues": ["mail"]}, headers=headers))
+    others = body_of(await post("/v1/leases:claim", json={**claim, "queues": ["pay"]}, headers=ADMIN))
+    (mine,), (other,) = own["jobs"], others["jobs"]
+    # Even with the token of the lease.
+    tokens = own["lease_tokens"] | others["lease_tokens"]
+    leases = [{"id": job["id"], "fence": job["fence"], "lease_token": tokens[job["id"]]} for job in (mine, other)]
+    renewals = [{**lease, "lease": 60} for lease in leases]
     assert body_of(await post("/v1/leases:renew", json={"renewals": renewals}, headers=headers))["lost"] == [
         other["id"]
     ]
-    step = {"id": other["id"], "fence": other["fence"], "key": "k", "act": "intend"}
+    step = {**leases[1], "key": "k", "act": "intend"}
     problem_of(await post("/v1/leases:step", json=step, headers=headers), 404)
-    reports = [{"id": job["id"], "fence": job["fence"], "outcome": "succeeded"} for job in (mine, other)]
+    reports = [{**lease, "outcome": "succeeded"} for lease in leases]
     settled = body_of(await post("/v1/leases:settle", json={"reports": reports}, headers=headers))
     assert (settled["settled"], settled["refused"]) == ([mine["id"]], [other["id"]])
     completion = {"worker_id": "w", "success": True}
     problem_of(await post(f"/jobs/{other['id']}/complete", json=completion, headers=headers), 404)
+
+
+async def test_a_limited_worker_closes_no_limits_but_those_of_its_queue_and_key(guarded: Stage) -> None:
+    headers = await given(guarded, role="worker", queues=["mail"])
+    post = guarded.client.post
+    for name in ("key:pay-42", "task:send", "queue:pay", "key:mine", "queue:mail"):
+        job = {"type": "send", "queue": "mail", "concurrency_key": "mine"}
+        body_of(await post("/v1/jobs", json=job, headers=ADMIN), 201)
+        claim = {"worker_id": "w", "boot_id": "b", "max": 1, "queues": ["mail"]}
+        reply = body_of(await post("/v1/leases:claim", json=claim, headers=headers))
+        (mine,) = reply["jobs"]
+        lease = {"id": mine["id"], "fence": mine["fence"], "lease_token": reply["lease_tokens"][mine["id"]]}
+        report = {**lease, "outcome": "snoozed", "delay": 60, "limit": name}
+        body_of(await post("/v1/leases:settle", json={"reports": [report]}, headers=headers))
+        limit = body_of(await guarded.client.get(f"/v1/limits/{name}", headers=ADMIN))
+        assert (limit["closed_until"] is not None) == (name in {"key:mine", "queue:mail"}), name
+        await guarded.engine.limits.open(name, Actor("ann"))
 
 
 async def test_wrong_tokens_are_limited_per_source_and_counted(guarded: Stage) -> None:

@@ -19,7 +19,7 @@ from rota.api.status_app import StatusApp
 
 _ID = "0000000000001"
 #: Read for every request before a route is found; described in the introduction of the document.
-_FOR_ALL = {b"rota-client",
+_FOR_ALL = {b"rota-client", b"rota-namespace",
     b"authorization", b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"host", b"origin",
     b"sec-fetch-site", b"x-forwarded-for", b"forwarded", b"via",
 }  # fmt: skip
@@ -148,14 +148,16 @@ async def test_an_empty_object_is_as_good_as_no_body(stage: Stage) -> None:
     assert body_of(response)["status"] == "pending"
 
 
-async def test_a_payload_for_a_retry_is_refused_and_nothing_runs(stage: Stage) -> None:
-    """It was ignored: the old payload ran, with 200."""
+async def test_a_payload_for_a_retry_of_a_dead_letter_is_refused_and_nothing_runs(stage: Stage) -> None:
+    """It was ignored: the old payload ran, with 200. `POST /v1/jobs/{id}/retry` takes edits, and makes a new job."""
     dead = await stage.dead()
-    for path in (f"/v1/jobs/{dead['id']}/retry", f"/v1/dead-letters/{dead['id']}/retry"):
-        problem = problem_of(await stage.client.post(path, json={"payload": {"amount": 2}}), 422)
-        assert fields_of(problem) == {"payload"}
-        assert "submit a new job" in problem["fix"]
+    path = f"/v1/dead-letters/{dead['id']}/retry"
+    problem = problem_of(await stage.client.post(path, json={"payload": {"amount": 2}}), 422)
+    assert fields_of(problem) == {"payload"}
+    assert "submit a new job" in problem["fix"]
     assert (await stage.get(dead["id"]))["status"] == "dead"
+    edited = body_of(await stage.client.post(f"/v1/jobs/{dead['id']}/retry", json={"payload": {"amount": 2}}), 201)
+    assert (edited["payload"], edited["retried_from"]) == ({"amount": 2}, dead["id"])
 
 
 async def test_what_is_no_json_is_refused_where_no_body_is_read(stage: Stage) -> None:

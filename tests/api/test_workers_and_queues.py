@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from api.staging import Stage, body_of, fields_of, problem_of, staged
-from building import MINUTE, at
+from building import MINUTE, SECOND, at
 from rota.api import ApiSettings
 from rota.core.cluster import Member, Role
 from rota.wire.cluster import HeartbeatForm, heartbeat_form, member_of
@@ -57,7 +57,7 @@ async def test_a_queue_that_nobody_used_cannot_be_resumed_but_paused(stage: Stag
 
 
 async def test_workers_make_themselves_known_and_say_goodbye(stage: Stage) -> None:
-    assert (await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})).status_code == 204
+    assert (await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})).status_code == 200
     (worker,) = body_of(await stage.client.get("/v1/workers"))["items"]
     assert (worker["worker_id"], worker["slots"], worker["is_alive"]) == ("ada", 4, True)
     assert body_of(await stage.client.get("/stats"))["worker_utilization"] == 0.25
@@ -67,6 +67,40 @@ async def test_workers_make_themselves_known_and_say_goodbye(stage: Stage) -> No
     assert gone["is_alive"] is False
     assert (await stage.client.post("/v1/workers:leave", json={"boot_ids": ["b1"]})).status_code == 204
     assert body_of(await stage.client.get("/v1/workers?all=true"))["items"] == []
+
+
+async def test_only_a_live_worker_takes_orders_and_only_a_gone_one_is_forgotten(stage: Stage) -> None:
+    problem = problem_of(await stage.client.post("/v1/workers/ada/quiet"), 404)
+    assert "rota workers list --all" in problem["detail"]
+    await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+    assert "stop it first" in problem_of(await stage.client.delete("/v1/workers/ada"), 409)["detail"]
+    stage.clock.move(MINUTE)
+    assert "forget it" in problem_of(await stage.client.post("/v1/workers/b1/stop"), 409)["detail"]
+    assert (await stage.client.delete("/v1/workers/ada")).status_code == 204
+    problem_of(await stage.client.delete("/v1/workers/ada"), 404)
+
+
+async def test_an_order_is_for_the_worker_that_was_seen_last_or_the_one_whose_boot_is_named(stage: Stage) -> None:
+    await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+    stage.clock.move(SECOND)
+    await stage.client.post("/v1/workers:beat", json={"workers": [{**BEAT, "boot_id": "b0"}]})
+    assert body_of(await stage.client.post("/v1/workers/ada/quiet"), 202)["boot_id"] == "b0"
+    assert body_of(await stage.client.post("/v1/workers/b1/stop"), 202)["orders"]["stop"] is True
+    # What is wanted already is not recorded again.
+    await stage.client.post("/v1/workers/ada/quiet")
+    assert [one.target for one in await stage.store.ledger()] == ["ada", "ada"]
+
+
+async def test_the_worker_of_webhooks_takes_no_orders(stage: Stage) -> None:
+    """It belongs to a scheduler, which passes no orders on: an order would be accepted and ignored."""
+    await stage.client.post("/v1/workers:beat", json={"workers": [{**BEAT, "queues": ["rota.webhooks"]}]})
+    assert "takes no orders" in problem_of(await stage.client.post("/v1/workers/ada/quiet"), 409)["detail"]
+
+
+async def test_the_clock_of_a_worker_is_compared_with_the_stores(stage: Stage) -> None:
+    sent_at = (stage.clock() + 3 * SECOND).isoformat()
+    await stage.client.post("/v1/workers:beat", json={"workers": [{**BEAT, "facts": {"sent_at": sent_at}}]})
+    assert body_of(await stage.client.get("/v1/workers/ada"))["clock_offset"] == 3.0
 
 
 async def test_a_wrong_beat_is_named(stage: Stage) -> None:
@@ -124,3 +158,12 @@ async def test_without_a_store_nothing_is_lost_and_health_says_so(tmp_path: Path
         assert (await stage.client.get("/livez")).status_code == 200
         for path in ("/readyz", "/healthz", "/health"):
             assert (await stage.client.get(path)).status_code == 503
+
+
+async def test_a_closed_queue_stays_closed_when_its_limit_is_taken_away(stage: Stage) -> None:
+    body_of(await stage.client.patch("/v1/queues/mail", json={"max_running": 5}))
+    body_of(await stage.client.post("/v1/limits/queue:mail/close", json={}))
+    body_of(await stage.client.patch("/v1/queues/mail", json={"max_running": None}))
+    limit = body_of(await stage.client.get("/v1/limits/queue:mail"))
+    assert limit["max_running"] is None
+    assert limit["closed_until"] is not None

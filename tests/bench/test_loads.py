@@ -15,7 +15,7 @@ from bench.workloads.w10_held import Stretch, compared
 SMALLEST = Sizes(jobs=40, rounds=1, seconds=1, largest=200, schedules=20)
 
 
-@pytest.mark.parametrize("name", ["w7", "w8", "w9", "w11", "w12", "w13", "w14", "w15"])
+@pytest.mark.parametrize("name", ["w7", "w8", "w9", "w11", "w12", "w13", "w14", "w15", "w16", "w18"])
 def test_a_workload_yields_figures_beside_others(tmp_path: Path, name: str) -> None:
     with place("sqlite", tmp_path) as at:
         lines = asyncio.run(WORKLOADS[name].measured(at, SMALLEST))

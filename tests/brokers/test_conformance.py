@@ -14,7 +14,7 @@ from building import ADA, BEN, claim, new_job, new_jobs
 from rota.core.lifecycle import State
 from rota.engine import Engine
 from rota.ports.client import Actor
-from rota.ports.wakeup import EVERY_QUEUE, TIMETABLE
+from rota.ports.wakeup import EVERY_QUEUE, TIMETABLE, Topic
 from rota.scheduler.dispatcher import Dispatcher
 from servers.valkey import shared_valkey
 
@@ -36,7 +36,7 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
 
 
 @pytest.mark.parametrize("place", [TIMETABLE, EVERY_QUEUE])
-async def test_what_was_announced_since_the_attendance_began_ends_the_wait(engine: Engine, place: str) -> None:
+async def test_what_was_announced_since_the_attendance_began_ends_the_wait(engine: Engine, place: Topic) -> None:
     with engine.broker.subscribe((place,)) as subscription:
         await engine.broker.announce(("default",) if place == EVERY_QUEUE else (TIMETABLE,))
         async with asyncio.timeout(30):

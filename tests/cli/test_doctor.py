@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,6 @@ def test_a_store_without_the_schema_is_found(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_store_of_a_newer_release_is_found(capsys: pytest.CaptureFixture[str], store: Path) -> None:
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         connection.execute("INSERT INTO rota_migration VALUES (99, 'later', 'x', 0)")
     assert doctor(capsys, store)["schema_too_new"]["severity"] == "critical"

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from rota.cli.main import ROLES, main
 from rota.cli.tree import build, global_flags
 
 TASKS = """
+import logging
+
 from rota import GiveUp, Rota
 
 app = Rota()
@@ -36,6 +39,7 @@ def fail() -> None:
 
 @app.task(name="add")
 def add(a: int = 1, b: int = 2) -> int:
+    logging.info("added %d and %d", a, b)
     return a + b
 """
 
@@ -85,6 +89,16 @@ def twice(said: Said) -> None:
     assert [json.loads(line)["health"] for line in said.out.split("\n") if line] == ["healthy"] * 2, said.out
 
 
+def orders(**expected: bool) -> Check:
+    """Expect orders for the worker w1."""
+
+    def check(said: Said) -> None:
+        stored = said.stage.ask("GET", "/v1/workers/w1")["orders"]
+        assert {name: stored[name] for name in expected} == expected
+
+    return check
+
+
 def one_line(said: Said) -> None:
     assert re.fullmatch(r"\S+\n", said.out), said.out
     assert said.err == ""
@@ -107,6 +121,16 @@ def shows(name: str, **values: object) -> Check:
     def check(said: Said) -> None:
         job = said.job(name)
         assert {key: job[key] for key in values} == values
+
+    return check
+
+
+def copies(name: str) -> Check:
+    """Expect a new job that names the one it was made from."""
+
+    def check(said: Said) -> None:
+        assert said.json["retried_from"] == said.names[name]
+        assert (said.json["payload"], said.json["queue"], said.json["tags"]) == ([1], "nowhere", ["x"])
 
     return check
 
@@ -207,6 +231,16 @@ def _is_empty_payload(said: Said) -> None:
     assert said.job("plain")["payload"] is None
 
 
+GRAPH = json.dumps(
+    {
+        "name": "etl",
+        "nodes": [
+            {"name": "first", "type": "add", "delay": "1h"},
+            {"name": "second", "type": "add", "delay": "1h", "after": ["first"]},
+            {"name": "last", "type": "add", "after": [{"node": "second", "need": "end"}]},
+        ],
+    }
+)
 CASES = [
     # Submitting.
     Case("submit", notes("plain", _is_empty_payload)),
@@ -215,11 +249,27 @@ CASES = [
     Case("submit --type fail --max-attempts 4 -q", notes("dead", shows("dead", max_attempts=4))),
     Case("submit -q", one_line),
     Case(
-        "submit --in 1h --priority 9 --queue side --tag red --timeout 7s",
+        "submit --in 1h --priority 9 --queue side --tag red --timeout 7s --concurrency-key k1",
         notes("later", shows("later", priority=9, queue="side", tags=["red"], status="scheduled")),
     ),
     Case("submit --at 2099-01-01T00:00:00Z --type add --key k1", notes("far", shows("far", status="scheduled"))),
     Case("submit --at 2099-01-01T00:00:00Z --type add --key k1 -q", lists("far")),
+    Case(
+        "submit --type add --queue rare --debounce 1h --max-wait 2h --unique-key d1",
+        notes("debounced", shows("debounced", status="scheduled")),
+    ),
+    Case("submit --type add --queue rare --debounce 1h --unique-key d1 -q", lists("debounced")),
+    Case("submit --type add --queue rare --debounce 1h --unique-key d1", prints("debounced: no job was made")),
+    Case(
+        "submit --type add --queue rare --in 1h --unique-for 1h --unique-by a --unique-state scheduled --payload",
+        notes("unique", shows("unique", status="scheduled")),
+        more=('{"a": 1, "b": 2}',),
+    ),
+    Case("submit --type add --queue rare --in 1h --throttle 1h", notes("throttled", shows("throttled", attempts=0))),
+    Case(
+        "submit --in 1h --queue rare --breaker stripe",
+        notes("breaking", shows("breaking", concurrency_key="breaker:stripe")),
+    ),
     Case("submit --type add --on-success echo --wait", prints("3")),
     Case("submit --type fail --on-failure echo --max-attempts 1 --wait 30s", prints("bad card"), Exit.JOB_FAILED),
     Case(
@@ -235,6 +285,10 @@ CASES = [
     Case("submit --tz Europe/Berlin", prints("no --cron"), Exit.USAGE),
     Case("submit --wait soon", prints("30s, 5m"), Exit.USAGE),
     Case("submit --cron x --wait", prints("never ends"), Exit.USAGE),
+    Case("submit --type add --follow", prints("submitted ", "added 1 and 2", "is completed")),
+    Case("submit --type add --follow --wait", prints("give one of the two"), Exit.USAGE),
+    Case("submit --cron x --follow", prints("--follow: a recurring job never ends"), Exit.USAGE),
+    Case("submit --from jobs.jsonl --follow", prints("--follow does not apply"), Exit.USAGE),
     Case("submit --priority 11", prints("priority"), Exit.USAGE),
     # Looking at jobs.
     Case("status", prints("queue_depth", "workers")),
@@ -254,6 +308,13 @@ CASES = [
     Case("jobs get 0000000000000", prints("never submitted here"), Exit.NOT_FOUND),
     Case("jobs explain {later}", prints("scheduled_future")),
     Case("jobs attempts {dead}", prints("bad card")),
+    Case("jobs logs {typed}", prints("added 2 and 3")),
+    Case("jobs logs {typed} -f", prints("added 2 and 3", "job {typed} is completed")),
+    Case("jobs logs {typed} --attempt 1 --follow", prints("added 2 and 3", "job {typed} is completed")),
+    Case("jobs logs {typed} --attempt 2", prints("the job has 1 attempts"), Exit.USAGE),
+    Case("jobs logs {typed} -o csv", is_csv_of("number", "at", "level", "logger", "message")),
+    Case("jobs logs {later}", prints("not yet started")),
+    Case("jobs logs {dead} -f", prints("is dead"), Exit.JOB_FAILED),
     Case("jobs steps {typed}", prints("no steps")),
     Case("jobs resolve {typed} card --happened --result 1", prints("card"), Exit.USAGE),
     Case("jobs resolve {typed} card --not-happened", prints("card"), Exit.USAGE),
@@ -261,6 +322,22 @@ CASES = [
     Case("jobs result {typed} --wait 5s", prints("5")),
     Case("jobs result {later} --wait 0.1s", prints("still scheduled"), Exit.TIMED_OUT),
     # Acting on jobs.
+    Case("jobs update {later}", prints("nothing to change"), Exit.USAGE),
+    Case("jobs update {later} --priority 7 --dry-run", prints("would change priority")),
+    Case("jobs update {later} --priority 7 --max-attempts 9 --tag red --tag new --in 3h",
+         shows("later", priority=7, max_attempts=9, tags=["red", "new"], status="scheduled")),
+    Case("jobs update {later} --payload", prints("changed {later}: payload"), more=('{"a": 2, "b": 3}',)),
+    Case("jobs update {later} --at 2999-01-01T00:00:00Z --queue side", prints("changed {later}: queue, run_at")),
+    Case("jobs update {typed} --priority 7", prints("stays as it ran"), Exit.CONFLICT),
+    Case("jobs duplicate {later} --dry-run --priority 3", prints("would make a new job")),
+    Case("jobs duplicate {typed} --queue nowhere --max-attempts 2 --tag x --priority 2 --in 1h -o json --payload",
+         copies("typed"), more=("[1]",)),
+    Case("jobs duplicate {typed} --at 2999-01-01T00:00:00Z", counts(1)),
+    Case("jobs retry {dead} --priority 9 --queue nowhere --max-attempts 2 --tag x --in 1h -o json --payload",
+         copies("dead"), more=("[1]",)),
+    Case("jobs retry {dead} --at 2999-01-01T00:00:00Z --dry-run", prints("would make a new job")),
+    Case("jobs retry {dead} {typed} --edit", prints("give one job"), Exit.USAGE),
+    Case("jobs retry {dead} --edit", prints("nothing was changed")),
     Case("jobs run-now {later} --dry-run", shows("later", status="scheduled")),
     Case("jobs run-now {later} --yes", has_state("later", "completed")),
     Case("jobs cancel {far} {hourly}", prints("standard input is not a terminal"), Exit.USAGE),
@@ -271,7 +348,14 @@ CASES = [
     # Dead letters.
     Case("dlq list --limit 1 -o ids", counts(1)),
     Case("dlq list --group", prints("fail")),
-    Case("dlq list --group -o ids", lambda said: said.out.strip() or pytest.fail("no fingerprint")),
+    Case("dlq list --group -o ids", notes("cause")),
+    Case("dlq list --group", prints("bad card")),
+    Case("dlq note {cause}", prints("give a text, or --remove"), Exit.USAGE),
+    Case("dlq note {cause} knot", prints("note on")),
+    Case("dlq list --group", prints("knot")),
+    Case("dlq note {cause} --remove -q", nothing),
+    Case("dlq note {cause} --remove", prints("there is no note"), Exit.NOT_FOUND),
+    Case("dlq note nosuch text", prints("no job is dead by the cause 'nosuch'"), Exit.NOT_FOUND),
     Case("dlq show {dead}", prints("bad card")),
     Case("dlq retry {dead} --dry-run", shows("dead", status="dead")),
     Case("dlq retry", prints("--all"), Exit.USAGE),
@@ -288,6 +372,18 @@ CASES = [
     Case("dlq retry --yes --rate 100 --canary 1 -o json --match", notes("operation", operation_ends("stopped")),
          more=("type:fail",)),
     Case("dlq discard --dry-run --rate 5 --match", prints("would delete"), more=("type:fail",)),
+    Case("submit --type add --after {typed} -q", notes("follower", has_state("follower", "completed"))),
+    Case("workflows submit -q", notes("workflow"), more=(GRAPH,)),
+    Case("workflows list --limit 1 -o ids", lists("workflow")),
+    Case("workflows get {workflow}", prints("first", "second", "AFTER", "etl: running")),
+    Case("workflows graph {workflow}", prints("second [", "<- first")),
+    Case("workflows graph {workflow} --mermaid", prints("flowchart TD", "n0 --> n1", "-.->|end|")),
+    Case("workflows skip {workflow} first --dry-run", prints("would skip node first")),
+    Case("workflows skip {workflow} first --yes", prints("1 skipped")),
+    Case("workflows cancel {workflow} --dry-run", prints("would cancel all jobs")),
+    Case("workflows cancel {workflow} --yes", prints("etl is cancelled")),
+    Case("workflows retry {workflow} --dry-run", prints("would run the failed nodes")),
+    Case("workflows retry {workflow} --node second --yes", prints("etl is running")),
     Case("ops list --limit 1 -o ids", lists("operation")),
     Case("ops get {operation}", prints("stopped", "retry")),
     Case("ops cancel {operation}", prints("has ended already"), Exit.CONFLICT),
@@ -309,6 +405,19 @@ CASES = [
     Case("schedules resume nightly", schedule_has(paused=False)),
     Case("schedules pause nightly --dry-run", schedule_has(paused=False)),
     Case("schedules resume nightly --yes"),
+    Case("schedules skip nightly --dry-run", prints("would skip")),
+    Case("schedules skip nightly --yes", prints("skip nightly: done")),
+    Case("schedules update nightly", prints("nothing to change"), Exit.USAGE),
+    Case("schedules update nightly --tz UTC --type add --max-attempts 3 --dry-run", prints("would change zone, type")),
+    Case("schedules update nightly --queue side --overlap allow --catch-up all --max-attempts 4 -o json --payload",
+         lambda said: said.json["job"]["max_attempts"] == 4 or pytest.fail(said.out), more=("[1]",)),
+    Case("schedules update nightly --tz Europe/Berlin --type add -o json --cron",
+         lambda said: said.json["cron"] == "0 5 * * *" or pytest.fail(said.out), more=("0 5 * * *",)),
+    Case("schedules backfill nightly --from 2026-01-01T00:00:00Z --to 2025-01-01T00:00:00Z", prints("to"), Exit.USAGE),
+    Case("schedules backfill nightly --dry-run --from {days_ago} --to {now}", prints("would create", "nightly")),
+    Case("schedules backfill nightly --from {days_ago} --to {now}", prints("not a terminal"), Exit.USAGE),
+    Case("schedules backfill nightly --yes --from {days_ago} --to {now}", prints("created")),
+    Case("schedules backfill nightly --yes --from {days_ago} --to {now}", prints("no fire time of this period")),
     Case("schedules run-now nightly --dry-run", prints("would run-now")),
     Case("schedules run-now nightly --yes", prints("done")),
     Case("schedules next nightly -n 3 -o ids", counts(3)),
@@ -319,14 +428,69 @@ CASES = [
     Case("schedules delete nightly", prints("standard input is not a terminal"), Exit.USAGE),
     Case("schedules delete nightly --yes", prints("done")),
     Case("schedules next nightly", prints("nightly"), Exit.NOT_FOUND),
+    # Events.
+    Case("events emit paid:7 --payload 3141 --keep 1h", prints("paid:7: emitted")),
+    Case("events emit paid:7", prints("emitted before, at")),
+    Case("events emit paid:7 -o json", prints('"is_new": false')),
+    Case("events get paid:7", prints("3141")),
+    Case("events emit", says_once("event: a name has 1 to 200 characters, this one has 0"), Exit.USAGE, ("",)),
+    Case("events get", says_once("event: a name has 1 to 200 characters, this one has 0"), Exit.USAGE, ("",)),
+    Case("events get never", says_once("was not emitted"), Exit.NOT_FOUND),
     # Queues, workers, the cluster.
     Case("queues set-limit side --max-depth 5", queue_has(max_depth=5)),
+    Case("queues set-limit side --max-running 6 --rate-limit 100/s", queue_has(max_running=6)),
     Case("queues pause side --reason drill", queue_has(pause_reason="drill")),
     Case("queues resume typo", says_once("queue 'typo': unknown, it has neither"), Exit.NOT_FOUND),
     Case("queues resume side", queue_has(pause_reason=None)),
     Case("queues list -o ids", prints("side")),
+    Case("submit --type add --queue purged --in 1h -q", notes("purged")),
+    Case("queues purge purged --dry-run", prints("would cancel 1 waiting jobs of purged")),
+    Case("queues purge purged", prints("was not given a second time"), Exit.USAGE),
+    Case("queues purge purged --confirm other", prints("was not given a second time"), Exit.USAGE),
+    Case("queues purge purged --confirm purged", has_state("purged", "cancelled")),
+    Case("limits set queue:side --max-running 5 --rate-limit 100/s", prints("max_running 5")),
+    Case("limits set task:slow --per-key-max-running 2 --per-key-rate-limit 10/s", prints("per_key_max_running 2")),
+    Case("limits set key:big --weight 3 --order strict", prints("weight 3", "order strict")),
+    Case("limits set key:once --max-running 1 --on-full drop", prints("max_running 1", "on_full drop")),
+    Case("limits holders key:big", prints("no job runs")),
+    Case("limits delete key:big", prints("deleted key:big")),
+    Case("limits list -o ids", prints("queue:side", "task:slow")),
+    Case("limits close queue:side --reason drill --until 2030-01-01T00:00:00Z", prints("2030-01-01")),
+    Case("limits get queue:side", prints("drill")),
+    Case("limits close queue:side --until 2001-01-01T00:00:00Z", says_once("until: 2001-01-01T00:00:00+00:00 is past"),
+         Exit.USAGE),
+    Case("limits close queue:side", prints("closed queue:side until it is opened")),
+    Case("limits open queue:side", prints("opened queue:side")),
+    Case("limits delete queue:side", prints("deleted queue:side")),
+    Case("breakers open stripe --reason drill --until 2030-01-01T00:00:00Z", prints("2030-01-01")),
+    Case("breakers open stripe --for 10m", prints("opened stripe until 20")),
+    Case("breakers open stripe --until 2001-01-01T00:00:00Z", says_once("until: 2001-01-01T00:00:00+00:00 is past"),
+         Exit.USAGE),
+    Case("breakers open stripe", prints("opened stripe until it is closed")),
+    Case("breakers list -o ids", prints("stripe")),
+    Case("breakers get stripe", prints("opened by")),
+    Case("breakers close stripe --reason drill", prints("closed stripe", "rota breakers reset stripe")),
+    Case("breakers reset stripe", prints("opens by itself again")),
+    Case("breakers get unknown", says_once("breaker 'unknown': not known"), Exit.NOT_FOUND),
+    Case("limits delete task:slow", prints("deleted task:slow")),
+    Case("types list -o ids", prints("fail")),
+    Case("types list --since 1h", prints("FAILED %", "100.0%")),
+    Case("types list --since 8d", says_once("since"), Exit.USAGE),
+    Case("types get fail --since 1h", prints("payload_schema")),
+    Case("types get nothing", prints("task type 'nothing': unknown"), Exit.NOT_FOUND),
     Case("workers list -o ids", prints("w1")),
     Case("workers list", prints("w1", "fail")),
+    Case("workers list --all -o ids", prints("w1")),
+    Case("workers get w1", prints("threads_left_behind")),
+    Case("workers get nobody", prints("worker 'nobody': unknown"), Exit.NOT_FOUND),
+    Case("workers quiet w1", orders(quiet=True)),
+    Case("workers resume w1", orders(quiet=False)),
+    Case("workers stacks w1 --wait 60s", prints("thread ")),
+    Case("workers stacks w1 --wait 0s", prints("has not answered"), Exit.TIMED_OUT),
+    Case("workers stop w1", prints("standard input is not a terminal"), Exit.USAGE),
+    Case("workers stop w1 --dry-run", orders(stop=False)),
+    Case("workers stop w1 --dry-run --yes", orders(stop=False)),
+    Case("workers forget w1", prints("it is alive"), Exit.CONFLICT),
     Case("cluster show", prints("leader")),
     Case("cluster members -o ids", prints("w1")),
     Case("cluster set log_level debug", prints("debug")),
@@ -343,9 +507,19 @@ CASES = [
     Case("db status --store scheduler.db", prints("0001")),
     Case("db check --store scheduler.db", prints("sound")),
     Case("db check --store typo.db", prints("holds no store"), Exit.NOT_FOUND),
+    Case("ledger list --limit 2", prints("ACTION")),
+    Case("ledger list -f --times 2 --limit 5", prints("cluster.unlock")),
+    Case("ledger list --follow --times 1 -o json", prints('"digest"')),
+    Case("openapi", lambda said: said.json["openapi"].startswith("3.1") or pytest.fail(said.out[:200])),
     Case("ledger verify --store scheduler.db", prints("the ledger is whole")),
     Case("db migrate --store new.db", prints("up to date")),
     Case("db status --store mysql://u:hunter2@127.0.0.1:9/x", prints("fix:"), Exit.UNREACHABLE),
+    Case("db grants --store postgresql://h/d?schema=q --run-role app",
+         prints('CREATE ROLE "app"', 'GRANT SELECT, INSERT, DELETE ON "q".rota_ledger TO "app";')),
+    Case("db grants --store mysql://u@h/d --only tables --migrate-role m --read-role r@10.0.0.%",
+         prints("GRANT SELECT ON `d`.rota_job TO 'r'@'10.0.0.%';")),
+    Case("db grants --store postgresql://h/d --run-role x;y", says_once("run_role: 'x;y' is not the name"), Exit.USAGE),
+    Case("db grants --store scheduler.db", prints("has no roles"), Exit.USAGE),
     Case("status --watch 200ms --times 2 -o jsonl", twice),
     Case("status --times 2", prints("--times needs --watch"), Exit.USAGE),
     Case("stats", prints("submitted", "wait", "p95")),
@@ -362,16 +536,60 @@ CASES = [
     # Tokens.
     Case("token create ci --role submitter --queues mail,report-* --expires 90d", prints("rota_", "shown this once")),
     Case("token create reader --actions jobs.read -o ids", counts(1)),
+    Case(
+        "token create slow --role viewer --requests-per-second 5 --streams-per-second 1 --bytes-in-flight 1000",
+        prints("shown this once"),
+    ),
+    Case("token list", prints("requests_per_second=5,streams_per_second=1,bytes_in_flight=1000")),
     Case("token list", prints("ci", "submitter", "mail,report-*", "jobs.read")),
     Case("token rotate ci --overlap 1h", prints("rota_", "shown this once")),
     Case("token revoke ci --dry-run", prints("would revoke the token ci")),
     Case("token revoke ci --yes", prints("revoked ci")),
+    # Namespaces.
+    Case("namespaces create acme --jobs-waiting 9 --requests-per-second 900 --bytes-in-flight 90000",
+         prints("created namespace acme")),
+    Case("namespaces list", prints("acme", "jobs_waiting=9,requests_per_second=900,bytes_in_flight=90000")),
+    Case("namespaces list --namespace acme", prints("no effect here"), Exit.USAGE),
+    Case("submit --type x --namespace acme -o ids", counts(1)),
+    Case("jobs list --namespace acme -o ids", counts(1)),
+    Case("jobs list --namespace nowhere", prints("unknown"), Exit.NOT_FOUND),
+    Case("namespaces set-limits acme --jobs-waiting 1 --requests-per-second 800 --bytes-in-flight 80000",
+         prints("jobs_waiting 1")),
+    Case("submit --type x --namespace acme", prints("may wait in this namespace"), Exit.ERROR),
+    Case("namespaces set-limits acme", prints("no limits")),
+    Case("token create ci --role admin --namespace acme", prints("rota_acme_")),
+    Case("namespaces delete acme --confirm acne", prints("not deleted"), Exit.USAGE),
+    Case("namespaces delete acme", prints("--confirm acme"), Exit.USAGE),
+    Case("namespaces delete acme --confirm acme", prints("deleted namespace acme")),
+    Case("jobs list --namespace acme", prints("unknown"), Exit.NOT_FOUND),
+    # Users.
+    Case("users add ada --role operator --actions tokens.read --queues mail --expires 90d --no-password",
+         prints("added ada")),
+    Case("users add bob --role viewer", prints("password: it has 0 characters"), Exit.USAGE),
+    Case("users list", prints("ada", "operator", "mail")),
+    Case("users passwd ada", prints("password: it has 0 characters"), Exit.USAGE),
+    Case("users remove ada --dry-run", prints("would remove the user ada")),
+    Case("users remove ada --yes", prints("removed ada")),
+    # Webhooks.
+    Case("webhooks add ops https://example.com/hook --events job.dead,queue.paused --queues mail",
+         prints("whsec_", "shown this once")),
+    Case("webhooks list", prints("ops", "https://example.com/hook", "job.dead,queue.paused", "mail")),
+    Case("webhooks get ops", prints("ops", "is_enabled")),
+    Case("webhooks test ops", prints("on its way")),
+    Case("webhooks deliveries ops --limit 5", prints("webhook.test")),
+    Case("webhooks rotate ops --overlap 1h", prints("whsec_", "shown this once")),
+    Case("webhooks enable ops", prints("enabled ops")),
+    Case("webhooks remove ops --dry-run", prints("would remove the webhook ops")),
+    Case("webhooks remove ops --yes", prints("removed ops")),
     # Global flags, wherever they stand.
     Case("-o json jobs get {typed}", has_id("typed")),
     Case("jobs --output=json get {typed}", has_id("typed")),
     Case("--time iso jobs get {typed}", prints("created_at", "Z")),
     Case("--api-url http://user:hunter2@127.0.0.1:9 status", prints("no server answers"), Exit.UNREACHABLE),
     Case("--token hunter2 -q -v version", prints("0.")),
+    Case("--api-url https://127.0.0.1:9 --ca-file x.pem status", prints("ca_file: 'x.pem' is not usable"), Exit.USAGE),
+    Case("--client-key x.key status", prints("no effect without 'client_cert'"), Exit.USAGE),
+    Case("--api-url https://127.0.0.1:9 --client-cert x.pem status", prints("client_cert: 'x.pem'"), Exit.USAGE),
     # What is not known.
     Case("jobs list --store postgresql://u:hunter2@h/x", prints("no flag --store"), Exit.USAGE),
     Case("status --max-attempts 3", prints("no flag --max-attempts", "see `rota status --help`"), Exit.USAGE),
@@ -388,6 +606,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
             if name.startswith("ROTA_"):
                 monkeypatch.setenv(name, stage.environment[name])
         monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("EDITOR", "true")
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("sys.stdin", io.StringIO())
         stage.start("standalone", "--port", str(stage.port), "--db", "scheduler.db", "--app", "tasks:app",
@@ -397,7 +616,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def test_every_command_does_what_it_says(server: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, str] = {}
+    now = datetime.now(UTC).replace(microsecond=0)
+    names = {"now": f"{now:%Y-%m-%dT%H:%M:%SZ}", "days_ago": f"{now - timedelta(days=3):%Y-%m-%dT%H:%M:%SZ}"}
     for case in CASES:
         typed = [word.format(**names) for word in case.typed.split()]
         try:
@@ -452,7 +672,11 @@ def test_no_command_and_no_flag_is_without_a_case() -> None:
 
 def _bare(typed: str) -> str:
     """Leave out global flags before the command."""
-    return re.sub(r"(^| )(-o|--output|--time|--api-url|--token)[= ]\S+|(^| )-[qv]\b", "", typed)
+    return re.sub(
+        r"(^| )(-o|--output|--time|--api-url|--token|--ca-file|--client-cert|--client-key)[= ]\S+|(^| )-[qv]\b",
+        "",
+        typed,
+    )
 
 
 def _parser_of(command: str) -> argparse.ArgumentParser:

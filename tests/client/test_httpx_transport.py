@@ -16,6 +16,7 @@ import pytest
 from rota.client import connection, httpx_transport
 from rota.client.httpx_transport import PooledTransport
 from rota.sockets import SILENT_SECONDS
+from rota.tls import ClientFiles
 from servers.certificates import sign_itself
 from servers.proxies import Proxy
 
@@ -419,7 +420,7 @@ async def test_over_tls_only_a_server_that_shows_who_it_is_is_spoken_to(certific
     context.load_cert_chain(*certificate)
     async with serving(saying(OK), context=context) as server:
         url = server.url.replace("http://", "https://")
-        async with client(PooledTransport(context=ssl.create_default_context(cafile=certificate[0]))) as trusting:
+        async with client(PooledTransport(tls=ClientFiles(str(certificate[0])))) as trusting:
             for _ in range(2):
                 assert (await trusting.get(url)).content == b"ok"
         assert server.connections == 1

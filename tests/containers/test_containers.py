@@ -155,6 +155,7 @@ def test_probes_ask_where_no_token_is_needed(deployment: dict[str, Any]) -> None
     listening = {variable["name"]: variable.get("value", "") for variable in one["env"]}
     bound = listening.get("ROTA_WORKER_ADDRESS") or f"{listening['ROTA_HOST']}:{listening['ROTA_PORT']}"
     assert bound == f"0.0.0.0:{port['containerPort']}"
+    assert listening["ROTA_BEHIND_PROXY"], "or it refuses to listen there without TLS"
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=names)

@@ -23,8 +23,9 @@ CORE = [path for path in MODULES if path.is_relative_to(SOURCE / "core")]
 #: All that the core may import. Each of these computes and does nothing else (`zoneinfo` reads its tables, once). A
 #: list of what is allowed, because a list of what is forbidden forgets.
 COMPUTING = {
-    "__future__", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "difflib", "enum", "functools",
-    "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "shlex", "string", "types", "typing", "zoneinfo",
+    "__future__", "base64", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "difflib", "enum",
+    "functools", "hashlib", "heapq", "hmac", "itertools", "json", "math", "operator", "re", "shlex", "string", "types",
+    "typing", "urllib.parse", "zoneinfo",
 }  # fmt: skip
 #: Ways to ask what time it is.
 CLOCKS = {"now", "utcnow", "today"}

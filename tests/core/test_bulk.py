@@ -14,6 +14,7 @@ from rota.core.ids import JobId, ScheduleId
 from rota.core.lifecycle import State
 from rota.core.retry import Backoff
 from rota.core.submission import Delivery, NewJob, Template, check
+from rota.core.unique_keys import UniqueKey, UniqueKind
 from rota.ports.store import AllCreated, Inserted, Receipt
 
 #: A value for each field that no plain job has.
@@ -37,6 +38,7 @@ OTHERWISE: dict[str, Any] = {
     "parent_id": JobId(1),
     "schedule_id": ScheduleId(1),
     "fire_time": BASE,
+    "unique": UniqueKey(UniqueKind.THROTTLE, "k", HOUR),
 }
 
 

@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 from core.making import ERROR, HEIR, NOW, claimed, job, lived, rng, unhurried
 from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import IllegalTransition
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, Event, State
-from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Unknown
+from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Suspended, Unknown
 from rota.core.retry import MAX_CRASHES, Backoff, Growth
 from rota.core.settlement import Reason
+from rota.core.step import Step, StepKind
 from rota.core.submission import Delivery, Template
 
-MEANS = DecisionInputs(now=NOW, follow_up_id=HEIR)
+WAIT = Step(JobId(77), "paid", 1, NOW, kind=StepKind.EVENT, subject="paid:7")
+MEANS = DecisionInputs(now=NOW, follow_up_id=HEIR, step=WAIT)
 HOUR = timedelta(hours=1)
 ON_SUCCESS = Template("thank")
 ON_FAILURE = Template("apologise")
@@ -31,6 +34,7 @@ OUTCOMES: dict[str, Outcome] = {
     "failed": Failed(ERROR),
     "permanent": Failed(ERROR, permanent=True),
     "snoozed": Snoozed(HOUR),
+    "suspended": Suspended("paid"),
     "unstarted": Released(started=False),
     "released": Released(started=True),
     "lost": Lost(ERROR),
@@ -51,6 +55,7 @@ succeeded  at_least_once  -       succeed                   succeed             
 failed     at_least_once  -       fail                      exhaust:exhausted         fail                      exhaust:exhausted
 permanent  at_least_once  -       exhaust:permanent         exhaust:permanent         exhaust:permanent         exhaust:permanent
 snoozed    at_least_once  -       snooze                    snooze                    snooze                    snooze
+suspended  at_least_once  -       suspend                   suspend                   suspend                   suspend
 unstarted  at_least_once  -       release                   release                   release                   release
 released   at_least_once  -       release                   release                   release                   release
 lost       at_least_once  -       expire                    exhaust:exhausted         exhaust:poison            exhaust:poison
@@ -61,6 +66,7 @@ succeeded  at_most_once   -       succeed                   succeed             
 failed     at_most_once   -       exhaust:exhausted         exhaust:exhausted         exhaust:exhausted         exhaust:exhausted
 permanent  at_most_once   -       exhaust:permanent         exhaust:permanent         exhaust:permanent         exhaust:permanent
 snoozed    at_most_once   -       exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown
+suspended  at_most_once   -       exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown
 unstarted  at_most_once   -       release                   release                   release                   release
 released   at_most_once   -       exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown
 lost       at_most_once   -       exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown   exhaust:outcome_unknown
@@ -71,6 +77,7 @@ succeeded  at_least_once  asked   succeed                   succeed             
 failed     at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 permanent  at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 snoozed    at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
+suspended  at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 unstarted  at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 released   at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 lost       at_least_once  asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
@@ -81,6 +88,7 @@ succeeded  at_most_once   asked   succeed                   succeed             
 failed     at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 permanent  at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 snoozed    at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
+suspended  at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 unstarted  at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 released   at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
 lost       at_most_once   asked   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested   cancel:cancel_requested
@@ -150,7 +158,7 @@ def test_an_attempt_that_was_no_fault_of_the_jobs_is_given_back(
     """Given back are what goes on waiting through no failure, and whatever never began, cancelled or not."""
     del reason
     settlement = decide(running(delivery, condition, asked=asked), OUTCOMES[outcome], MEANS)
-    assert settlement.refund is (event in {Event.SNOOZE, Event.RELEASE} or outcome == "unstarted")
+    assert settlement.refund is (event in {Event.SNOOZE, Event.SUSPEND, Event.RELEASE} or outcome == "unstarted")
     assert settlement.crash is (outcome == "lost")
     assert not settlement.renew
 
@@ -193,6 +201,27 @@ def test_a_result_and_an_error_are_written_back() -> None:
 
 def test_a_snoozed_job_runs_when_it_asked_to() -> None:
     assert decide(job(), Snoozed(HOUR), MEANS).run_at == NOW + HOUR
+
+
+def test_a_job_that_waits_for_an_event_or_a_child_is_blocked_by_that_step() -> None:
+    for kind in (StepKind.EVENT, StepKind.CALL):
+        step = replace(WAIT, kind=kind)
+        settlement = decide(job(), Suspended("paid"), replace(MEANS, step=step))
+        assert (settlement.target, settlement.wait, settlement.run_at) == (State.BLOCKED, step, None)
+
+
+def test_a_sleeping_job_is_due_at_the_end_of_its_sleep() -> None:
+    asleep = replace(WAIT, kind=StepKind.SLEEP, until=NOW + HOUR)
+    settlement = decide(job(), Suspended("paid"), replace(MEANS, step=asleep))
+    assert (settlement.target, settlement.run_at, settlement.wait) == (State.SCHEDULED, NOW + HOUR, None)
+
+
+@pytest.mark.parametrize(
+    "step", [None, replace(WAIT, ended_at=NOW, outcome="null"), replace(WAIT, kind=StepKind.EFFECT)]
+)
+def test_a_job_whose_wait_is_over_or_unknown_runs_again_at_once(step: Step | None) -> None:
+    settlement = decide(job(), Suspended("paid"), replace(MEANS, step=step))
+    assert (settlement.event, settlement.target, settlement.refund) == (Event.RELEASE, State.PENDING, True)
 
 
 def test_a_failed_job_runs_after_its_backoff_placed_by_the_dice() -> None:

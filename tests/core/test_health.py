@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from rota.core.breaker import CircuitBreaker
 from rota.core.cluster import Member, Role
-from rota.core.health import HealthInputs
+from rota.core.health import DISK_LOW_BYTES, HealthInputs
 from rota.core.health_history import problems
 from rota.core.history import Tally
 from rota.core.ids import ScheduleId
 from rota.core.lifecycle import State
+from rota.core.limit import UNTIL_OPENED, Limit, LimitUsage
 from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.schedule import Schedule
 from rota.core.submission import Template
+from rota.core.worker_orders import WorkerFacts
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 SCHEDULER = Member(role=Role.SCHEDULER, name="s1", boot="a")
@@ -27,6 +30,8 @@ PAUSED = Queue("default", paused_at=NOW, pause_reason="drill")
 
 CASES = [
     ("store_not_writable", replace(FINE, is_store_writable=False)),
+    # Who is alive is not known then.
+    ("store_not_writable", replace(FINE, is_store_writable=False, members=(), leader=None)),
     ("coordinator_down", replace(FINE, is_coordinator_up=False, leader=None)),
     ("broker_down", replace(FINE, is_broker_up=False)),
     ("no_scheduler", replace(FINE, members=(WORKER,), leader=None)),
@@ -52,16 +57,27 @@ def schedule(**values: Any) -> Schedule:  # noqa: ANN401 - of a schedule
     )  # fmt: skip
 
 
+CLOSED = Limit("task:mail", closed_until=UNTIL_OPENED, reason="drill")
 TIMED = replace(FINE, now=NOW)
 CASES += [
     ("insecure", replace(FINE, is_exposed=True)),
     ("clock_skew", replace(FINE, clock_offset=timedelta(seconds=-3))),
+    ("breaker_open", replace(FINE, open_breakers=[CircuitBreaker("stripe", is_open=True)])),
     ("oldest_due_over", replace(TIMED, lanes=(replace(DUE, due_since=NOW - timedelta(minutes=6)),))),
     ("schedule_late", replace(TIMED, due_schedules=(schedule(next_fire_at=NOW - timedelta(minutes=2)),))),
     ("schedule_paused_long", replace(TIMED, paused_schedules=(schedule(paused_at=NOW - timedelta(days=8)),))),
     ("dead_growing", replace(FINE, recent=tally(dead=10))),
     ("lease_churn", replace(FINE, recent=tally(lost=5))),
     ("worker_stale", replace(FINE, silent_workers=(replace(WORKER, name="w2"),))),
+    ("disk_low", replace(FINE, free_bytes=DISK_LOW_BYTES - 1)),
+    ("migration_pending", replace(FINE, missing_migrations=("0002_more",))),
+    ("schema_too_new", replace(FINE, unknown_migrations=("0003_later",))),
+    ("retention_behind", replace(FINE, oldest_prunable=NOW)),
+    ("limit_closed", replace(FINE, closed_limits=(LimitUsage(CLOSED, 0, (), 2),))),
+    (
+        "threads_left_behind",
+        replace(FINE, members=(SCHEDULER, replace(WORKER, facts=WorkerFacts(threads_left_behind=2)))),
+    ),
     ("version_skew", replace(FINE, members=(replace(SCHEDULER, version="1"), replace(WORKER, version="2")))),
 ]
 WELL = [
@@ -71,6 +87,9 @@ WELL = [
     replace(TIMED, due_schedules=(schedule(next_fire_at=NOW - timedelta(seconds=30)),)),
     replace(TIMED, paused_schedules=(schedule(paused_at=NOW - timedelta(days=6)),)),
     replace(FINE, recent=tally(dead=9, lost=4)),
+    # Nine are left of those that died: the others were retried.
+    replace(FINE, recent=tally(dead=30), dead=9),
+    replace(FINE, free_bytes=DISK_LOW_BYTES),
     # A worker that was started again under its name is not missed.
     replace(FINE, silent_workers=(replace(WORKER, boot="before"),)),
     replace(FINE, lanes=()),

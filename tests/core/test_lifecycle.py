@@ -31,6 +31,7 @@ LEADS_TO = {
     Event.EXHAUST: State.DEAD,
     Event.LAPSE: State.PENDING,
     Event.SNOOZE: State.SCHEDULED,
+    Event.SUSPEND: State.BLOCKED,
     Event.RELEASE: State.PENDING,
     Event.RETRY: State.PENDING,
     Event.CANCEL: State.CANCELLED,

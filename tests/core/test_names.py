@@ -18,35 +18,51 @@ SOURCE = Path(rota.__file__).parent
 
 #: Task queues and schedulers.
 QUEUE_WORDS = """
-    actions app attempt backoff batches batching bulk claim claims cluster completion coordination coordinator cron
+    actions app attempt backlog backlogs backoff batch
+    batches batching breaker breakers bulk claim claims cluster completion coordination
+    coordinator cron
     dead deadlines decision dependencies deps dispatch dispatcher drain duration early execution executor executors
-    explain fetcher firings group handback handle handler handlers handoff heartbeat intake job jobs keeper keys
-    lane lanes lease leases ledger letters lifecycle limit limits lookahead maintenance membership occurrence
-    operation operations outcome outcomes promoter pruner queue queues rank reaper redaction report reporter retry
-    rules schedule
+    edit edits explain failed failures fetcher fire firings flow full graph group handback handle handler handlers handoff
+    heartbeat intake
+    job jobs
+    keeper keys
+    lane lanes lease leases ledger letters lifecycle limit limited limits lookahead maintenance membership namespace
+    namespaces occurrence
+    operation operations outcome outcomes promoter pruner queue queues rank reaper redaction relations report reporter
+    retention retry rules schedule
     scheduler schedules settle settlement signals slots snooze stagger step steps submission submissions submit
-    supervision task tasks ticker timetable token tokens tracker upkeep wakeup watchdog worker workers workflow
+    supervision task tasks ticker times timetable token tokens tracker upkeep wakeup watchdog worker workers workflow
     workflows
+    capture facts full lines logins orders topics updates
 """
 #: Databases and storage.
 STORE_WORDS = """
-    apsw audit base cache caller check commit cursor cursors database dialect driver file files fork growth identity
-    inputs insert inspection json listing location locks low merge migrations multi mysql optimistic partitions
-    pipeline pool postgres queries query read reader record records row rows scan scanner search session sql sqlite
+    apsw audit base cache caller check commit condition cursor cursors database dialect driver file files fork grants
+    growth identity
+    inputs insert inspection json listing location locks low memory merge migrations multi mysql optimistic partitions
+    pipeline pool postgres provision
+    queries query read reader record records row rows scan scanner search session sql sqlite
     state statement statements storage store stores table tables terms transaction transactions tx unique update uri url
-    wal water write
-    writer
+    versions wal water write
+    full writer updates logins topics orders facts
 """
 #: Networks, processes and HTTP.
 NETWORK_WORDS = """
-    access address addresses aliases api auth bodies body broker brokers child client connection connections
-    endpoint etcd event events fast gateway headers host http httpx io legacy listener live local long main
-    membership messages middleware network notify openapi pages permissions pipe poll portal process processes
-    protocol proxy redis request requests response responses router routes serve server servers service signals
-    socket sockets sse start stream streams subscription system thread threads transport web websocket wire
+    access address addresses aliases answers api auth bodies body broker brokers child client connection connections
+    endpoint etcd event events fast forwarded gateway headers host http httpx io legacy listener live local long main
+    membership messages middleware mounted network notify openapi pages permissions pipe plain poll portal process
+    processes
+    protocol proxy redis request requests response responses router routes serve server servers service sessions shared
+    signals
+    socket sockets sse start stream streams subscription system thread threads tls transport web websocket wire
+"""
+#: Encryption.
+ENCRYPTION_WORDS = """
+    aes cipher encryption envelope gcm password passwords user users webhook webhooks
 """
 #: Observability.
 TELEMETRY_WORDS = """
+    capture lines
     alerts bench bus counts doctor health histogram history latency load log logs metric metrics outage overview
     percentiles prometheus reporting stats status target targets telemetry trace traces tracing
 """
@@ -56,10 +72,12 @@ CODE_WORDS = """
     configuration context core coroutines definition definitions documents embedded encoding engine error errors
     exceptions exits expression field filter finite flags format formats hash ids in init integrations kinds lazy
     link links loader loop offset option options output parser pattern payload payloads plan ports problem problems
-    recovery references roles run runtime scalars sdk settings simple testing text time tree tui type types ui value
-    values version waiting zone zones
+    recovery references roles run runtime scalars schema sdk settings simple testing text time tree tui type types ui
+    value values version waiting zone zones
 """
-WORDS = frozenset(f"{QUEUE_WORDS} {STORE_WORDS} {NETWORK_WORDS} {TELEMETRY_WORDS} {CODE_WORDS}".split())
+WORDS = frozenset(
+    f"{QUEUE_WORDS} {STORE_WORDS} {NETWORK_WORDS} {ENCRYPTION_WORDS} {TELEMETRY_WORDS} {CODE_WORDS}".split()
+)
 
 #: Words that were module names once and that a newcomer could not guess.
 _OLD_NAMES = """

@@ -22,6 +22,11 @@ SHOWN = [
     ("host=db password=hunter2 dbname=x", "host=db password=*** dbname=x"),
     ("password='hunter2 and more' dbname=x", "password=*** dbname=x"),
     ("'host=db password=hunter2'", "'host=db password=***'"),
+    ('sent {"db_password": "hunter2", "user": "u"}', 'sent {"db_password": "***", "user": "u"}'),
+    ("{'api_key': 'hunter2'}", "{'api_key': \"***\"}"),
+    ('{"token": "a\\"hunter2"}', '{"token": "***"}'),
+    ("Authorization: Bearer hunter2", "Authorization: ***"),
+    ("headers: authorization: hunter2, x: y", "headers: authorization: ***, x: y"),
 ]
 PLAIN = ["rota.db", "sqlite:///rota.db", "http://127.0.0.1:8080", "a@b.example", "12:30 is a time @ noon", "x=1", ""]
 

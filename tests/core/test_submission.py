@@ -64,7 +64,7 @@ def test_only_delay_and_expiry_are_reckoned_anew() -> None:
     """A field added to one of the two and forgotten in the other is found here."""
     assert {field.name for field in fields(Template)} - TAKEN_OVER == {"delay", "expires"}
     assert {field.name for field in fields(NewJob)} - TAKEN_OVER == {
-        "id", "run_at", "expires_at", "idempotency", "after", "parent_id", "schedule_id", "fire_time",
+        "id", "run_at", "expires_at", "idempotency", "after", "parent_id", "schedule_id", "fire_time", "unique",
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from rota.core.lifecycle import FINISHED, State
+from rota.core.settlement import Reason
 from rota.core.submission import Need
 from rota.core.workflow import DependencyStatus, dependency_status
 
@@ -32,4 +33,11 @@ def test_the_table_names_every_end() -> None:
     [(Need.SUCCESS, DependencyStatus.NOT_NEEDED), (Need.FAILURE, DependencyStatus.NOT_NEEDED), (Need.END, MET)],
 )
 def test_a_parent_that_was_not_needed_neither_succeeded_nor_failed(need: Need, status: DependencyStatus) -> None:
-    assert dependency_status(need, State.CANCELLED, is_skipped=True) is status
+    assert dependency_status(need, State.CANCELLED, reason=Reason.NOT_NEEDED) is status
+
+
+@pytest.mark.parametrize(
+    ("need", "status"), [(Need.SUCCESS, MET), (Need.FAILURE, DependencyStatus.NOT_NEEDED), (Need.END, MET)]
+)
+def test_a_parent_that_was_skipped_counts_as_one_that_succeeded(need: Need, status: DependencyStatus) -> None:
+    assert dependency_status(need, State.CANCELLED, reason=Reason.SKIPPED) is status

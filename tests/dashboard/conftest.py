@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -14,17 +17,34 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from dashboard.showing import BROWSER_FLAGS, PATIENCE_MILLISECONDS, Shown, fill
 from journeys.stage import DEMO, Stage, staged
 from servers.housing import required
+from servers.postgres import migrated_database, shared_server
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Start Rota with the demo app, and give it something to show."""
-    with staged(tmp_path_factory.mktemp("dashboard")) as one:
-        database = str(one.folder / "demo.db")
-        one.start("standalone", "--port", str(one.port), "--db", database, "--app", "tasks:app", cwd=DEMO)
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def stage(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Start Rota with the demo app on each store, and give it something to show."""
+    with staged(tmp_path_factory.mktemp("dashboard")) as one, lent_store(request.param, one) as store:
+        one.store = store
+        start = ("standalone", "--port", str(one.port), "--store", store, "--app", "tasks:app")
+        one.start(*start, "--queues", "default,narrow", cwd=DEMO)
         one.until_up()
         fill(one)
         yield one
+
+
+@contextmanager
+def lent_store(kind: str, stage: Stage) -> Iterator[str]:
+    """Give a SQLite file, or an empty database on PostgreSQL."""
+    if kind == "sqlite":
+        yield str(stage.folder / "demo.db")
+        return
+    # On a thread of its own: Playwright has a loop on this one.
+    lent = migrated_database(shared_server())
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(loop.run_until_complete, lent.__aenter__()).result()
+        thread.submit(loop.run_until_complete, lent.__aexit__(None, None, None)).result()
+    loop.close()
 
 
 # Of a module, not of the session: Playwright's loop would stand in the way of other modules' asynchronous tests.

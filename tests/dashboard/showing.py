@@ -36,6 +36,8 @@ def fill(stage: Stage) -> None:
     rule = {"cron": "0 3 * * *", "zone": "Europe/Berlin"}
     stage.ask("POST", "/v1/schedules", {"name": "nightly", **rule, "job": template})
     stage.ask("POST", "/v1/queues/mail/pause", {"reason": "maintenance"})
+    nodes = [{"name": "charge", "type": "echo"}, {"name": "mail", "type": "echo", "delay": "1h", "after": ["charge"]}]
+    stage.ask("POST", "/v1/workflows", {"name": "order 1", "nodes": nodes})
 
 
 @dataclass

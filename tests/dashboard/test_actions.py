@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -61,7 +62,7 @@ def test_attempts_are_drawn_and_listed(shown: Shown) -> None:
     dead = shown.stage.ask("GET", "/v1/dead-letters")["items"][0]["id"]
     shown.open(f"/jobs/{dead}")
     expect(shown.page.get_by_role("img", name=re.compile("^Timeline of 1 attempt"))).to_be_visible()
-    expect(shown.row("failed, last attempt")).to_contain_text("cannot charge 0")
+    expect(shown.row("failed for good")).to_contain_text("cannot charge 0")
     shown.sees("Traceback")
 
 
@@ -141,6 +142,20 @@ def test_a_backfill_says_how_many_before_it_makes_any(shown: Shown) -> None:
     assert len(shown.stage.ask("GET", "/v1/jobs?type=gen_report")["items"]) == 3
 
 
+def test_a_note_on_a_cause_is_written_changed_and_removed(shown: Shown) -> None:
+    shown.open("/dead")
+    row = shown.row("charge_card").first
+    for text, said in (("ask Bob", "Note saved"), ("ask Ann", "Note saved"), ("", "Note removed")):
+        row.get_by_role("button", name="Note").click()
+        shown.page.get_by_label("Note", exact=True).fill(text)
+        shown.confirm("Save")
+        shown.sees(said)
+        notes = [one["note"] for one in shown.stage.ask("GET", "/v1/dead-letters/groups")["items"]]
+        assert [one["text"] for one in notes if one] == ([text] if text else [])
+        if text:
+            shown.sees(text)
+
+
 def test_a_group_of_dead_letters_is_discarded_after_a_question(shown: Shown) -> None:
     job = submit(shown.stage, type="nothing_like_it", max_attempts=1, queue="default", expires="0.1s")
     shown.stage.until(lambda: shown.stage.job(job), lambda found: found["status"] in {"dead", "cancelled"})
@@ -170,7 +185,7 @@ def test_keys_and_the_palette_lead_to_pages(shown: Shown) -> None:
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/ui/jobs\?status=dead&type=charge_card$"))
     page.keyboard.press("Control+k")
-    page.get_by_role("combobox", name="Search").fill("work")
+    page.get_by_role("combobox", name="Search").fill("workers")
     page.keyboard.press("Enter")
     expect(page.locator("main h1")).to_have_text("Workers")
 
@@ -207,12 +222,53 @@ def test_a_server_with_a_token_asks_for_it(browser: Browser, tmp_path_factory: p
         page.close()
 
 
+def test_a_user_signs_in_with_a_password_and_sees_no_payloads_as_a_viewer(browser: Browser, tmp_path: Path) -> None:
+    with staged(tmp_path) as stage:
+        stage.start("standalone", "--port", str(stage.port), "--db", "t.db", environment={"ROTA_TOKEN": "hush"})
+        stage.until_up()
+        admin = {"Authorization": "Bearer hush"}
+        user = {"name": "ada", "role": "viewer", "password": "correct horse battery"}
+        stage.ask("POST", "/v1/users", user, **admin)
+        job = stage.ask("POST", "/v1/jobs", {"type": "echo", "payload": "canary-77", "delay": 3600}, **admin)
+        page = browser.new_page()
+        page.goto(f"{stage.url}/ui/jobs/{job['id']}")
+        page.get_by_label("a name and a password").check()
+        page.get_by_label("Name", exact=True).fill("ada")
+        page.get_by_label("Password", exact=True).fill("wrong horse battery")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_text("The name or the password is wrong.").wait_for()
+        page.get_by_label("Password", exact=True).fill("correct horse battery")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("main")).to_contain_text("[redacted]")
+        expect(page.locator("main")).not_to_contain_text("canary-77")
+        page.close()
+
+
+def test_a_server_that_is_away_is_seen_and_so_is_its_return(browser: Browser, tmp_path: Path) -> None:
+    with staged(tmp_path) as stage:
+        command = ("standalone", "--port", str(stage.port), "--db", "t.db")
+        stage.start(*command)
+        stage.until_up()
+        page = browser.new_page()
+        page.goto(f"{stage.url}/ui")
+        expect(page.get_by_text("Nothing needs you")).to_be_visible()
+        stage.started[-1].terminate()
+        stage.started[-1].wait(60)
+        expect(page.get_by_role("button", name=re.compile("^Stale"))).to_be_visible()
+        expect(page.get_by_text("Nothing needs you")).to_have_count(0)
+        stage.start(*command)
+        stage.until_up()
+        expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible(timeout=15_000)
+        expect(page.get_by_text("Nothing needs you")).to_be_visible()
+        page.close()
+
+
 def signed_in(page: Page, stage: Stage) -> None:
     page.goto(f"{stage.url}/")
-    page.get_by_label("Token").fill("wrong")
+    page.get_by_label("Token", exact=True).fill("wrong")
     page.get_by_role("button", name="Sign in").click()
     page.get_by_text("The server does not accept this token.").wait_for()
-    page.get_by_label("Token").fill("hush")
+    page.get_by_label("Token", exact=True).fill("hush")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible()
     expect(page.get_by_text("Nothing needs you")).to_be_visible()
@@ -220,6 +276,15 @@ def signed_in(page: Page, stage: Stage) -> None:
     assert page.url == f"{stage.url}/ui"
     page.reload()
     expect(page.get_by_text("Nothing needs you")).to_be_visible()
+    (cookie,) = page.context.cookies()
+    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == ("rota_session", True, "Strict")
+    assert page.evaluate("document.cookie + JSON.stringify({...sessionStorage, ...localStorage})").count("hush") == 0
+    # A session can change something, too.
+    page.goto(f"{stage.url}/ui/queues")
+    assert page.evaluate("fetch('/v1/queues/mail/pause', {method: 'POST'}).then((answer) => answer.status)") == 200
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Token", exact=True).wait_for()
+    assert page.context.cookies() == []
 
 
 def test_all_jobs_of_a_search_are_cancelled_after_a_count_and_can_be_taken_back(shown: Shown) -> None:

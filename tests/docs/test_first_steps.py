@@ -38,6 +38,14 @@ def test_the_programs_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None
     assert run.stdout == f"{shown[1]}\n"
 
 
+def test_make_run_serves_every_queue_of_the_demo_app() -> None:
+    """Its status had been degraded from the first minute on: nobody took the jobs of two queues."""
+    served = re.search(r"--app shop:app [^#]*?--queues (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    used = re.findall(r'queue="(\w+)"', (ROOT / "examples" / "demo" / "shop.py").read_text(encoding="utf-8"))
+    assert served is not None
+    assert sorted(served[1].split(",")) == sorted({"default", *used})
+
+
 def test_the_table_of_exit_codes_has_every_code() -> None:
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE) == [str(code.value) for code in Exit]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,12 +14,13 @@ from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId
 from rota.core.job import Job
-from rota.core.lease import WorkerId
+from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Outcome
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.client import Actor, AttemptReport
 from rota.ports.store import Store
+from rota.ports.wakeup import Topic
 from rota.stores.sqlite import SqliteStore
 from rota.telemetry.events import Event
 from simulation.loop import run
@@ -31,7 +32,7 @@ E = TypeVar("E")
 class Line:
     """The store at the end of a line that can be cut: before the next call of a verb, or before its answer."""
 
-    has_handoff = False
+    keeps_waiting_claims = False
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -51,6 +52,12 @@ class Line:
     def before(self, verb: str, meddle: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Let somebody else be quicker than the next call of a verb."""
         self._meddlers[verb] = meddle
+
+    def limit_pause(self, wanted: Claim) -> timedelta | None:
+        return self._store.limit_pause(wanted)
+
+    def frees_permit(self, ids: Collection[JobId]) -> bool:
+        return self._store.frees_permit(ids)
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         ask = getattr(self._store, verb)
@@ -109,7 +116,7 @@ class Bench:
     async def report(self, job: Job, outcome: Outcome, log_tail: str | None = None) -> Sequence[JobId]:
         return await self.engine.settle([AttemptReport(job.id, job.fence, outcome, log_tail)])
 
-    async def rings_at(self, place: str, act: Coroutine[Any, Any, object]) -> bool:
+    async def rings_at(self, place: Topic, act: Coroutine[Any, Any, object]) -> bool:
         """Say whether something rings for whoever listens in a place."""
         with self.engine.broker.subscribe((place,)) as subscription:
             await act

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,32 +12,32 @@ import pytest
 from building import SECOND, claim, ids_of, new_job
 from engine.staging import Line, in_virtual_time
 from rota.core.job import Job
-from rota.core.lease import NO_HANDOFF, Claim
+from rota.core.lease import NO_WAIT, Claim
 from rota.core.submission import NewJob
 from rota.engine import Engine
 from rota.ports.store import Store
-from rota.ports.wakeup import claim_topic
+from rota.ports.wakeup import ClaimTopic, Topic, Wake
 
 
 class Keeping(Line):
     """A store that seems to keep claims, takes its time, and tells what it is told to."""
 
-    has_handoff = True
+    keeps_waiting_claims = True
     #: How long a claim takes.
     takes = 0.0
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.words: asyncio.Queue[Collection[str]] = asyncio.Queue()
+        self.words: asyncio.Queue[Wake] = asyncio.Queue()
         self.asked: list[Claim] = []
         #: What is at hand for who waits.
         self.at_hand: list[Job] = []
 
-    def handed_off(self, _wanted: Claim) -> Sequence[Job]:
+    def leased_meanwhile(self, _wanted: Claim) -> Sequence[Job]:
         given, self.at_hand = self.at_hand, []
         return given
 
-    async def watch(self, _at_most: timedelta, _heed: object = None) -> Collection[str]:
+    async def watch(self, _at_most: timedelta, _heed: object = None) -> Wake:
         return await self.words.get()
 
     async def claim(self, wanted: Claim) -> Sequence[Job]:
@@ -57,7 +57,7 @@ class Place:
         wanted = claim(**{"claim_id": "question", "is_new": True, **fields})
         return asyncio.create_task(self.engine.claim(wanted, wait=5 * SECOND))
 
-    async def put(self, *words: str) -> NewJob:
+    async def put(self, *words: Topic) -> NewJob:
         """Have somebody store a job, and tell these words of it."""
         job = new_job()
         await self.line._store.insert([job])
@@ -79,7 +79,7 @@ def test_a_claim_says_how_much_longer_it_stays_each_time_it_is_asked() -> None:
         await asyncio.sleep(2)
         place.line.words.put_nowait({"default"})
         assert not await waiting
-        assert [round(wanted.handoff_wait.total_seconds(), 3) for wanted in place.line.asked] == [5, 3]
+        assert [round(wanted.waits.total_seconds(), 3) for wanted in place.line.asked] == [5, 3]
 
     played(act)
 
@@ -88,7 +88,7 @@ def test_who_is_told_of_an_answer_asks_for_it() -> None:
     async def act(place: Place) -> None:
         waiting = place.ask()
         await asyncio.sleep(1)
-        job = await place.put(claim_topic("question"))
+        job = await place.put(ClaimTopic("question"))
         assert ids_of(await waiting) == [job.id]
         assert now() == pytest.approx(1, abs=1e-3)
 
@@ -101,7 +101,7 @@ def test_who_is_told_of_an_answer_that_is_at_hand_takes_it_without_asking() -> N
         await asyncio.sleep(1)
         job = await place.put()
         place.line.at_hand = list(await place.line._store.claim(claim()))
-        place.line.words.put_nowait({claim_topic("question")})
+        place.line.words.put_nowait({ClaimTopic("question")})
         assert ids_of(await waiting) == [job.id]
         assert len(place.line.asked) == 1
 
@@ -112,7 +112,7 @@ def test_an_answer_to_another_wakes_nobody() -> None:
     async def act(place: Place) -> None:
         waiting = place.ask()
         await asyncio.sleep(1)
-        await place.put(claim_topic("another question"))
+        await place.put(ClaimTopic("another question"))
         assert not await waiting
         assert len(place.line.asked) == 1
 
@@ -137,8 +137,8 @@ def test_who_is_rung_for_all_the_time_gives_up_all_the_same() -> None:
 @pytest.mark.parametrize("fields", [{"claim_id": None}, {}])
 def test_nobody_stays_without_a_name_or_where_claims_are_not_kept(fields: dict[str, Any]) -> None:
     async def act(place: Place) -> None:
-        place.line.has_handoff = bool(fields)
+        place.line.keeps_waiting_claims = bool(fields)
         assert not await place.ask(**fields)
-        assert [wanted.handoff_wait for wanted in place.line.asked] == [NO_HANDOFF]
+        assert [wanted.waits for wanted in place.line.asked] == [NO_WAIT]
 
     played(act)

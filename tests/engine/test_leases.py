@@ -11,6 +11,7 @@ import pytest
 from building import BEN, HOUR, MINUTE, at, claim, failure, new_job, new_jobs
 from engine.staging import OLGA, Bench
 from rota.core.errors import StoreUnavailable
+from rota.core.ids import to_text
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal
 from rota.core.lifecycle import State
@@ -20,7 +21,7 @@ from rota.core.settlement import Reason
 from rota.core.submission import Delivery, Template
 from rota.ports.client import AttemptReport
 from rota.ports.store import JobQuery, Retention
-from rota.ports.wakeup import TIMETABLE
+from rota.ports.wakeup import TIMETABLE, Topic
 from rota.telemetry.events import JobsClaimed, JobsSettled, LeasesLapsed, SettlementsRefused
 
 LEASE = timedelta(seconds=15)
@@ -181,7 +182,7 @@ async def test_plain_ends_do_not_ask_for_the_time(bench: Bench) -> None:
     [(Released(started=True), "default"), (failure(), TIMETABLE), (Snoozed(MINUTE), TIMETABLE)],
     ids=["released", "failed", "snoozed"],
 )
-async def test_who_waits_for_a_settled_job_is_rung_for(bench: Bench, outcome: Outcome, place: str) -> None:
+async def test_who_waits_for_a_settled_job_is_rung_for(bench: Bench, outcome: Outcome, place: Topic) -> None:
     (held,) = await bench.begin(new_job(backoff=LATER))
     assert await bench.rings_at(place, bench.report(held, outcome))
 
@@ -203,7 +204,7 @@ async def test_a_job_that_is_held_for_its_time_says_so(bench: Bench) -> None:
     (held,) = await bench.store.claim(claim(ahead=timedelta(seconds=1)))
     (reason,) = (await bench.engine.explain(held.id)).reasons
     assert reason.code == "held_for_its_time"
-    bench.host_clock.move(timedelta(seconds=1))
+    bench.clock.move(timedelta(seconds=1))
     (reason,) = (await bench.engine.explain(held.id)).reasons
     assert reason.code == "leased"
 
@@ -265,3 +266,15 @@ async def test_who_looks_again_is_spared_the_search_for_a_former_answer(
     for looks_again in (False, True):
         await bench.engine.claim(claim(claim_id="one"), looks_again=looks_again)
     assert asked == [False, True]
+
+
+async def test_a_handler_that_asks_for_it_closes_a_limit_for_as_long_as_its_job_waits(bench: Bench) -> None:
+    job, other = new_job(concurrency_key="c-1"), new_job(concurrency_key="c-2")
+    await bench.engine.jobs.submit([job, other])
+    held = {one.concurrency_key: one for one in await bench.engine.claim(claim(limit=10))}
+    for key, name in (("c-1", "key:c-2"), ("c-2", "queue:another")):
+        outcome = Snoozed(MINUTE, limit=name)
+        await bench.engine.settle([AttemptReport(held[key].id, held[key].fence, outcome)])
+    (limit,) = await bench.store.limits()
+    assert (limit.name, limit.reason) == ("key:c-2", f"asked for by job {to_text(job.id)}")
+    assert limit.closed_until == await bench.store.time() + MINUTE

@@ -6,7 +6,7 @@ In virtual time, with a store that tells what the test lets it tell.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,12 +18,12 @@ from rota.core.cluster import Rank
 from rota.core.lease import WorkerId
 from rota.engine import Engine
 from rota.ports.store import Store
-from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, number_topic
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, SingleJob, Topic, Wake
 from rota.stagger import HEAD_START_SECONDS
 
 ADA, BOB = WorkerId("ada", "boot-1"), WorkerId("bob", "boot-2")
 #: With this number it is Ada's turn.
-ADAS = number_topic(4)
+ADAS = SingleJob(4)
 LATER = pytest.approx(HEAD_START_SECONDS, abs=1e-4)
 
 
@@ -32,10 +32,10 @@ class Telling(Line):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.words: asyncio.Queue[Collection[str]] = asyncio.Queue()
+        self.words: asyncio.Queue[Wake] = asyncio.Queue()
         self.asked: list[tuple[str, float]] = []
 
-    async def watch(self, _at_most: timedelta, _heed: object = None) -> Collection[str]:
+    async def watch(self, _at_most: timedelta, _heed: object = None) -> Wake:
         return await self.words.get()
 
     async def claim(self, wanted: Any) -> Any:  # noqa: ANN401 - as the store does
@@ -60,7 +60,7 @@ class Place:
         self.line.asked.clear()
         return tasks
 
-    async def tell(self, *words: str, jobs: int = 1) -> float:
+    async def tell(self, *words: Topic, jobs: int = 1) -> float:
         """Let another process store jobs and tell of them; give when."""
         await self.line._store.insert([new_job() for _ in range(jobs)])
         self.line.words.put_nowait(frozenset(words))
@@ -100,7 +100,7 @@ def test_a_job_whose_turn_belongs_to_somebody_who_does_not_come_is_taken_by_the_
     "words",
     [
         ("default",),
-        ("default", ADAS, number_topic(9)),
+        ("default", ADAS, SingleJob(9)),
         ("default", TIMETABLE, ADAS),
         tuple(ANY_CHANGE),
     ],

@@ -14,7 +14,7 @@ from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.lifecycle import Event, State
 from rota.core.submission import NewJob
 from rota.ports.store import JobQuery, Receipt
-from rota.ports.wakeup import TIMETABLE
+from rota.ports.wakeup import TIMETABLE, Topic
 from rota.telemetry.events import JobsSubmitted
 
 
@@ -140,7 +140,7 @@ async def test_doubt_is_over_with_the_answer(bench: Bench) -> None:
     ],
     ids=["due", "later", "expiring", "due already"],
 )
-async def test_who_has_to_know_is_rung_for(bench: Bench, job: NewJob, place: str) -> None:
+async def test_who_has_to_know_is_rung_for(bench: Bench, job: NewJob, place: Topic) -> None:
     assert await bench.rings_at(place, bench.submit(job))
 
 

@@ -89,6 +89,12 @@ class Stage:
             content = response.read()
             return json.loads(content) if content else None
 
+    def ask_text(self, path: str) -> str:
+        """Get a page as text."""
+        with urllib.request.urlopen(self.url + path, timeout=self.answer_within) as response:  # noqa: S310 - our own
+            content: bytes = response.read()
+            return content.decode()
+
     def is_up(self) -> bool:
         with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
             self.ask("GET", "/readyz")

@@ -7,19 +7,21 @@ must not hold without the metric, nor for what was scraped before. The rows are 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from subprocess import Popen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
 from journeys.stage import PATIENCE_SECONDS, Stage
+from rota.stores.postgres import PostgresStore
 from rota.telemetry import metric_definitions
 from rota.telemetry.metric_definitions import ALL_METRICS, Metric
 from rota.version import __version__
@@ -119,6 +121,10 @@ class Row:
     from_start: bool = False
 
 
+def submit_workflow(deployment: Deployment) -> None:
+    deployment.stage.ask("POST", "/v1/workflows", {"name": "w", "nodes": [{"name": "a", "type": "echo"}]})
+
+
 def nothing(_deployment: Deployment) -> None:
     """Leave everything as it is."""
 
@@ -149,6 +155,42 @@ def refused(deployment: Deployment) -> None:
     lease = deployment.claim("late")
     deployment.settle({**lease, "fence": 9}, "succeeded")
     deployment.settle(lease, "succeeded")
+
+
+def limited(queue: str) -> Callable[[Deployment], None]:
+    """Two jobs under a limit of one, the first of which runs; a worker that claims finds the limit full."""
+
+    def act(deployment: Deployment) -> None:
+        deployment.stage.ask("PUT", f"/v1/limits/queue:{queue}", {"max_running": 1})
+        for _ in range(2):
+            deployment.submit("narrow", queue=queue)
+        deployment.claim(queue, lease=600)
+        ask = {"worker_id": "hand", "boot_id": "2", "queues": [queue], "lease": 60, "wait": 1}
+        deployment.stage.ask("POST", "/v1/leases:claim", ask)
+
+    return act
+
+
+def opened(deployment: Deployment) -> None:
+    deployment.stage.ask("POST", "/v1/breakers/stripe/open", {})
+
+
+def waiting_for_breaker(deployment: Deployment) -> None:
+    """A task that has a breaker is defined by an app; this one is put there as its scheduler would."""
+    asyncio.run(_define_breaker(deployment.stage.store))
+    opened(deployment)
+    deployment.submit("charge", queue="idle")
+
+
+async def _define_breaker(url: str) -> None:
+    store = await PostgresStore.open(url)
+    (known,) = await store.breakers(["stripe"])
+    assert await store.put_breaker(replace(known, tasks=(("shop", "charge"),)))
+    await store.close()
+
+
+def reset(deployment: Deployment) -> None:
+    deployment.stage.ask("POST", "/v1/breakers/stripe/reset", {})
 
 
 def died(deployment: Deployment) -> None:
@@ -239,7 +281,15 @@ ROWS = [
     Row(metric_definitions.QUEUE_PAUSED, paused, is_(1, " queue=idle"), undo=resumed),
     Row(metric_definitions.FINISHED, died, grows(" state=dead")),
     Row(metric_definitions.DEAD_LETTERS, died, grows()),
+    Row(metric_definitions.EMITTED, lambda one: one.stage.ask("POST", "/v1/events/e", {}), grows(" emission=first")),
+    Row(metric_definitions.WORKFLOWS, submit_workflow, grows(" action=submitted")),
     Row(metric_definitions.REFUSED, refused, grows()),
+    Row(metric_definitions.CLAIMS_LIMITED, limited("narrow"), grows()),
+    Row(metric_definitions.LIMIT_RUNNING, limited("tight"), is_(1, " limit=queue:tight")),
+    Row(metric_definitions.LIMIT_WAITING, limited("close"), is_(1, " limit=queue:close")),
+    Row(metric_definitions.BREAKER_STATE, opened, is_(2, " breaker=stripe"), undo=reset),
+    Row(metric_definitions.BREAKER_WAITING, waiting_for_breaker, is_(1, " breaker=stripe"), undo=reset),
+    Row(metric_definitions.BREAKER_CHANGES, opened, grows(" action=forced_open breaker=stripe")),
     Row(metric_definitions.LEASES_LOST, lost, grows(" type=lost")),
     # A store that is away.
     Row(metric_definitions.STORE_UP, cut_database, is_(0), undo=mend_database),

@@ -104,7 +104,7 @@ def test_the_advice_for_a_waiting_job_helps(served: Stage) -> None:
 
     backing_off = submitted(served, type="once_mended")
     reason = until_first(served, backing_off, "retry_backoff")
-    assert "not mended" in reason["text"]
+    assert "not mended" in reason["evidence"]["error"]
     Path(served.folder, "mended").touch()
     follow(served, reason["fix"])
     until_completed(served, backing_off)

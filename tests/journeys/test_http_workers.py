@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -175,3 +177,36 @@ def test_a_cancel_reaches_a_worker_over_http_before_its_next_heartbeat(stage: St
         stage.until(lambda: stage.job(job_id)["status"], lambda status: status == "cancelled")  # noqa: B023 - at once
         taken.append(time.monotonic() - asked)
     assert sorted(taken)[1] < 1.5, taken
+
+
+def test_lease_keepers_renew_and_hand_back_with_the_tokens_of_their_leases(stage: Stage) -> None:
+    token = "0123456789abcdef0123456789abcdef"  # noqa: S105 - a test's own
+    admin = {"Authorization": f"Bearer {token}"}
+    stage.told = {"ROTA_TOKEN": token}
+    stage.start("scheduler", "--port", str(stage.port), "--store", stage.store)
+    stage.until_up()
+    secret = stage.rota("token", "create", "pool", "--role", "worker", "-o", "json")
+    stage.told = {"ROTA_TOKEN": json.loads(secret)["secret"]}
+
+    def job(job_id: str) -> dict[str, Any]:
+        return dict(stage.ask("GET", f"/v1/jobs/{job_id}", **admin))
+
+    first = stage.start("worker", "--worker-id", "first", "--api-url", stage.url, "--lease", "3s")
+    kept = stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 8}}, **admin)["id"]
+    stage.until(lambda: job(kept)["status"], lambda status: status == "completed")
+    assert job(kept)["attempts"] == 1, "its lease was renewed"
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(30) == 0
+    (stage.folder / "slow.py").write_text(
+        "import pathlib, time\nfrom rota import Rota\napp = Rota()\n"
+        "@app.task\ndef nap() -> None:\n    pathlib.Path('started').touch()\n    time.sleep(60)\n",
+        encoding="utf-8",
+    )
+    options = ("--api-url", stage.url, "--lease", "5m", "--app", "slow:app")
+    second = stage.start("worker", "--worker-id", "second", *options)
+    lost = stage.ask("POST", "/jobs", {"type": "nap"}, **admin)["id"]
+    # A worker that is killed before it holds its job leaves it to the lease.
+    stage.until((stage.folder / "started").exists, bool)
+    os.kill(second.pid, signal.SIGKILL)
+    stage.until(lambda: job(lost)["status"], lambda status: status != "running", seconds=30)
+    assert job(lost)["crashes"] == 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
-from journeys.stage import Stage, staged
+import pytest
 
-COUNT = 2_000
-BATCH = 500
+from journeys.stage import Stage
+
+COUNT = 10_000
+BATCH = 1_000
 
 
 def _claim_and_fail(stage: Stage) -> int:
@@ -37,38 +38,37 @@ def _dead_fences(stage: Stage) -> list[int]:
 
 
 def _start(stage: Stage) -> int:
-    process = stage.start("scheduler", "--port", str(stage.port), "--db", "scheduler.db")
+    """Start a process that is scheduler and API."""
+    process = stage.start("scheduler", "--port", str(stage.port), "--store", stage.store)
     stage.until_up()
     return process.pid
 
 
-def test_a_replay_whose_scheduler_is_killed_is_resumed_and_retries_each_job_once(tmp_path: Path) -> None:
-    with staged(tmp_path) as stage:
-        pid = _start(stage)
-        for _ in range(COUNT // BATCH):
-            jobs = [{"type": "mail", "max_attempts": 1}] * BATCH
-            assert stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["created"] == BATCH
-        while _claim_and_fail(stage):
-            pass
-        assert _dead_fences(stage) == [1] * COUNT
-        made = stage.ask(
-            "POST", "/v1/operations", {"action": "retry", "q": "status:dead", "arguments": {"rate": 1_000}}
-        )
-        path = f"/v1/operations/{made['id']}"
-        stage.until(lambda: stage.ask("GET", path)["done"], lambda done: done > 0)
-        os.kill(pid, signal.SIGKILL)
-        _start(stage)
-        seen = stage.ask("GET", path)
-        assert 0 < seen["done"] < COUNT, "it was killed in the midst"
+@pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)
+def test_a_replay_whose_process_is_killed_is_resumed_and_retries_each_job_once(stage: Stage) -> None:
+    pid = _start(stage)
+    for _ in range(COUNT // BATCH):
+        jobs = [{"type": "mail", "max_attempts": 1}] * BATCH
+        assert stage.ask("POST", "/v1/jobs:batch", {"jobs": jobs})["created"] == BATCH
+    while _claim_and_fail(stage):
+        pass
+    assert _dead_fences(stage) == [1] * COUNT
+    made = stage.ask("POST", "/v1/operations", {"action": "retry", "q": "status:dead", "arguments": {"rate": 4_000}})
+    path = f"/v1/operations/{made['id']}"
+    stage.until(lambda: stage.ask("GET", path)["done"], lambda done: done > 0)
+    os.kill(pid, signal.SIGKILL)
+    _start(stage)
+    seen = stage.ask("GET", path)
+    assert 0 < seen["done"] < COUNT, "it was killed in the midst"
 
-        def fail_again() -> str:
-            # Retried jobs die again at once: a second retry of the same job would show as a third claim.
-            _claim_and_fail(stage)
-            return str(stage.ask("GET", path)["state"])
+    def fail_again() -> str:
+        # Retried jobs die again at once: a second retry of the same job would show as a third claim.
+        _claim_and_fail(stage)
+        return str(stage.ask("GET", path)["state"])
 
-        stage.until(fail_again, lambda state: state == "completed", seconds=120)
-        while _claim_and_fail(stage):
-            pass
-        ended = stage.ask("GET", path)
-        assert (ended["done"], ended["refused"]) == (COUNT, 0)
-        assert _dead_fences(stage) == [2] * COUNT
+    stage.until(fail_again, lambda state: state == "completed", seconds=120)
+    while _claim_and_fail(stage):
+        pass
+    ended = stage.ask("GET", path)
+    assert (ended["done"], ended["refused"]) == (COUNT, 0)
+    assert _dead_fences(stage) == [2] * COUNT

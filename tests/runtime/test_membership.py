@@ -15,7 +15,17 @@ import pytest
 from engine.staging import Line
 from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
-from rota.core.cluster import ALIVE_FOR, ClusterView, Leadership, Member, MemberHeartbeat, Rank, Role, trusted_seconds
+from rota.core.cluster import (
+    ALIVE_FOR,
+    LEAD,
+    ClusterView,
+    Leadership,
+    Member,
+    MemberHeartbeat,
+    Rank,
+    Role,
+    trusted_seconds,
+)
 from rota.core.configuration import Configuration
 from rota.core.errors import CoordinatorUnavailable, StoreUnavailable
 from rota.engine import Engine
@@ -26,7 +36,6 @@ from rota.runtime.membership import (
     ANSWER_SECONDS,
     HEALTHY_FOR_SECONDS,
     HEARTBEAT,
-    LEAD,
     LEAD_INTERVAL,
     READ_INTERVAL,
     RETRY_SECONDS,

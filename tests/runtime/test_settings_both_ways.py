@@ -6,9 +6,13 @@ The table has a row for each setting. A new setting without a row fails the firs
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
 import os
+import shutil
+import ssl
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +28,10 @@ from rota import Rota
 from rota.core.errors import InvalidRequest
 from rota.runtime.assembly import AppDefinition, concurrency_of, queue_slots_of, queues_of
 from rota.runtime.components import Components
+from rota.runtime.namespace_stores import make
 from rota.runtime.process import Process, plan_of, set_up_logs
 from rota.settings import OPTIONS, read
+from servers.certificates import Authority
 from servers.housing import free_port
 
 HOME = "127.0.0.1"
@@ -77,6 +83,13 @@ class Row:
     seen: Callable[[Started], object]
     expected: object = True
     others: Mapping[str, str] = field(default_factory=dict)
+    prepare: Callable[[], None] = lambda: None
+
+
+def _takes_hand_over(started: Started) -> bool:
+    engine = started.components._link.engine
+    assert engine is not None
+    return engine.store.keeps_waiting_claims
 
 
 def _broker(started: Started) -> Any:  # noqa: ANN401 - an adapter that only the runtime knows
@@ -86,8 +99,8 @@ def _broker(started: Started) -> Any:  # noqa: ANN401 - an adapter that only the
 
 
 def _coordinator(started: Started) -> str:
-    assert started.components._membership is not None
-    return type(started.components._membership.coordinator).__name__
+    assert started.components.membership is not None
+    return type(started.components.membership.coordinator).__name__
 
 
 def _retry(started: Started, name: str) -> object:
@@ -98,6 +111,12 @@ def _retry(started: Started, name: str) -> object:
 def _attempts(started: Started) -> object:
     _, job = started.ask("POST", "/v1/jobs", {"type": "nobody", "payload": None})
     return started.ask("GET", f"/v1/jobs/{job['id']}")[1]["max_attempts"]
+
+
+def _pin_as_operators_see_it(s: Started) -> object:
+    _, token = s.ask("POST", "/v1/tokens", {"name": "op", "role": "operator"})
+    _, job = s.ask("POST", "/v1/jobs", {"type": "echo", "payload": {"pin": 1}, "delay": 60})
+    return s.ask("GET", f"/v1/jobs/{job['id']}", Authorization=f"Bearer {token['secret']}")[1]["payload"]["pin"]
 
 
 def _second_is_refused(started: Started) -> bool:
@@ -122,14 +141,50 @@ def _mode_of_new_file(started: Started) -> str:
 FILES = {"ROTA_FILE_ROOT": "."}
 REDIS = {"ROTA_BROKER": "redis://127.0.0.1:1"}
 WORKER_PORT, API_PORT = free_port(), free_port()
+FOLDER = Path(tempfile.mkdtemp(prefix="rota-certificates-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+AUTHORITY = Authority(FOLDER)
+CERT, KEY = map(str, AUTHORITY.sign("server"))
+TLS = {"ROTA_TLS_CERT": CERT, "ROTA_TLS_KEY": KEY}
+
+
+def _context(started: Started) -> ssl.SSLContext:
+    tls = started.components._ports.tls
+    assert tls is not None
+    return tls.context
+
+
 ROWS: dict[str, Row] = {
     "store": Row("other.db", lambda _: Path("other.db").exists()),
+    "namespace": Row(
+        "acme",
+        lambda s: s.ask("GET", "/v1/me")[1]["namespace"],
+        "acme",
+        prepare=lambda: asyncio.run(make("rota.acme.db")),
+    ),
     "broker": Row(REDIS["ROTA_BROKER"], lambda s: type(_broker(s)).__name__, "RedisStreamsBroker"),
     "coordinator": Row("local", _coordinator, "LocalCoordinator"),
     "host": Row("127.0.0.2", lambda s: s.components._ports.api[0].getsockname()[0], "127.0.0.2"),
     "port": Row(str(API_PORT), lambda s: s.components._ports.api[0].getsockname()[1], API_PORT),
     "token": Row("hush", lambda s: s.ask("GET", "/v1/jobs")[0], 401),
+    "tls_cert": Row(CERT, lambda s: _context(s).minimum_version, ssl.TLSVersion.TLSv1_2, TLS),
+    "tls_key": Row(KEY, lambda s: _context(s).minimum_version, ssl.TLSVersion.TLSv1_2, TLS),
+    "tls_client_ca": Row(str(AUTHORITY.cert), lambda s: _context(s).verify_mode, ssl.CERT_REQUIRED, TLS),
+    "behind_proxy": Row(
+        "127.0.0.0/8", lambda s: s.ask("GET", "/v1/jobs", **{"X-Forwarded-Host": "example.com"})[0], 403
+    ),
+    "proxy_user_header": Row(
+        "X-User",
+        lambda s: s.ask("GET", "/v1/jobs", **{"X-User": "nobody"})[0],
+        401,
+        {"ROTA_BEHIND_PROXY": "127.0.0.0/8", "ROTA_TOKEN": "0123456789abcdef0123456789abcdef"},
+    ),
+    "encryption_keys": Row(
+        "k1=AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        lambda s: "rota.encrypted" in str(s.ended("echo", 1)["result"]),
+    ),
     "insecure": Row("yes", lambda s: s.ask("GET", "/v1/jobs", Host="example.com")[0], 200),
+    "redact_keys": Row("pin,*-code", _pin_as_operators_see_it, "[redacted]"),
     "read_only": Row("yes", lambda s: s.ask("POST", "/v1/queues/mail/pause")[0], 403),
     "ui": Row("no", lambda s: s.ask("GET", "/ui")[0], 404),
     "worker_id": Row("ada", lambda s: s.options.name, "ada"),
@@ -138,10 +193,12 @@ ROWS: dict[str, Row] = {
     "concurrency": Row("3", lambda s: s.options.concurrency, 3),
     "lease": Row("33s", lambda s: s.options.lease, timedelta(seconds=33)),
     "poll_interval": Row("7s", lambda s: s.options.poll_interval, timedelta(seconds=7)),
+    "hand_over": Row("no", _takes_hand_over, expected=False),
     "start_timeout": Row("9s", lambda s: s.components._settings.start_timeout, timedelta(seconds=9)),
     "drain_timeout": Row("9s", lambda s: s.options.drain_timeout, timedelta(seconds=9)),
     "queue_size": Row("1", _second_is_refused),
     "fail_rate": Row("1", lambda s: s.ended("echo", 1)["status"], "dead"),
+    "capture_logs": Row("no", lambda s: s.options.capture_logs, expected=False),
     "max_attempts": Row("7", _attempts, 7),
     "backoff_base": Row("2500ms", lambda s: _retry(s, "base"), 2.5),
     "backoff_max": Row("55s", lambda s: _retry(s, "cap"), 55),
@@ -159,7 +216,7 @@ ROWS: dict[str, Row] = {
     "log_format": Row("json", lambda _: type(logging.getLogger().handlers[0].formatter).__name__, "JsonLines"),
 }
 #: What `app.run()` has no use for, each with a test of its own below.
-PROCESS_ONLY = {"api_url", "app"}
+PROCESS_ONLY = {"api_url", "app", "ca_file", "client_cert", "client_key"}
 
 
 class Noted(list[Components]):
@@ -243,6 +300,7 @@ def test_a_setting_holds_however_rota_is_started(
     name: str, way: str, started: Noted, environment: pytest.MonkeyPatch
 ) -> None:
     row = ROWS[name]
+    row.prepare()
     for variable, value in row.others.items():
         environment.setenv(variable, value)
     environment.setenv(f"ROTA_{name.upper()}", row.value)

@@ -100,7 +100,7 @@ async def test_every_metric_of_a_worker_is_in_the_catalogue(link: Link) -> None:
 
 
 async def test_a_worker_asks_for_the_token_that_the_api_asks_for(link: Link) -> None:
-    settings = Settings(worker_address="0.0.0.0:0", token="secret")  # noqa: S106 - a test's own
+    settings = Settings(worker_address="0.0.0.0:0", token="secret", insecure=True)  # noqa: S106 - a test's own
     endpoint = WorkerEndpoint(settings, link, BEAT)
     async with client_of(endpoint, "10.0.0.9") as client:
         assert (await client.get("/livez")).status_code == 200

@@ -321,6 +321,45 @@ def test_a_submission_by_name_takes_the_defaults_of_a_task_of_the_app(app: Rota)
     assert (unknown.queue, unknown.priority) == ("default", 5)
 
 
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({"amont": 10}, r"task 'charge': .*unexpected argument 'amont'; did you mean 'amount'\?"),
+        ({"amount": "ten"}, r"task 'charge': argument 'amount': Expected `int`, got `str`"),
+        ({"args": [1, "a", 3]}, r"task 'charge': .*too many positional arguments"),
+        (None, r"task 'charge': argument 'amount': Expected `int`, got `null`"),
+    ],
+)
+def test_a_submission_by_name_of_a_task_of_the_app_checks_its_arguments(app: Rota, payload: object, words: str) -> None:
+    """Such a job was stored, and died in the worker."""
+
+    @app.task
+    def charge(amount: int, currency: str = "EUR") -> str:
+        return f"{amount} {currency}"
+
+    with pytest.raises(InvalidRequest, match=words) as refusal:
+        app.submit_by_name("charge", payload)
+    assert refusal.value.field == "payload"
+    assert app.submit_by_name("elsewhere", payload).id
+    with app.run():
+        handles = [app.submit_by_name("charge", good) for good in ({"amount": 3}, {"args": [3]}, 3)]
+        assert [one.result(timeout="20s") for one in handles] == ["3 EUR"] * 3
+
+
+def test_a_submission_by_name_has_the_key_that_the_task_makes_of_an_argument(app: Rota) -> None:
+    """`per=` was ignored, so the limit of the key did not hold for such jobs."""
+
+    @app.task(per="customer", max_running=1)
+    def export(customer: str, year: int = 2026) -> str:
+        return f"{customer} {year}"
+
+    typed = export.submit("ann").job
+    for payload in ({"customer": "ann"}, {"args": ["ann"]}, "ann"):
+        assert app.submit_by_name("export", payload).job.concurrency_key == typed.concurrency_key
+    other = app.submit_by_name("export", {"customer": "ann"}, concurrency_key="mine").job
+    assert other.concurrency_key == "mine"
+
+
 def test_a_recurring_task_is_put_up_when_it_runs_and_stays_as_it_is_the_next_time(app: Rota) -> None:
     @app.task(cron="0 3 * * *", tz="Europe/Berlin")
     def report() -> None: ...

@@ -30,7 +30,7 @@ from rota.core.lifecycle import State
 from rota.core.outcome import Failed, Lost, Outcome, Succeeded
 from rota.core.settlement import JobError
 from rota.engine import Engine
-from rota.ports.client import AttemptReport
+from rota.ports.client import Actor, AttemptReport
 from rota.ports.store import JobQuery
 from rota.sdk.loader import definition_of
 from rota.sdk.options import SINGLE_SUBMISSION
@@ -51,6 +51,8 @@ class Scene:
     engine: Engine
     app: Rota
     connection: sqlite3.Connection
+    #: The app that the server of the API runs with.
+    server: Rota
     #: Submits a job with the option, and gives its id.
     submit_now: Callable[[], str]
 
@@ -116,9 +118,45 @@ async def _is_one_job(scene: Scene) -> bool:
     return await scene.submit() == await scene.submit()
 
 
+async def _is_one_job_while_it_waits(scene: Scene) -> bool:
+    first, second = await scene.submit(), await scene.submit()
+    await scene.claim()
+    return first == second != await scene.submit()
+
+
+async def _is_one_job_that_waits(scene: Scene) -> bool:
+    same = await scene.submit() == await scene.submit()
+    return same and await _waits_half_an_hour(scene)
+
+
+async def _waits_no_longer_than_half_an_hour(scene: Scene) -> bool:
+    await scene.submit()
+    early = await scene.claim()
+    scene.clock.move(HOUR / 3)
+    await scene.submit()
+    scene.clock.move(HOUR / 5)
+    await scene.engine.upkeep.promote(10)
+    return not early and len(await scene.claim()) == 1
+
+
+async def _waits_for_its_breaker(scene: Scene) -> bool:
+    for name, app in (("own", scene.app), ("server", scene.server)):
+        # As a process of the app does when it starts.
+        await scene.engine.breakers.put_of_app(app.breakers.stored(name), name)
+    await scene.engine.breakers.open("stripe", None, "", Actor("ada"))
+    await scene.submit()
+    return not await scene.claim()
+
+
 async def _is_found_by_its_tag(scene: Scene) -> bool:
     await scene.submit()
     return await scene.has(tag="vip")
+
+
+async def _runs_one_at_a_time(scene: Scene) -> bool:
+    await scene.submit()
+    await scene.submit()
+    return len(await scene.claim()) == 1
 
 
 async def _names_the_customer(scene: Scene) -> bool:
@@ -158,6 +196,15 @@ EFFECTS: dict[str, tuple[Callable[[Rota, sqlite3.Connection], object], Callable[
     "retry": (lambda _, __: 1, _is_tried_once),
     "delivery": (lambda _, __: "at_most_once", _is_not_begun_again),
     "idempotency_key": (lambda _, __: "k", _is_one_job),
+    "unique_for": (lambda _, __: "1h", _is_one_job),
+    "unique_by": (lambda _, __: ["customer"], _is_one_job),
+    "unique_key": (lambda _, __: "k", _is_one_job),
+    "unique_states": (lambda _, __: ["pending"], _is_one_job_while_it_waits),
+    "debounce": (lambda _, __: "30m", _is_one_job_that_waits),
+    "max_wait": (lambda _, __: "30m", _waits_no_longer_than_half_an_hour),
+    "throttle": (lambda _, __: "1h", _is_one_job),
+    "breaker": (lambda _, __: "stripe", _waits_for_its_breaker),
+    "concurrency_key": (lambda _, __: "account-7", _runs_one_at_a_time),
     "tags": (lambda _, __: ["vip"], _is_found_by_its_tag),
     "meta": (lambda _, __: {"customer": "7"}, _names_the_customer),
     "on_success": (lambda app, _: app.tasks["follower"].call(), _is_followed_when_it_succeeds),
@@ -166,7 +213,15 @@ EFFECTS: dict[str, tuple[Callable[[Rota, sqlite3.Connection], object], Callable[
 }
 
 
-def _nothing() -> None: ...
+#: Options that an option needs beside it.
+COMPANIONS: dict[str, dict[str, str]] = {
+    "unique_by": {"unique_for": "1h"},
+    "unique_key": {"throttle": "1h"},
+    "max_wait": {"debounce": "30m"},
+}
+
+
+def _nothing(customer: int = 7) -> None: ...
 
 
 class Apps:
@@ -184,7 +239,9 @@ class Apps:
         return app
 
     def options(self, app: Rota) -> Any:  # noqa: ANN401 - any options
-        return {} if self._option is None else {self._option: EFFECTS[self._option][0](app, self._connection)}
+        if self._option is None:
+            return {}
+        return {self._option: EFFECTS[self._option][0](app, self._connection), **COMPANIONS.get(self._option, {})}
 
 
 @asynccontextmanager
@@ -209,9 +266,9 @@ async def scene_of(way: str, place: str, option: str | None, path: Path) -> Asyn
                 "decorator": lambda: app.tasks["tried"].submit().id,
                 "using": lambda: app.tasks["tried"].using(**apps.options(app)).submit().id,
                 "by name": lambda: app.submit_by_name("tried", {"args": []}, **apps.options(app)).id,
-                "server": lambda: str(httpx.post(f"{url}/v1/jobs", json={"type": "tried"}).json()["id"]),
+                "server": lambda: str(httpx.post(f"{url}/v1/jobs", json={"type": "tried", "payload": {}}).json()["id"]),
             }
-            yield Scene(clock, engine, app, connection, ways[place])
+            yield Scene(clock, engine, app, connection, server, ways[place])
             await asyncio.to_thread(app.close)
 
 

@@ -33,7 +33,8 @@ async def _nothing_async() -> None: ...
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"colour": "red"}, ["'colour'", "not an option", "queue"]),
     ({"prioritty": 3}, ["'prioritty'", "did you mean 'priority'?"]),
-    ({"concurrency_key": "c"}, ["concurrency_key", "not available in this release"]),
+    ({"concurrency_key": ""}, ["concurrency_key", "''"]),
+    ({"concurrency_key": 5}, ["concurrency_key", "5", "one at a time"]),
     ({"queue": ""}, ["queue", "''"]),
     ({"queue": 5}, ["queue", "5", 'queue="mail"']),
     ({"queue": "a b"}, ["queue", "'a b'", "blank"]),

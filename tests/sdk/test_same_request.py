@@ -131,7 +131,7 @@ DIFFERENT: dict[str, Body] = {
     "timeout": {"timeout": 5},
     "expires": {"expires": 5},
     "delay": {"delay": 5},
-    "concurrency_key": {},
+    "concurrency_key": {"concurrency_key": "c"},
     "tags": {"tags": ["a"]},
     "meta": {"meta": {"a": "b"}},
     "on_success": {"on_success": {"type": "next"}},

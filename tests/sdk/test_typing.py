@@ -18,8 +18,10 @@ SOURCES = Path(__file__).parents[2] / "src"
 
 RIGHT = """
 from datetime import UTC, datetime
+from typing import Any
 import rota
-from rota import Handle, Options, Retry, Rota, Task, AsyncTask
+from rota import Call, Failure, Flow, Handle, Options, Retry, Rota, Task, AsyncTask, Workflow, WorkflowHandle
+from rota import as_completed, chain, group, map, wait_all
 from rota.core.ids import JobId
 from rota.core.submission import NewJob
 
@@ -40,6 +42,55 @@ def join(left: str, right: str) -> str:
 @app.task
 def alert(failure: dict[str, object]) -> None:
     print(failure["id"])
+
+@app.task
+def add_up(numbers: list[int]) -> int:
+    return sum(numbers)
+
+@app.task
+def words(number: int) -> str:
+    return str(number)
+
+@app.task
+def nested(numbers: list[list[int]]) -> int:
+    return len(numbers)
+
+@app.task
+def told(failure: Failure) -> None:
+    print(failure["error"])
+
+@app.task
+def nothing() -> None: ...
+
+then_1: Flow[str] = add.call(1).then(words)
+then_2: Flow[str] = add.call(1).then(add).then(words)
+then_3: Flow[bool] = add.call(1).then(send.call("a"))
+then_4: Flow[None] = add.call(1).then(nothing.call())
+chain_1: Flow[str] = chain(add.call(1), add, words)
+chain_2: Flow[bool] = chain(add.call(1), words, send)
+chain_3: Flow[int] = chain(group(add.call(1), add.call(2)), add_up)
+group_1: Flow[list[int]] = group(add.call(1), add.call(2))
+group_2: Flow[int] = group(add.call(1), add.call(2)).then(add_up)
+group_3: Flow[int] = group(group(add.call(1)), group(add.call(2))).then(nested)
+group_4: Flow[list[Any]] = group(add.call(1), words.call(2))
+map_1: Flow[list[int]] = map(add, [1, 2])
+map_2: Flow[int] = map(add, range(3)).then(add_up)
+map_3: Flow[list[int]] = map(add_up, [1, 2, 3], chunk=2)
+failed_1: Flow[int] = add.call(1).on_failure(told)
+failed_2: Flow[int] = group(add.call(1)).then(add_up).on_failure(told)
+always_1: Flow[None] = add.call(1).always(nothing.call())
+flow_handle: WorkflowHandle[str] = chain(add.call(1), words).submit(name="w", policy="fail_fast")
+flow_value: str = flow_handle.result("1s")
+graph = Workflow("graph", policy="finish")
+node_1 = graph.add("a", add.call(1))
+node_2 = graph.add("b", words, after=node_1)
+node_3 = graph.add("c", add_up, after=[node_1, node_1])
+node_4 = graph.add("d", told, after=node_2.failed)
+node_5 = graph.add("e", nothing.call(), after=[node_1.ended, node_3])
+graph_handle: WorkflowHandle[dict[str, Any]] = graph.submit()
+waited: list[int] = wait_all([add.submit(1), add.submit(2)], "1s")
+for each in as_completed([add.submit(1)]):
+    one_by_one: int = each.result()
 
 job = NewJob(JobId(1), "mail")
 plain: Task[[int, int], int]
@@ -83,7 +134,26 @@ WRONG = [
     'add.using(on_success="x")',
     "add.using(on_success=join)",
     'add.using(run_at="2030-01-01")',
-    'add.using(concurrency_key="c")',
+    "add.using(concurrency_key=5)",
+    'app.task(max_running="5")',
+    "add.call(1).then(send)",
+    "add.call(1).then(join)",
+    "add.call(1).then(nothing)",
+    "wrong_then: Flow[int] = add.call(1).then(words)",
+    "chain(add.call(1), words, add)",
+    "chain(add.call(1), add_up)",
+    "chain(add, words)",
+    "group(add.call(1), add.call(2)).then(words)",
+    "group(words.call(1)).then(add_up)",
+    "map(send, [1, 2])",
+    "map(add, [1, 2], chunk=2)",
+    "add.call(1).on_failure(words)",
+    'chain(add.call(1)).submit(policy="never")',
+    "wrong_value: int = chain(add.call(1), words).submit().result()",
+    'graph.add("x", send, after=node_1)',
+    'graph.add("y", add_up, after=node_1)',
+    'graph.add("z", words, after=[node_1])',
+    "wrong_wait: list[str] = wait_all([add.submit(1)])",
 ]
 
 

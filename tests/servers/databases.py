@@ -43,11 +43,12 @@ async def empty_database() -> AsyncIterator[str]:
         name = f"rota_{next(_numbers)}"
         server.execute(f"CREATE DATABASE {name}")
     yield server.url(name)
-    await _empty(server.port, name)
+    await empty(server.port, name)
     _free.append(name)
 
 
-async def _empty(port: int, name: str) -> None:
+async def empty(port: int, name: str) -> None:
+    """Delete all rows of a database."""
     connection = await asyncmy.connect(host="127.0.0.1", port=port, user="root", database=name, autocommit=False)
     try:
         cursor = connection.cursor()

@@ -45,6 +45,8 @@ class MariadbServer:
 
     binary: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    #: Environment variables of the server beside those of the tests.
+    environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path = field(init=False)
     port: int = field(init=False)
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
@@ -96,6 +98,7 @@ class MariadbServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env={**os.environ, **self.environment},
                 # A group of its own: Ctrl-C at the tests is not meant for the server.
                 start_new_session=True,
                 **_demotion(),

@@ -43,6 +43,8 @@ class PostgresServer:
 
     binaries: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    #: Environment variables of the server beside those of the tests.
+    environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path = field(init=False)
     port: int = field(init=False)
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
@@ -90,6 +92,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env={**os.environ, **self.environment},
                 # A group of its own: Ctrl-C at the tests is not meant for the server.
                 start_new_session=True,
                 **_demotion(),
@@ -290,7 +293,7 @@ async def migrated_database(server: PostgresServer) -> AsyncIterator[str]:
         await (await PostgresStore.open(server.free[-1])).close()
     dsn = server.free.pop()
     yield dsn
-    _clear(dsn)
+    clear(dsn)
     server.free.append(dsn)
 
 
@@ -298,7 +301,8 @@ async def migrated_database(server: PostgresServer) -> AsyncIterator[str]:
 _cleaners: Final[dict[str, psycopg.Connection[Any]]] = {}
 
 
-def _clear(dsn: str) -> None:
+def clear(dsn: str) -> None:
+    """Delete all rows of a database."""
     if dsn in _cleaners:
         try:
             _cleaners[dsn].execute(_CLEAR)

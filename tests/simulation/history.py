@@ -12,6 +12,7 @@ A record is a plain dictionary: its number, the virtual time in microseconds, it
 `accepted`     a submitter was told that its job is in safe hands: `host`, `job`
 `start`, `end` a handler began and ended: `host`, `boot`, `job`, `fence`; at the end `outcome`, and whether it is `deaf`
 `boot`, `exit` a process began, or ended by itself; `sigterm`: it was asked to, within `grace` microseconds
+`blind`        a host saw the store's clock again, for the first time after several seconds: `host`, `since`
 `fault`        the nemesis acted: `fault` (its class), `phase` (begin, end, hit), `target`, `detail`
 =============  ====================================================================================================
 

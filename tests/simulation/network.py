@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from rota.core.errors import RotaError, StoreUnavailable
 from rota.ports.store import Store
@@ -31,6 +31,10 @@ from simulation import plain
 from simulation.history import History
 from simulation.hosts import Host
 from simulation.loop import Process, SimulatedLoop
+
+#: Calls whose answers tell the store's time.
+_LOOKS: Final = frozenset({"time", "timetable"})
+_LONGEST_BLIND_SECONDS: Final = 7.0
 
 
 @dataclass(slots=True)
@@ -100,6 +104,8 @@ class Network:
         self._number = 0
         self._cut: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, deque[Call]] = {}
+        #: When the last answer that told each process the store's time was asked for.
+        self._looked_at: dict[str, float] = {}
         #: Told of each crash of the service between commit and reply.
         self.on_service_crash: Callable[[], None] | None = None
         #: Told of each worker that was given jobs, before it can know.
@@ -196,7 +202,17 @@ class Network:
             return
         if plain.is_told(call.verb):
             self._history.note("ok", **told, got=plain.answered(call.verb, answer))
+        if call.verb in _LOOKS:
+            self._note_look(call)
         call.future.set_result(answer)
+
+    def _note_look(self, call: Call) -> None:
+        """Tell when a process has not seen the store's clock for long: steps of the clock may have escaped it."""
+        asked_at = call.gives_up_at - self._patience
+        before = self._looked_at.get(call.process.name, asked_at)
+        self._looked_at[call.process.name] = max(asked_at, before)
+        if self._loop.time() - before > _LONGEST_BLIND_SECONDS:
+            self._history.note("blind", host=call.host.name, since=round(before * 1e6))
 
     def _watch(self, call: Call) -> None:
         """See to it that the caller does not wait for ever.
@@ -238,11 +254,18 @@ class Network:
 class RemoteStore:
     """The store as a host sees it: every verb is a call. Whoever takes a `Store` can be given one of these."""
 
-    has_handoff = False
+    keeps_waiting_claims = False
 
     def __init__(self, network: Network, host: Host) -> None:
         self._network = network
         self._host = host
+
+    def frees_permit(self, _ids: object) -> bool:
+        """No: there are no limits in here. This asks the process's own memory, and is no call."""
+        return False
+
+    def limit_pause(self, _wanted: object) -> None:
+        """No pause: as above."""
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         if verb.startswith("_"):

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
+from rota.core.limit import Limit
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
-from rota.core.time import span_to_micros, to_micros
+from rota.core.time import EPOCH, span_to_micros, to_micros
 from rota.ports.store import Inserted, Retention
 
 Plain = Any
@@ -46,10 +48,23 @@ def new_job(job: NewJob) -> dict[str, Plain]:
         "after": [[dependency.on, str(dependency.need)] for dependency in job.after],
         "on_success": job.on_success is not None,
         "on_failure": job.on_failure is not None,
+        # The job that the store itself makes if a dependency fails; its times count from then.
+        "failure_job": None if job.on_failure is None else new_job(job.on_failure.make(JobId(0), EPOCH)),
         "parent_id": job.parent_id,
         "schedule_id": job.schedule_id,
         "fire_time": micros(job.fire_time),
         "submission": job.tags[0] if job.tags else None,
+        **({} if job.concurrency_key is None else {"concurrency_key": job.concurrency_key}),
+    }
+
+
+def limit(limit: Limit) -> dict[str, Plain]:
+    """Describe a limit; of its rates, the interval and the burst."""
+    return {
+        "name": limit.name,
+        "max_running": limit.max_running,
+        "rates": [[rate.interval, rate.burst] for rate in limit.rates],
+        "per_key_max_running": limit.per_key_max_running,
     }
 
 

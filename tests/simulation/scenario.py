@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
-from simulation import worlds
+from simulation import plain, worlds
 from simulation.casts import Cast, Playing, cast_of
 from simulation.checker import Verdict, check
 from simulation.dump import Dump, dump
@@ -91,6 +91,9 @@ class Theatre:
         self._notebook: Notebook = {}
         self._store_host = Host("store", None, self.loop, self.history, self._rng("store"))
         self.store = _open_store(self._store_host)
+        if world.seed >= worlds.FIRST_WITH_LIMITS:
+            _at_once(self.store.put_limits(world.limits))
+            self.history.note("limits", limits=[plain.limit(limit) for limit in world.limits])
         self._service = Service(self._store_host, self.store)
         self._network = Network(self.loop, self._service, self.history, self._rng("network"), world.patience_seconds)
         self._web = Web(self.loop, self._network, world.surroundings.apis)

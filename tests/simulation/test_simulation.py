@@ -1,4 +1,4 @@
-"""Two thousand worlds, none of which may break a promise; and three dozen planted bugs, none of which may hide."""
+"""Two thousand worlds, as many with limits, none of which may break a promise; and planted bugs that may not hide."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from simulation.runner import (
     without_pauses,
 )
 from simulation.scenario import Run, run
-from simulation.worlds import draw
+from simulation.worlds import FIRST_WITH_LIMITS, draw
 
 SEEDS = int(os.environ.get("ROTA_SIMULATION_SEEDS", "2000"))
 #: Small enough that no test process waits long for another at the end.
@@ -41,6 +41,14 @@ TESTS = Path(__file__).parent.parent
 def test_no_world_breaks_a_promise(start: int) -> None:
     with without_pauses():
         outcomes = [examine_soundly(seed) for seed in range(start, min(start + CHUNK, SEEDS))]
+    failed = [outcome for outcome in outcomes if not outcome.is_clean]
+    assert not failed, _told(failed)
+
+
+@pytest.mark.parametrize("start", range(FIRST_WITH_LIMITS, FIRST_WITH_LIMITS + SEEDS, CHUNK))
+def test_no_world_with_limits_breaks_a_promise(start: int) -> None:
+    with without_pauses():
+        outcomes = [examine_soundly(seed) for seed in range(start, min(start + CHUNK, FIRST_WITH_LIMITS + SEEDS))]
     failed = [outcome for outcome in outcomes if not outcome.is_clean]
     assert not failed, _told(failed)
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from rota.core.ids import ScheduleId
+from rota.core.limit import Limit
 from rota.core.retry import Backoff
 from rota.core.schedule import CatchUp, Overlap, Schedule
 from rota.core.submission import Delivery, Need, Template
@@ -29,6 +30,9 @@ from simulation.models.worker import WorkerHabits
 QUEUES: Final = ("default", "bulk")
 #: Rules whose fire times a checker can reckon by itself: every so many seconds since 1970.
 RULES: Final = ("*/10 * * * * *", "*/15 * * * * *", "*/30 * * * * *", "@every 7s", "@every 13s", "* * * * *")
+#: From this seed on there are limits: many jobs have a key, and queues, types and keys run few at once.
+FIRST_WITH_LIMITS: Final = 10_000_000
+KEYS: Final = ("a", "b", f"{TYPES[0]}:1", f"{TYPES[0]}:2")
 #: The part of the busy time in which new jobs come in.
 COMING: Final = 0.75
 
@@ -54,6 +58,7 @@ class World:
     schedules: tuple[Schedule, ...]
     faults: tuple[Fault, ...]
     can_poison: bool
+    limits: tuple[Limit, ...] = ()
 
     @property
     def surroundings(self) -> Surroundings:
@@ -68,6 +73,10 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
     lease = timedelta(seconds=rng.choice((3, 4, 5, 5, 8, 15)))
     quiet_at = rng.uniform(25, 70)
     submissions = _submissions(Random(f"{seed}:submissions"), rng.randint(6, 24), quiet_at * COMING, lease)
+    limits: tuple[Limit, ...] = ()
+    if seed >= FIRST_WITH_LIMITS:
+        limits = _limits(Random(f"{seed}:limits"))
+        submissions = _with_keys(Random(f"{seed}:keys"), submissions)
     schedules = _schedules(Random(f"{seed}:schedules"), quiet_at * COMING)
     acts = _acts(Random(f"{seed}:acts"), submissions, quiet_at * COMING, has_schedules=bool(schedules))
     drain = timedelta(seconds=Random(f"{seed}:drain").choice((2.5, 2 * lease.total_seconds() + 4)))
@@ -92,7 +101,27 @@ def draw(seed: int, classes: Collection[FaultClass] = ALL_FAULTS, *, has_apis: b
         schedules=schedules,
         faults=tuple(faults.draw(seed, around, allowed)),
         can_poison=FaultClass.POISON in allowed,
+        limits=limits,
     )
+
+
+def _limits(rng: Random) -> tuple[Limit, ...]:
+    """Draw limits of queues, types and keys; a key without one runs one job at a time."""
+    drawn = (
+        Limit("queue:default", rng.randint(1, 3)),
+        Limit("queue:bulk", rng.choice((None, 2)), rate_limit=rng.choice(("1/s burst 1", "2/s", "1/s burst 2, 20/m"))),
+        Limit(f"task:{TYPES[0]}", rng.choice((None, 2)), per_key_max_running=rng.choice((1, 2)), weight=2),
+        Limit(f"task:{TYPES[1]}", rate_limit=rng.choice(("2/s burst 1", "1/s"))),
+        Limit("key:a", rng.choice((1, 2, 3))),
+    )
+    return tuple(limit for limit in drawn if rng.random() < 0.6)
+
+
+def _with_keys(rng: Random, submissions: Sequence[Submission]) -> list[Submission]:
+    return [
+        replace(one, template=replace(one.template, concurrency_key=rng.choice(KEYS))) if rng.random() < 0.6 else one
+        for one in submissions
+    ]
 
 
 def _surroundings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
+from rota import Rota
 from rota.worker import Cancelled, GiveUp, RetryLater, current
 
 _libc = ctypes.CDLL(None)
@@ -32,6 +34,11 @@ def whoami() -> list[object]:
     job.progress(1, 1, "here")
     job.log("from the child")
     return [job.id, job.attempt, os.getpid(), os.getpgid(0), job.deadline is not None]
+
+
+def logs_and_reports() -> None:
+    logging.getLogger("shop").warning("from the child")
+    current().progress(1, 1)
 
 
 def fails() -> NoReturn:
@@ -162,3 +169,29 @@ async def loses_patience() -> str:
 
 
 async def _nothing() -> None: ...
+
+
+def waits_in_a_child() -> list[object]:
+    """Sleep, wait for an event and call a job."""
+    job = current()
+    job.sleep("nap", 0.1)
+    paid = job.wait("paid", event="paid", timeout="60s")
+    return [paid, job.call("sum", _ADD, 3, 4).result(), job.attempt]
+
+
+async def waits_in_a_child_async() -> list[object]:
+    """Sleep, wait for an event and call a job, in a coroutine."""
+    job = current()
+    await job.asleep("nap", 0.1)
+    paid = await job.await_event("paid", event="paid", timeout="60s")
+    return [paid, await (await job.acall("sum", _ADD, 3, 4)).aresult(), job.attempt]
+
+
+def confuses_keys() -> None:
+    """Use one key for two kinds of waits."""
+    job = current()
+    job.sleep("x", 0)
+    job.wait("x", event="e")
+
+
+_ADD = Rota().task(name="add")(add)

@@ -73,7 +73,9 @@ class Stage:
     ) -> AsyncIterator[Worker]:
         """Run a worker with these handlers until the block ends."""
         parts = {
-            name: settings.pop(name) for name in ("lease_keeper", "rng", "announce_member", "steps") if name in settings
+            name: settings.pop(name)
+            for name in ("lease_keeper", "rng", "announce_member", "register_schemas", "steps", "inputs")
+            if name in settings
         }
         options = WorkerOptions(**{"name": "ada", "drain_timeout": timedelta(seconds=5), **settings})
         known = Handlers(one if isinstance(one, Handler) else handler_of(one) for one in handlers)

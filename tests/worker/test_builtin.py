@@ -15,6 +15,7 @@ import pytest
 
 from rota.core.errors import InvalidRequest
 from rota.core.lifecycle import State
+from rota.core.log_lines import lines_of
 from rota.core.settlement import Reason
 from rota.worker import GiveUp
 from rota.worker.builtin import CHECKS, FileSettings, builtin_handlers
@@ -125,7 +126,7 @@ async def test_echo_demo_and_default_take_anything(stage: Stage) -> None:
         {"recorded": {"msg": "hello"}},
     ]
     (attempt,) = await stage.engine.store.attempts(ids[1])
-    assert attempt.log_tail == "step 1 of 3\nstep 2 of 3\nstep 3 of 3"
+    assert [line.message for line in lines_of(attempt.log_tail or "")] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
 
 
 async def test_a_built_in_job_without_a_timeout_of_its_own_gets_the_worker_s(stage: Stage) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
 
+from rota.core.job import Job
+from rota.core.lease import Claim
 from rota.core.lifecycle import State
 from rota.worker import Handlers, Worker, WorkerOptions, current, handler_of
 from worker.staging import Passing, Stage
@@ -33,6 +36,47 @@ async def test_an_idle_worker_stops_at_once(stage: Stage) -> None:
     worker.stop()
     await running
     assert time.monotonic() - begun < 3
+
+
+@dataclass(slots=True)
+class Overtaken(Passing):
+    """A source that a claim reaches late: after it was withdrawn, and after it was repeated for the first time."""
+
+    arrive: Callable[[Claim], Awaitable[None]] = field(kw_only=True)
+    sent: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        self.claims.append(wanted)
+        if len(self.claims) == 1:
+            self.sent.set()
+            await asyncio.Event().wait()
+        jobs = await self.source.claim(wanted, wait=wait)
+        if len(self.claims) == 2:
+            await self.arrive(self.claims[0])
+        return jobs
+
+
+async def test_a_withdrawn_claim_that_reaches_the_store_late_leaves_no_job_to_its_lease(stage: Stage) -> None:
+    """The worker asked once for the jobs of its last claim, and its request overtook the claim."""
+
+    async def quick() -> None:
+        return
+
+    job_ids = []
+
+    async def arrive(wanted: Claim) -> None:
+        job_ids.append(await stage.submit("quick"))
+        assert len(await stage.engine.claim(wanted)) == 1
+
+    source = Overtaken(stage.engine, arrive=arrive)
+    worker = Worker(source, Handlers([handler_of(quick)]), WorkerOptions(name="ada"))
+    running = asyncio.create_task(worker.run())
+    await source.sent.wait()
+    worker.stop()
+    await running
+    job = await stage.look(*job_ids)
+    assert (job.state, job.attempts, job.fence) == (State.PENDING, 0, 1)
+    assert len({claim.claim_id for claim in source.claims}) == 1
 
 
 async def test_what_runs_may_finish(stage: Stage) -> None:

@@ -41,12 +41,16 @@ class Scene:
     #: How long an answer of the store's clock takes.
     way: float = 0.0
     is_away: bool = False
+    #: How far the store's clock is ahead from the moment on at which the worker reads it next.
+    skew_when_read: float | None = None
     begun: dict[int, datetime] = field(default_factory=dict)
 
     def clock(self) -> datetime:
         return BASE + timedelta(seconds=self.loop.time() + self.skew)
 
     async def time(self) -> datetime:
+        if self.skew_when_read is not None:
+            self.skew, self.skew_when_read = self.skew_when_read, None
         now = self.clock()
         if self.is_away:
             raise StoreUnavailable("the clock is unavailable")
@@ -172,6 +176,24 @@ def test_a_clock_that_was_set_begins_nothing_early(leap: float) -> None:
         await scene.submit(2, 30.0)
         await asyncio.sleep(30)
         assert 0 <= scene.lateness(2, 30.0) < MILLISECOND
+
+    played(act)
+
+
+def test_a_job_is_handed_back_when_the_clock_is_set_back_while_it_is_held() -> None:
+    """The worker held it for an hour, although the clock was right again after some seconds."""
+
+    async def act(scene: Scene, worker: Worker) -> None:
+        scene.skew_when_read = -3600.0
+        job_id = await scene.submit(1, 10.0, max_attempts=1)
+        await asyncio.sleep(11)
+        job = await scene.look(job_id)
+        assert (job.state, job.attempts, job.run_at) == (State.SCHEDULED, 0, BASE + timedelta(seconds=10))
+        assert (worker.busy, scene.begun) == (0, {})
+        scene.skew = 0.0
+        assert await scene.engine.upkeep.promote(10) == 1
+        await asyncio.sleep(1)
+        assert scene.lateness(1, 10.0) >= 1
 
     played(act)
 

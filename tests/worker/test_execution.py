@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from rota.core.lifecycle import State
+from rota.core.log_lines import LONGEST_MESSAGE, lines_of
 from rota.core.retry import Backoff, Growth
 from rota.core.settlement import Reason
 from rota.worker import GiveUp, RetryLater, current, handler_of
@@ -329,9 +330,11 @@ async def test_a_handler_can_read_its_job_and_its_log_is_kept(stage: Stage, kind
     (attempt,) = await stage.engine.store.attempts(job_id)
     assert job.result is not None
     assert json.loads(job.result)[1:] == ["tells", 1, 4, True]
-    assert attempt.log_tail is not None
-    assert len(attempt.log_tail) <= 8192
-    assert attempt.log_tail.endswith("last line")
+    first, cut_line, last = lines_of(attempt.log_tail or "")
+    assert (first.message, last.message, last.number) == ("first line", "last line", 3)
+    assert cut_line.message == "x" * (LONGEST_MESSAGE - 1) + "…"
+    # The last progress goes with the outcome.
+    assert json.loads(attempt.progress or "")["message"] == "half"
 
 
 def test_outside_of_a_handler_there_is_no_current_job() -> None:

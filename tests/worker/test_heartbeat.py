@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Awaitable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rota.core.errors import StoreUnavailable
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
+from rota.core.log_lines import lines_of
 from rota.core.outcome import Lost, Succeeded
 from rota.ports.client import AttemptReport
 from rota.worker import current, handler_of
@@ -199,5 +201,7 @@ async def test_progress_and_log_arrive_with_the_heartbeat(stage: Stage) -> None:
         (attempt,) = await stage.engine.store.attempts(job_id)
         release.set()
         await stage.end_of(job_id)
-    assert attempt.log_tail == "a line"
-    assert attempt.progress == '{"done": 3, "total": 4, "message": "nearly"}'
+    assert [line.message for line in lines_of(attempt.log_tail or "")] == ["a line"]
+    progress = json.loads(attempt.progress or "")
+    assert datetime.fromisoformat(progress.pop("at")).utcoffset() == timedelta(0)
+    assert progress == {"done": 3, "total": 4, "message": "nearly"}

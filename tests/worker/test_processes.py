@@ -14,6 +14,7 @@ from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
 from rota.core.lease import Claim, WorkerId
 from rota.core.lifecycle import State
+from rota.core.log_lines import lines_of
 from rota.core.outcome import Lost
 from rota.core.settlement import Reason
 from rota.ports.client import AttemptReport
@@ -65,7 +66,7 @@ async def test_a_child_knows_its_job_and_leads_its_own_group(stage: Stage) -> No
     _, number, pid, group, has_deadline = json.loads(job.result or "null")
     assert (number, has_deadline) == (1, True)
     assert pid == group != os.getpgid(0)
-    assert attempt.log_tail == "from the child"
+    assert [line.message for line in lines_of(attempt.log_tail or "")] == ["from the child"]
 
 
 async def test_what_a_child_raises_is_judged_as_the_registry_says(stage: Stage) -> None:

@@ -17,6 +17,7 @@ The server commits every DDL statement by itself, so the script may be cut off i
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import time
@@ -89,7 +90,9 @@ async def rename(connection: MysqlConnection) -> str:
         await _rename_keys(connection, table)
     await _create_new_tables(connection)
     await _alter_ledger_and_tokens(connection)
-    await _add_position(connection)
+    await _move_configuration(connection)
+    await _add_columns(connection)
+    await _add_keys(connection)
     await _record(connection)
     return f"{len(TABLES)} tables renamed; open the store with this release"
 
@@ -140,6 +143,18 @@ async def _create_new_tables(connection: MysqlConnection) -> None:
             await connection.run(statement)
 
 
+async def _move_configuration(connection: MysqlConnection) -> None:
+    """Move the shared configuration from a row of the queue table to its own table."""
+    rows = await connection.rows("SELECT pause_reason FROM rota_queue WHERE name = '/configuration'")
+    for key, value in json.loads(rows[0][0] or "{}").items() if rows else ():
+        # An earlier run may have written it.
+        await connection.run(
+            "REPLACE INTO rota_configuration (`key`, value, version) VALUES (%(key)s, %(value)s, 1)",
+            {"key": key, "value": value},
+        )
+    await connection.run("DELETE FROM rota_queue WHERE name = '/configuration'")
+
+
 async def _alter_ledger_and_tokens(connection: MysqlConnection) -> None:
     """Add the surface to the ledger's entries, and change the columns of tokens, which no old release used."""
     where = "WHERE table_schema = database() AND table_name IN ('rota_ledger', 'rota_token')"
@@ -149,14 +164,46 @@ async def _alter_ledger_and_tokens(connection: MysqlConnection) -> None:
     if "scopes" in there:
         await connection.run(
             "ALTER TABLE rota_token DROP COLUMN scopes, DROP COLUMN last_used_at,"
-            " ADD COLUMN role VARCHAR(255) NOT NULL AFTER digest, ADD COLUMN actions LONGTEXT NOT NULL AFTER role"
+            " ADD COLUMN role VARCHAR(255) NOT NULL AFTER digest, ADD COLUMN actions LONGTEXT NOT NULL AFTER role,"
+            " ADD COLUMN limits LONGTEXT NOT NULL AFTER queues"
         )
 
 
-async def _add_position(connection: MysqlConnection) -> None:
-    """Add the column that old tables of dependencies lack, unless an earlier run has added it."""
+async def _add_keys(connection: MysqlConnection) -> None:
+    """Add the concurrency key to the tables of pending and running jobs, and new keys, unless an earlier run did."""
+    if not await connection.rows("SHOW COLUMNS FROM rota_lease LIKE 'concurrency_key'"):
+        await connection.run("ALTER TABLE rota_lease ADD COLUMN concurrency_key VARCHAR(200)")
+    if not await connection.rows("SHOW COLUMNS FROM rota_ready LIKE 'concurrency_key'"):
+        await connection.run(
+            "ALTER TABLE rota_ready ADD COLUMN concurrency_key VARCHAR(200) NOT NULL DEFAULT '' AFTER type,"
+            " DROP PRIMARY KEY, ADD PRIMARY KEY (queue, type, concurrency_key, turn, id)"
+        )
+    if not await connection.rows("SHOW INDEX FROM rota_ready WHERE Key_name = 'rota_ready_id'"):
+        await connection.run("ALTER TABLE rota_ready ADD KEY rota_ready_id (id)")
+    if not await connection.rows("SHOW INDEX FROM rota_scheduled WHERE Key_name = 'rota_scheduled_lane'"):
+        await connection.run("ALTER TABLE rota_scheduled ADD KEY rota_scheduled_lane (state, queue, type)")
+    for table in ("rota_ready", "rota_lease"):
+        await connection.run(
+            f"UPDATE {table} AS part JOIN rota_job AS job ON job.id = part.id"  # noqa: S608 - one of two names
+            " SET part.concurrency_key = job.concurrency_key WHERE job.concurrency_key IS NOT NULL"
+        )
+    await connection.run(
+        "INSERT IGNORE INTO rota_sequence (concurrency_key, id) SELECT concurrency_key, id FROM rota_job"
+        " WHERE concurrency_key IS NOT NULL AND finished_at IS NULL"
+    )
+
+
+async def _add_columns(connection: MysqlConnection) -> None:
+    """Add the columns that old tables of dependencies, members and steps lack, unless an earlier run has added them."""
     if not await connection.rows("SHOW COLUMNS FROM rota_dependency LIKE 'position'"):
         await connection.run("ALTER TABLE rota_dependency ADD COLUMN position BIGINT NOT NULL DEFAULT 0 AFTER met")
+    if not await connection.rows("SHOW COLUMNS FROM rota_member LIKE 'facts'"):
+        await connection.run("ALTER TABLE rota_member ADD COLUMN facts LONGTEXT, ADD COLUMN orders LONGTEXT")
+    if not await connection.rows("SHOW COLUMNS FROM rota_step LIKE 'kind'"):
+        await connection.run(
+            "ALTER TABLE rota_step ADD COLUMN kind VARCHAR(16) NOT NULL DEFAULT 'effect' AFTER outcome,"
+            " ADD COLUMN until BIGINT AFTER kind, ADD COLUMN subject VARCHAR(255) AFTER until"
+        )
 
 
 async def _record(connection: MysqlConnection) -> None:

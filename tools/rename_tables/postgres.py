@@ -32,10 +32,11 @@ TABLES: Final = (
     "migration", "job", "job_done", "tag", "attempt", "dependency", "idempotency", "claim", "open_claim", "step",
     "schedule", "occurrence", "queue", "member", "leader", "ledger", "token", "pruned",
 )  # fmt: skip
-_CREATE: Final = re.compile(r"^CREATE (?:TABLE|INDEX) .*?;$", re.DOTALL | re.MULTILINE)
-_TABLE_OF: Final = re.compile(r"CREATE (?:TABLE|INDEX \w+ ON) (?:\{schema\})?rota_(\w+)")
+_CREATE: Final = re.compile(r"^CREATE (?:TABLE|(?:UNIQUE )?INDEX) .*?;$", re.DOTALL | re.MULTILINE)
+_TABLE_OF: Final = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX \w+ ON) (?:\{schema\})?rota_(\w+)")
 _TOKEN_TABLE: Final = re.compile(r"CREATE TABLE \{schema\}rota_token \(.*?\n\)", re.DOTALL)
-_FUNCTION: Final = re.compile(r"CREATE FUNCTION .*?^\$\$;", re.DOTALL | re.MULTILINE)
+_VIEW: Final = re.compile(r"CREATE VIEW .*?;$", re.DOTALL | re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^(?:CREATE FUNCTION|DO \$\$).*?^\$\$;", re.DOTALL | re.MULTILINE)
 
 #: The tables, their partitions, and the view.
 _RELATIONS: Final = """
@@ -78,9 +79,16 @@ async def rename(connection: Any) -> list[str]:  # noqa: ANN401 - asyncpg has no
         for quoted, name, is_view in relations:
             await connection.execute(f'ALTER {"VIEW" if is_view else "TABLE"} {quoted} RENAME TO "rota_{name}"')
         await connection.execute("ALTER TABLE rota_dependency ADD COLUMN position integer NOT NULL DEFAULT 0")
+        await connection.execute(
+            "ALTER TABLE rota_step ADD COLUMN kind text NOT NULL DEFAULT 'effect', ADD COLUMN until bigint,"
+            " ADD COLUMN subject text"
+        )
+        await connection.execute("ALTER TABLE rota_member ADD COLUMN facts text, ADD COLUMN orders text")
         await _replace_function(connection)
         await _create_new_tables(connection)
         await _alter_ledger_and_tokens(connection)
+        await _move_configuration(connection)
+        await _split_claim_index(connection)
         await _record(connection)
         return sorted(f"rota_{name}" for _, name, _ in relations)
 
@@ -107,10 +115,12 @@ async def _require_old_store(connection: Any) -> int:  # noqa: ANN401 - asyncpg 
 
 
 async def _replace_function(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
-    """Rename the trigger's function, and replace its body, which names a table."""
+    """Rename the trigger's function, replace its body, which names a table, and create the functions that are new."""
     await connection.execute("ALTER FUNCTION refuse_ended_jobs() RENAME TO rota_refuse_ended_jobs")
-    (function,) = _FUNCTION.findall(all_migrations()[0].text)
-    await connection.execute(function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace("{schema}", ""))
+    for function in _FUNCTION.findall(all_migrations()[0].text):
+        await connection.execute(
+            function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace("{schema}", "")
+        )
 
 
 async def _create_new_tables(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
@@ -121,6 +131,16 @@ async def _create_new_tables(connection: Any) -> None:  # noqa: ANN401 - asyncpg
             await connection.execute(statement.replace("{schema}", ""))
 
 
+async def _move_configuration(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
+    """Move the shared configuration from a row of the queue table to its own table."""
+    await connection.execute(
+        "INSERT INTO rota_configuration (key, value, version) SELECT each.key, each.value, 1"
+        " FROM rota_queue, json_each_text(coalesce(rota_queue.pause_reason, '{}')::json) AS each"
+        " WHERE rota_queue.name = '/configuration'"
+    )
+    await connection.execute("DELETE FROM rota_queue WHERE name = '/configuration'")
+
+
 async def _alter_ledger_and_tokens(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
     """Add the surface to the ledger's entries, and make the table of tokens anew, which no old release used."""
     await connection.execute("ALTER TABLE rota_ledger ADD COLUMN surface text NOT NULL DEFAULT ''")
@@ -128,6 +148,20 @@ async def _alter_ledger_and_tokens(connection: Any) -> None:  # noqa: ANN401 - a
     await connection.execute("DROP TABLE rota_token")
     (table,) = _TOKEN_TABLE.findall(all_migrations()[0].text)
     await connection.execute(table.replace("{schema}", ""))
+
+
+async def _split_claim_index(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
+    """Compare concurrency keys byte by byte, give jobs with a key an index of claims, and renew the index of lists."""
+    await connection.execute("DROP VIEW rota_any_job")
+    for table in ("rota_job", "rota_job_done"):
+        await connection.execute(f'ALTER TABLE {table} ALTER COLUMN concurrency_key TYPE text COLLATE "C"')
+    (view,) = _VIEW.findall(all_migrations()[0].text)
+    await connection.execute(view.replace("{schema}", ""))
+    await connection.execute("DROP INDEX rota_job_turn, rota_job_waiting")
+    names = ("rota_job_turn", "rota_job_key", "rota_job_sequence", "rota_job_waiting")
+    for statement in _CREATE.findall(all_migrations()[0].text):
+        if any(f"CREATE INDEX {name} " in statement for name in names):
+            await connection.execute(statement.replace("{schema}", ""))
 
 
 async def _record(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types

@@ -43,7 +43,7 @@ TABLES: Final = (
 #: The migrations of the last release without the prefix.
 MIGRATIONS: Final = {1: "0001_first", 2: "0002_count_later", 3: "0003_lists", 4: "0004_schedule_app"}
 _CREATE_TABLE: Final = re.compile(rf"\s*(?:--.*\n\s*)*CREATE TABLE {PREFIX}(\w+)")
-_CREATE_INDEX: Final = re.compile(rf"\s*(?:--.*\n\s*)*CREATE INDEX {PREFIX}(\w+)")
+_CREATE_INDEX: Final = re.compile(rf"\s*(?:--.*\n\s*)*CREATE (?:UNIQUE )?INDEX {PREFIX}(\w+)")
 
 
 class Refused(Exception):
@@ -86,7 +86,11 @@ def _require_last_migration(connection: sqlite3.Connection, path: Path) -> None:
 def _rename(connection: sqlite3.Connection) -> None:
     for name in TABLES:
         connection.execute(f"ALTER TABLE {name} RENAME TO {PREFIX}{name}")
+    for column in ("facts", "orders"):
+        connection.execute(f"ALTER TABLE {PREFIX}member ADD COLUMN {column} TEXT")
     connection.execute(f"ALTER TABLE {PREFIX}dependency ADD COLUMN position INTEGER NOT NULL DEFAULT 0")
+    for column in ("kind TEXT NOT NULL DEFAULT 'effect'", "until INTEGER", "subject TEXT"):
+        connection.execute(f"ALTER TABLE {PREFIX}step ADD COLUMN {column}")
     first = all_migrations()[0]
     _remake_ledger_and_tokens(connection, statements_in(first.text))
     for statement in statements_in(first.text):
@@ -97,11 +101,21 @@ def _rename(connection: sqlite3.Connection) -> None:
         if index := _CREATE_INDEX.match(statement):
             connection.execute(f"DROP INDEX IF EXISTS {index[1]}")
             connection.execute(statement)
+    _move_configuration(connection)
     connection.execute(f"DELETE FROM {PREFIX}migration")  # noqa: S608 - a constant
     connection.execute(
         f"INSERT INTO {PREFIX}migration (number, name, digest, applied_at) VALUES (?, ?, ?, ?)",  # noqa: S608 - as above
         (first.number, first.name, first.digest, time.time_ns() // 1000),
     )
+
+
+def _move_configuration(connection: sqlite3.Connection) -> None:
+    """Move the shared configuration from a row of the queue table to its own table."""
+    connection.execute(
+        "INSERT INTO rota_configuration (key, value, version) SELECT each.key, each.value, 1"
+        " FROM rota_queue, json_each(coalesce(rota_queue.pause_reason, '{}')) AS each WHERE name = '/configuration'"
+    )
+    connection.execute("DELETE FROM rota_queue WHERE name = '/configuration'")
 
 
 def _remake_ledger_and_tokens(connection: sqlite3.Connection, statements: Iterable[str]) -> None:

@@ -47,6 +47,7 @@ export interface Job {
   meta?: Record<string, string>;
   blockers?: number;
   parent_id?: string | null;
+  retried_from?: string | null;
   schedule_id?: string | null;
   fire_time?: string | null;
   on_success?: { type: string } | null;
@@ -57,6 +58,8 @@ export interface Job {
 export interface Page<T> {
   items: T[];
   next_cursor: string | null;
+  /** Whether the search took long and goes on at the cursor. */
+  partial?: boolean;
 }
 export interface Attempt {
   fence: number;
@@ -66,8 +69,28 @@ export interface Attempt {
   ended_at: string | null;
   event: string | null;
   error: ErrorForm | null;
-  progress: string | null;
+  progress: ProgressReport | string | null;
   log_tail: string | null;
+}
+export interface ProgressReport {
+  done: number;
+  total?: number | null;
+  message?: string;
+  at?: string | null;
+}
+export interface LogLine {
+  number: number;
+  at: string | null;
+  level: string;
+  logger: string | null;
+  message: string;
+}
+export interface Log {
+  attempt: number;
+  attempts: number;
+  is_running: boolean;
+  items: LogLine[];
+  encrypted: string | null;
 }
 export interface Reason {
   code: string;
@@ -119,6 +142,67 @@ export interface Queue {
   max_depth: number | null;
   version: number;
 }
+/** How many jobs may run at once, and how often they may start. */
+export interface Limit {
+  name: string;
+  max_running: number | null;
+  rate_limit: string | null;
+  per_key_max_running: number | null;
+  per_key_rate_limit: string | null;
+  weight: number | null;
+  order: string | null;
+  on_full: string | null;
+  closed_until: string | null;
+  reason: string | null;
+  app: string | null;
+  breaker: string | null;
+}
+export interface LimitUse extends Limit {
+  running: number;
+  holders: string[];
+  waiting: number;
+  waiting_is_more: boolean;
+  opens_at: string | null;
+}
+/** A circuit breaker: whether the jobs of a dependency start, wait, or probe it. */
+export interface Breaker {
+  name: string;
+  state: "closed" | "half_open" | "open";
+  is_forced: boolean;
+  open_until: string | null;
+  reason: string | null;
+  set_by: string;
+  opened: number;
+  calls: number;
+  failed: number;
+  failures: number;
+  window: number;
+  least: number;
+  open_for: number;
+  tasks: string[];
+}
+export interface Workflow {
+  id: string;
+  name: string;
+  state: string;
+  node_count: number;
+  done: number;
+  progress: Record<string, number>;
+  created_at: string;
+}
+export interface WorkflowNode {
+  name: string;
+  job_id: string;
+  after: (string | { node?: string | null; job?: string | null })[];
+  state: State | null;
+  reason: string | null;
+  is_skipped: boolean;
+  is_pruned: boolean;
+  type: string | null;
+  attempts: number;
+  started_at: string | null;
+  finished_at: string | null;
+}
 export interface Worker {
   worker_id: string;
   boot_id: string;
@@ -135,7 +219,23 @@ export interface Worker {
   is_alive: boolean;
   started_at: string | null;
   seen_at: string | null;
+  is_quiet: boolean;
+  /** In cores. */
+  cpu: number | null;
+  /** In bytes. */
+  rss: number | null;
+  fds: number | null;
+  threads_left_behind: number;
+  /** Seconds that its clock is ahead of the store's. */
+  clock_offset: number | null;
+  jobs: string[];
+  orders: { quiet: boolean; stop: boolean; stacks: number } | null;
 }
+export interface WorkerDetail extends Worker {
+  stacks: string;
+  stacks_at: string | null;
+}
+export type WorkerOrder = "quiet" | "resume" | "stop" | "stacks";
 export interface Schedule {
   id: string;
   name: string;
@@ -190,6 +290,15 @@ export interface LetterGroup {
   first_at: string;
   last_at: string;
   example_id: string;
+  tags: string[];
+  /** How many died in each of the last 24 hours, oldest first. */
+  trend: number[];
+  note: LetterNote | null;
+}
+export interface LetterNote {
+  text: string;
+  set_by: string;
+  set_at: string;
 }
 export interface LetterChoice {
   ids?: string[];
@@ -237,6 +346,14 @@ export interface History {
   /** Length of a bucket in seconds. */
   step: number;
   buckets: (Tally & { at: string })[];
+  total: Tally;
+  percentiles: Record<"wait" | "duration" | "lateness", Percentiles>;
+}
+/** Seconds; null without values. */
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
 }
 export interface Overview {
   is_idle: boolean;
@@ -309,20 +426,51 @@ export class ApiError extends Error {
   }
 }
 
-const TOKEN_KEY = "rota.token";
-/** The bearer token; empty for none. Kept for as long as the tab is open. */
-export const token = signal(sessionStorage.getItem(TOKEN_KEY) ?? "");
+/** Who the caller is, as the server says it. */
+export interface Access {
+  name: string;
+  role: string;
+  requires_token: boolean;
+  read_only: boolean;
+  session_expires_at: string | null;
+}
+export const access = signal<Access | null>(null);
+
+/** Whether this browser has a session. The session itself is a cookie that no script can read. */
+export const isSignedIn = signal(false);
+/** How often someone signed in since the page was loaded. */
+export const signIns = signal(0);
 /** Whether the server has refused a request for want of a token. */
 export const needsToken = signal(false);
 
-/** Remembers a token and tries again. */
-export function setToken(value: string): void {
-  if (value) sessionStorage.setItem(TOKEN_KEY, value);
-  else sessionStorage.removeItem(TOKEN_KEY);
+/** Begins a session with a token, or with a user's name and password, which are not kept; throws `ApiError` if the server refuses it. */
+export async function signIn(credentials: string | { user: string; password: string }): Promise<void> {
+  await fetchApi(
+    "POST",
+    "/v1/session",
+    typeof credentials === "string" ? { headers: { Authorization: `Bearer ${credentials}` } } : { body: credentials },
+  );
   batch(() => {
-    token.value = value;
+    signIns.value += 1;
+    isSignedIn.value = true;
     needsToken.value = false;
   });
+  void lookForSession().catch(() => undefined);
+}
+
+/** Asks the server who this browser is, and what it may do. */
+export async function lookForSession(): Promise<void> {
+  const me = await get<Access>("/v1/me");
+  batch(() => {
+    access.value = me;
+    isSignedIn.value = me.session_expires_at !== null;
+  });
+}
+
+/** Ends the session. */
+export async function signOut(): Promise<void> {
+  await fetchApi("DELETE", "/v1/session").catch(() => undefined);
+  location.reload();
 }
 
 interface Options {
@@ -335,11 +483,10 @@ interface Options {
 /** Responses that had an ETag, so that polling costs nothing while nothing changes. */
 const cached = new Map<string, { etag: string; text: string }>();
 
-/** Makes a request with the token; throws `ApiError` for a refusal. */
+/** Makes a request; throws `ApiError` for a refusal. */
 export async function fetchApi(method: string, path: string, options: Options = {}): Promise<Response> {
   const headers = new Headers(options.headers);
   headers.set("Rota-Client", "ui");
-  if (token.value) headers.set("Authorization", `Bearer ${token.value}`);
   const request: RequestInit = { method, headers, cache: "no-store", credentials: "same-origin" };
   if (options.signal) request.signal = options.signal;
   if (options.body !== undefined) {
@@ -384,6 +531,8 @@ function post<T>(path: string, body?: unknown, raw: readonly string[] = []): Pro
 }
 
 const part = encodeURIComponent;
+/** A slash in the name of a limit is encoded twice, since it would end a segment of the path. */
+const limitPart = (name: string): string => part(name.replaceAll("/", "%2F"));
 const PAYLOADS = ["payload", "result"];
 const SCHEDULE = ["payload"];
 
@@ -391,7 +540,7 @@ export const api = {
   health: (signal?: AbortSignal) => get<Health>("/health", signal),
   attention: (signal?: AbortSignal) => get<Attention>("/v1/attention", signal),
   overview: (signal?: AbortSignal) => get<Overview>("/v1/overview", signal),
-  history: (signal?: AbortSignal) => get<History>("/v1/stats/history?since=1h&step=1m", signal),
+  history: (since: string, step: string, signal?: AbortSignal) => get<History>(`/v1/stats/history?since=${since}&step=${step}`, signal),
   system: (signal?: AbortSignal) => get<System>("/v1/system", signal),
   cluster: (signal?: AbortSignal) => get<Cluster>("/v1/cluster", signal),
   stats: (signal?: AbortSignal) => get<Stats>("/v1/stats", signal),
@@ -403,12 +552,15 @@ export const api = {
     return get<Page<Job>>(`/v1/jobs?${query}`, signal);
   },
   job: (id: string, signal?: AbortSignal) => get<Job>(`/v1/jobs/${part(id)}`, signal, PAYLOADS),
+  logs: (id: string, attempt: number, signal?: AbortSignal) => get<Log>(`/v1/jobs/${part(id)}/logs?attempt=${attempt}`, signal),
   attempts: (id: string, signal?: AbortSignal) => get<{ items: Attempt[] }>(`/v1/jobs/${part(id)}/attempts`, signal),
   explain: (id: string, signal?: AbortSignal) =>
     get<{ state: State; reasons: Reason[] }>(`/v1/jobs/${part(id)}/explain`, signal, ["evidence"]),
   steps: (id: string, signal?: AbortSignal) => get<{ items: Step[] }>(`/v1/jobs/${part(id)}/steps`, signal, ["result"]),
   submit: (body: unknown) => post<Job>("/v1/jobs", body, PAYLOADS),
   actOnJob: (id: string, action: JobAction) => post<Job>(`/v1/jobs/${part(id)}/${action}`, undefined, PAYLOADS),
+  editJob: (id: string, changes: unknown) => request<Job>("PATCH", `/v1/jobs/${part(id)}`, { body: changes, raw: PAYLOADS }),
+  retryWith: (id: string, changes: unknown) => post<Job>(`/v1/jobs/${part(id)}/retry`, changes, PAYLOADS),
   actOnJobs: (ids: string[], action: JobAction) => post<ActReply>(`/v1/jobs:${action}`, { ids }),
 
   suggest: (field: string, prefix: string, signal?: AbortSignal) =>
@@ -422,6 +574,24 @@ export const api = {
     post<Queue>(`/v1/queues/${part(name)}/pause`, resumeAt ? { reason, resume_at: resumeAt } : { reason }),
   resumeQueue: (name: string) => post<Queue>(`/v1/queues/${part(name)}/resume`),
 
+  limits: (signal?: AbortSignal) => get<Page<Limit>>("/v1/limits?limit=500", signal),
+  limit: (name: string, signal?: AbortSignal) => get<LimitUse>(`/v1/limits/${limitPart(name)}`, signal),
+  putLimit: (name: string, body: unknown) => request<LimitUse>("PUT", `/v1/limits/${limitPart(name)}`, { body }),
+  deleteLimit: (name: string) => request<LimitUse>("DELETE", `/v1/limits/${limitPart(name)}`),
+  closeLimit: (name: string, reason: string, until: string | null) => post<LimitUse>(`/v1/limits/${limitPart(name)}/close`, until ? { reason, until } : { reason }),
+  breakers: (signal?: AbortSignal) => get<Page<Breaker>>("/v1/breakers?limit=500", signal),
+  openBreaker: (name: string, reason: string, openFor: string | null) =>
+    post<Breaker>(`/v1/breakers/${limitPart(name)}/open`, openFor ? { reason, open_for: openFor } : { reason }),
+  closeBreaker: (name: string, reason: string) => post<Breaker>(`/v1/breakers/${limitPart(name)}/close`, { reason }),
+  resetBreaker: (name: string) => post<Breaker>(`/v1/breakers/${limitPart(name)}/reset`),
+  openLimit: (name: string) => post<LimitUse>(`/v1/limits/${limitPart(name)}/open`),
+
+  workflows: (signal?: AbortSignal) => get<Page<Workflow>>("/v1/workflows?limit=100", signal),
+  workflow: (id: string, signal?: AbortSignal) => get<Workflow & { nodes: WorkflowNode[] }>(`/v1/workflows/${part(id)}`, signal),
+  cancelWorkflow: (id: string) => post<Workflow>(`/v1/workflows/${part(id)}/cancel`),
+  retryWorkflow: (id: string, node: string | null) => post<Workflow>(`/v1/workflows/${part(id)}/retry`, node === null ? undefined : { node }),
+  skipNode: (id: string, node: string) => post<Workflow>(`/v1/workflows/${part(id)}/skip`, { node }),
+
   schedules: (signal?: AbortSignal) => get<Page<Schedule>>("/v1/schedules?limit=500", signal, SCHEDULE),
   schedule: (id: string, signal?: AbortSignal) => get<Schedule>(`/v1/schedules/${part(id)}`, signal, SCHEDULE),
   createSchedule: (body: ScheduleRequest) => post<Schedule>("/v1/schedules", body, SCHEDULE),
@@ -434,6 +604,7 @@ export const api = {
   deleteSchedule: (id: string) => request<void>("DELETE", `/v1/schedules/${part(id)}`),
   pauseSchedule: (id: string, reason: string) => post<Schedule>(`/v1/schedules/${part(id)}/pause`, { reason }, SCHEDULE),
   resumeSchedule: (id: string) => post<Schedule>(`/v1/schedules/${part(id)}/resume`, undefined, SCHEDULE),
+  skipSchedule: (id: string) => post<Schedule>(`/v1/schedules/${part(id)}/skip`, undefined, SCHEDULE),
   runSchedule: (id: string) => post<Job>(`/v1/schedules/${part(id)}/run-now`, undefined, PAYLOADS),
   backfill: (id: string, from: string, to: string) =>
     post<{ jobs: string[] }>(`/v1/schedules/${part(id)}/backfill`, { from, to }),
@@ -446,6 +617,9 @@ export const api = {
   occurrences: (id: string, limit: number, signal?: AbortSignal) =>
     get<Page<Occurrence>>(`/v1/schedules/${part(id)}/occurrences?limit=${limit}`, signal),
 
+  worker: (name: string, signal?: AbortSignal) => get<WorkerDetail>(`/v1/workers/${part(name)}`, signal),
+  orderWorker: (name: string, verb: WorkerOrder) => post<Worker>(`/v1/workers/${part(name)}/${verb}`),
+  forgetWorker: (name: string) => request<null>("DELETE", `/v1/workers/${part(name)}`),
   workers: (signal?: AbortSignal) => get<Page<Worker>>("/v1/workers?all=true&limit=500", signal),
 
   deadGroups: (signal?: AbortSignal) =>
@@ -454,12 +628,16 @@ export const api = {
     post<{ done: number; refused: unknown[]; is_going_on: boolean }>("/v1/dead-letters:retry", choice),
   discardDead: (choice: LetterChoice) =>
     post<{ done: number; refused: unknown[] }>("/v1/dead-letters:discard", choice),
+  setDeadNote: (type: string, fingerprint: string, text: string) =>
+    request<LetterNote>("PUT", "/v1/dead-letters/groups/note", { body: { type, fingerprint, text } }),
+  removeDeadNote: (type: string, fingerprint: string) =>
+    request<null>("DELETE", `/v1/dead-letters/groups/note?type=${part(type)}&fingerprint=${part(fingerprint)}`),
   exportDead: () => fetchApi("GET", "/v1/dead-letters/export"),
 
   events: (cursor: string | null, signal?: AbortSignal) =>
     get<Page<Entry>>(`/v1/events?limit=100${cursor ? `&cursor=${part(cursor)}` : ""}`, signal),
-  stream: (signal: AbortSignal, lastEvent: string | null) =>
-    fetchApi("GET", "/v1/events/stream", {
+  stream: (signal: AbortSignal, lastEvent: string | null, topics: string) =>
+    fetchApi("GET", `/v1/events/stream?topics=${part(topics)}`, {
       signal,
       headers: { Accept: "text/event-stream", ...(lastEvent ? { "Last-Event-ID": lastEvent } : {}) },
     }),

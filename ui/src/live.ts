@@ -7,7 +7,7 @@
  */
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import { api, ApiError, needsToken, type Queue, type State, type Stats, token } from "./api.ts";
+import { api, ApiError, needsToken, signIns, type Queue, type State, type Stats } from "./api.ts";
 import { EventParser } from "./lib/sse.ts";
 
 export interface JobChange {
@@ -32,6 +32,8 @@ const TRIES_BEFORE_POLLING = 3;
 const LONGEST_DELAY = 15_000;
 const MOST_CHANGES = 300;
 const MOST_SAMPLES = 1_200;
+/** One less than the server allows. */
+const MOST_TOPICS = 19;
 
 export const stats = signal<Stats | null>(null);
 export const queues = signal<Queue[] | null>(null);
@@ -45,8 +47,35 @@ export const isPaused = signal(false);
 /** The time, once a second while someone looks. */
 export const now = signal(Date.now());
 
+/** How many parts of the page follow each topic beside the counts. */
+const followed = new Map<string, number>();
+const topics = signal("overview");
+/** The topic that changed last, and how many changes there were: parts of the page that follow it look again. */
+export const changed = signal<{ topic: string; count: number }>({ topic: "", count: 0 });
+
+/** Follows a topic until the returned function is called. */
+export function followTopic(topic: string): () => void {
+  followed.set(topic, (followed.get(topic) ?? 0) + 1);
+  chooseTopics();
+  return () => {
+    const left = (followed.get(topic) ?? 1) - 1;
+    if (left > 0) followed.set(topic, left);
+    else followed.delete(topic);
+    chooseTopics();
+  };
+}
+
+let choosing: ReturnType<typeof setTimeout> | undefined;
+/** Connects again with the topics of the page, once for all changes of a moment. */
+function chooseTopics(): void {
+  clearTimeout(choosing);
+  choosing = setTimeout(() => {
+    topics.value = ["overview", ...[...followed.keys()].sort().slice(0, MOST_TOPICS)].join(",");
+  }, 50);
+}
+
 const isHidden = signal(document.hidden);
-const mode = signal<"connecting" | "live" | "polling">("connecting");
+const mode = signal<"connecting" | "live" | "polling" | "stale">("connecting");
 const heardAt = signal(Date.now());
 
 export type Liveness = "live" | "paused" | "stale" | "polling" | "connecting";
@@ -57,12 +86,6 @@ export const liveness = computed<Liveness>(() => {
   return mode.value;
 });
 export const staleSeconds = computed(() => Math.max(Math.round((now.value - heardAt.value) / 1_000), 0));
-
-/** Says whether the last update was about a job. */
-export function isAbout(id: string): boolean {
-  const last = changes.peek()[0]?.at;
-  return changes.peek().some((change) => change.at === last && change.id === id);
-}
 
 /** Begins to follow the server. */
 export function startLive(): void {
@@ -76,23 +99,25 @@ export function startLive(): void {
   }, 1_000);
   effect(() => {
     if (isPaused.value || isHidden.value || needsToken.value) return;
-    void token.value;
+    void signIns.value;
+    const wanted = topics.value;
     const stop = new AbortController();
     heardAt.value = Date.now();
-    void follow(stop.signal);
+    void follow(stop.signal, wanted);
     return () => stop.abort();
   });
 }
 
-async function follow(stop: AbortSignal): Promise<void> {
+let lastEvent: string | null = null;
+
+async function follow(stop: AbortSignal, wanted: string): Promise<void> {
   let failures = 0;
-  let lastEvent: string | null = null;
   while (!stop.aborted) {
     try {
-      const response = await api.stream(stop, lastEvent);
+      const response = await api.stream(stop, lastEvent, wanted);
       failures = 0;
       mode.value = "live";
-      lastEvent = await readAll(response, lastEvent);
+      await readAll(response);
     } catch (error) {
       if (stop.aborted || (error instanceof ApiError && error.status === 401)) return;
       failures += 1;
@@ -107,17 +132,18 @@ async function follow(stop: AbortSignal): Promise<void> {
   }
 }
 
-async function readAll(response: Response, lastEvent: string | null): Promise<string | null> {
+async function readAll(response: Response): Promise<void> {
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
   const parser = new EventParser();
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return lastEvent;
+    if (done) return;
     heardAt.value = Date.now();
     for (const event of parser.push(decoder.decode(value, { stream: true }))) {
       if (event.id !== null) lastEvent = event.id;
       if (event.kind === "snapshot" || event.kind === "update") take(JSON.parse(event.data) as Update);
+      if (event.kind === "changed") changed.value = { topic: (JSON.parse(event.data) as { topic: string }).topic, count: changed.peek().count + 1 };
     }
   }
 }
@@ -161,14 +187,17 @@ function sampleSilence(): void {
 }
 
 async function poll(stop: AbortSignal): Promise<void> {
-  mode.value = "polling";
   for (let round = 0; round < 6 && !stop.aborted; round += 1) {
     try {
       const [counted, listed] = await Promise.all([api.stats(stop), api.queues(stop)]);
       heardAt.value = Date.now();
+      mode.value = "polling";
       take({ stats: counted, queues: listed.items });
     } catch (error) {
       if (stop.aborted || (error instanceof ApiError && error.status === 401)) return;
+      // The server is away: the stream is tried again next, to be live as soon as it is back.
+      mode.value = "stale";
+      round = 6;
     }
     await pause(POLL_MILLISECONDS, stop);
   }

@@ -2,7 +2,7 @@
 
 import { type ComponentType, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError } from "./api.ts";
+import { ApiError, lookForSession } from "./api.ts";
 import { Empty, Failure, Link, Loading } from "./components/basics.tsx";
 import { Shell } from "./components/shell.tsx";
 import { startTheme } from "./lib/preferences.ts";
@@ -22,9 +22,12 @@ const PAGES: readonly PageRoute[] = [
   { pattern: "", title: t.overview.title, load: () => import("./pages/overview.tsx") },
   { pattern: "jobs", title: t.jobsPage.title, load: () => import("./pages/jobs.tsx") },
   { pattern: "jobs/:", title: t.job.title, load: () => import("./pages/job.tsx") },
+  { pattern: "limits", title: t.limitsPage.title, load: () => import("./pages/limits.tsx") },
   { pattern: "queues", title: t.queuesPage.title, load: () => import("./pages/queues.tsx") },
   { pattern: "schedules", title: t.schedulesPage.title, load: () => import("./pages/schedules.tsx") },
   { pattern: "schedules/:", title: t.schedulesPage.title, load: () => import("./pages/schedule.tsx") },
+  { pattern: "workflows", title: t.workflowsPage.title, load: () => import("./pages/workflows.tsx") },
+  { pattern: "workflows/:", title: t.workflowsPage.title, load: () => import("./pages/workflows.tsx") },
   { pattern: "workers", title: t.workersPage.title, load: () => import("./pages/workers.tsx") },
   { pattern: "dead", title: t.deadPage.title, load: () => import("./pages/dead_letters.tsx") },
   { pattern: "events", title: t.eventsPage.title, load: () => import("./pages/events.tsx") },
@@ -103,4 +106,5 @@ for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel="icon"]'
 startTheme();
 startRouter();
 startLive();
+void lookForSession().catch(() => undefined);
 render(<App />, document.getElementById("app") as HTMLElement);

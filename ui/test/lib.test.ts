@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { cronWords } from "../src/lib/cron.ts";
 import { filterOf, lastWord, queryOf, readSearch, searchOf } from "../src/lib/filter.ts";
 import { colouredJson, parseJson, prettyJson, RawJson, writeJson } from "../src/lib/json.ts";
-import { byMinute, perMinute } from "../src/lib/rates.ts";
+import { byMinute, byWholeMinute, perMinute } from "../src/lib/rates.ts";
 import { curl, jobSnippets, listSnippets, shellQuoted } from "../src/lib/snippets.ts";
 import { absolute, duration, fromInput, relative } from "../src/lib/time.ts";
 
@@ -121,4 +121,17 @@ test("minutes without a stored bucket count as zero", () => {
     ],
   };
   assert.deepEqual(byMinute(history, "succeeded"), [0, 7, 0, 2]);
+});
+
+test("buckets that are still being filled are not drawn", () => {
+  const history = {
+    since: "2026-01-01T00:00:00Z",
+    until: "2026-01-01T00:04:00Z",
+    step: 60,
+    buckets: [{ at: "2026-01-01T00:01:00Z", succeeded: 7 }],
+  } as unknown as Parameters<typeof byMinute>[0];
+  const at = (time: string): number => Date.parse(`2026-01-01T00:${time}Z`);
+  assert.deepEqual(byWholeMinute(history, "succeeded", at("03:30")), [0, 7, 0]);
+  assert.deepEqual(byWholeMinute(history, "succeeded", at("03:05")), [0, 7], "counts of the minute before may still come");
+  assert.deepEqual(byWholeMinute(history, "succeeded", at("59:00")), [0, 7, 0], "a wrong clock leaves out the last one only");
 });

@@ -7,7 +7,7 @@ OpenAPI document are made from these descriptions. `serve` runs the API inside a
 from __future__ import annotations
 
 from rota.api.app import Api, create_app
-from rota.api.server.serve import Timeouts, check_bind, serve
+from rota.api.server.serve import Protection, Timeouts, check_bind, serve
 from rota.api.settings import ApiKey, ApiSettings, Limits
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "ApiKey",
     "ApiSettings",
     "Limits",
+    "Protection",
     "Timeouts",
     "check_bind",
     "create_app",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any, Final
 
 from rota.api.auth import LOOK_UP, NO_ACCESS, Authenticator, admit, authorize, refuse_change, refuse_foreign_hosts
 from rota.api.context import Context
 from rota.api.errors import HttpError, http_error_of
+from rota.api.forwarded import forwarded
 from rota.api.http import (
     AsgiScope,
     Receive,
@@ -22,16 +23,22 @@ from rota.api.http import (
     send_stream,
 )
 from rota.api.limits import check_request
+from rota.api.namespaces import NAMESPACE, namespace_of
 from rota.api.openapi import openapi_document
 from rota.api.permissions import check_path
+from rota.api.redaction import redact_response
 from rota.api.router import CHECKED_HEADERS, Route, Router, check_declared, methods_by_path
 from rota.api.routes import ROUTES
 from rota.api.server.fast_io import CYCLE
-from rota.api.settings import ApiSettings
+from rota.api.settings import ApiKey, ApiSettings
+from rota.api.token_limits import Quota
 from rota.api.ui import PREFIX, is_below, redirect, serve_ui, wants_page
+from rota.core.access import Action
 from rota.engine import Engine
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+#: Routes that answer with a stream.
+_UNSHARED: Final = frozenset({"/v1/events/stream", "/v1/jobs/{id}/events", "/v1/dead-letters/export"})
 
 
 def create_app(engine: Engine, *, settings: ApiSettings | None = None) -> Api:
@@ -66,16 +73,13 @@ class Api:
     def close(self) -> None:
         """Answer long polls at once and end the streams; other requests are still served."""
         self.context.closing.set()
+        for other in () if self.context.namespaces is None else self.context.namespaces.contexts():
+            other.closing.set()
 
     async def aclose(self) -> None:
         """Close, and cancel the work that goes on behind answered requests."""
         self.close()
-        self.context.stop_metrics()
-        self.context.stop_cancels()
-        tasks = tuple(self.context.background_tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.context.aclose()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,7 +87,9 @@ class Api:
             return
         self._in_flight += 1
         try:
-            headers: Mapping[bytes, bytes] = dict(scope["headers"])
+            proxies = self.context.settings.proxies
+            pairs: Mapping[bytes, bytes] = dict(scope["headers"])
+            headers = forwarded(scope, pairs, proxies) if proxies else pairs
             request = Request(scope, receive, self.context, headers, NO_ACCESS, _EMPTY)
             response: Response | StreamResponse
             try:
@@ -94,8 +100,9 @@ class Api:
                         return
                 context = self.context
                 key = admit(scope, headers, context.settings, self.rejections, self._in_flight, context.tokens)
-                if key is LOOK_UP:
-                    key = await self._authenticator.look_up(scope, headers)
+                if key is LOOK_UP or key.namespace or NAMESPACE in headers:
+                    key, context = await self._look_up(key, scope, headers)
+                    request.context = context
                 request.key = key
                 route = self._route(scope, request)
                 authorize(key, route.action)
@@ -104,7 +111,9 @@ class Api:
                 # Tested here rather than in the function: nearly all requests need no further check.
                 if route.body is None or scope["query_string"] or not CHECKED_HEADERS.isdisjoint(headers):
                     await check_declared(route, request)
-                response = await route.handler(request)
+                sees_all = key.limits is None and context.quota is None and Action.SECRETS_READ in key.actions
+                is_plain = sees_all and b"rota-client" not in headers
+                response = await (route.handler(request) if is_plain else self._answer_other(route, request))
             except Exception as error:  # noqa: BLE001 - every error has a response
                 response = problem_response(http_error_of(error))
             if type(response) is Response:
@@ -113,6 +122,12 @@ class Api:
                 await send_stream(response, request, send)
         finally:
             self._in_flight -= 1
+
+    async def _look_up(self, key: ApiKey, scope: AsgiScope, headers: Mapping[bytes, bytes]) -> tuple[ApiKey, Context]:
+        """Give the key of a request whose token is not cached, and the context of its namespace."""
+        if key is LOOK_UP:
+            key = await self._authenticator.look_up(scope, headers)
+        return key, await namespace_of(key, headers, self.context)
 
     async def _serve_ui(self, scope: AsgiScope, headers: Mapping[bytes, bytes], send: Send) -> bool:
         """Serve the dashboard's files if the path is theirs; return False otherwise."""
@@ -126,8 +141,58 @@ class Api:
         # Only the host is checked, not the page that a link was followed from: the files are the same for everyone.
         refuse_foreign_hosts(headers.get(b"host", b""), self.context.settings)
         scope.pop(CYCLE, None)
-        await (redirect(headers, send) if is_home else serve_ui(path, scope, headers, send))
+        root = scope.get("root_path", "")
+        await (redirect(root, headers, send) if is_home else serve_ui(path, scope, headers, send))
         return True
+
+    async def _answer_other(self, route: Route, request: Request) -> Response | StreamResponse:
+        """Answer a request of a token with limits, or that may not see everything, or of a front end."""
+        key, is_limited = request.key, request.context.quota is not None
+        if is_limited or key.limits is not None or Action.SECRETS_READ not in key.actions:
+            return await self._answer_limited(route, request)
+        is_tab = request.headers.get(b"rota-client") == b"ui"
+        return await (self._answer_tab(route, request) if is_tab else route.handler(request))
+
+    async def _answer_tab(self, route: Route, request: Request) -> Response | StreamResponse:
+        """Answer a tab of the dashboard: what several tabs ask for at once is asked of the store once."""
+        scope, shared = request.scope, request.context.shared_answers
+        if route.method != "GET":
+            try:
+                return await route.handler(request)
+            finally:
+                shared.forget()
+        if route.action is Action.SIGNED_IN or route.path in _UNSHARED or b"wait=" in scope["query_string"]:
+            return await route.handler(request)
+        etag = request.headers.get(b"if-none-match")
+        key = (request.key, scope["path"], scope["query_string"], etag, request.headers.get(b"accept"))
+        answer: Response | StreamResponse = await shared.get(key, lambda: route.handler(request))
+        return answer
+
+    async def _answer_limited(self, route: Route, request: Request) -> Response | StreamResponse:
+        """Answer a request of a token or a namespace with limits, or of one that may not see everything."""
+        quotas = [quota for quota in (Quota.of_key(request.key), request.context.quota) if quota is not None]
+        response = await (self._answer_paced(route, request, quotas) if quotas else route.handler(request))
+        if type(response) is Response:
+            redact_response(response, route, request)
+        return response
+
+    async def _answer_paced(self, route: Route, request: Request, quotas: list[Quota]) -> Response | StreamResponse:
+        """Answer a request that counts towards limits on requests."""
+        context, key = request.context, request.key
+        try:
+            with ExitStack() as counted:
+                for quota in quotas:
+                    size = context.token_limiter.begin(quota, request.headers)
+                    counted.callback(context.token_limiter.end, quota, size)
+                response = await route.handler(request)
+            if isinstance(response, StreamResponse):
+                for quota in quotas:
+                    context.token_limiter.begin_stream(quota)
+        except HttpError as error:
+            if error.code in {"token_limit", "namespace_limit"}:
+                context.rejections.add(error.code, key.name)
+            raise
+        return response
 
     async def _check_limits(self, route: Route, request: Request) -> None:
         """Refuse changes on a read-only server, and what is outside the queues of a limited token."""

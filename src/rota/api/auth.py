@@ -17,9 +17,11 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from rota.api.errors import HttpError
+from rota.api.forwarded import PROXIED
 from rota.api.limits import RejectionCounts, check_request
 from rota.api.permissions import require
 from rota.api.server.connections import client_network
+from rota.api.sessions import SESSION, key_in_settings, refuse_forgery, session_of
 from rota.api.settings import ApiKey, ApiSettings
 from rota.api.token_cache import FailureLimit, TokenCache, too_many_failures
 from rota.core.access import READS, Action
@@ -27,11 +29,14 @@ from rota.core.access import READS, Action
 #: Exact paths: `/livez/` or `/v1/livez` are not among them.
 PUBLIC_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
 METRICS: Final = "/metrics"
+LOGIN: Final = "/v1/session"
 #: Key in the ASGI scope of a request that came with a valid token.
 AUTHENTICATED: Final = "rota.authenticated"
 
 FULL_ACCESS: Final = ApiKey("anonymous", b"", role="admin")
 NO_ACCESS: Final = ApiKey("anonymous", b"", frozenset({Action.PUBLIC}))
+#: A caller that may send a name and a password, which are then checked.
+_LOGGING_IN: Final = ApiKey("anonymous", b"", frozenset({Action.PUBLIC, Action.SIGNED_IN}))
 _METRICS_ONLY: Final = ApiKey("anonymous", b"", frozenset({Action.PUBLIC, Action.SYSTEM_READ}))
 #: The caller sent a stored token that is not cached.
 LOOK_UP: Final = ApiKey("unknown", b"", frozenset())
@@ -66,13 +71,62 @@ def identify(
     authorization = headers.get(b"authorization")
     if authorization is None:
         # Tested here too: a function call for each request would cost more.
-        return _anonymous(scope, headers, settings) if settings.keys else FULL_ACCESS
+        if not settings.keys:
+            return FULL_ACCESS
+        if settings.user_header and scope.get(PROXIED) and settings.user_header in headers:
+            return _of_proxy(scope, headers, settings, tokens)
+        return _of_session(scope, headers, settings, tokens) or _anonymous(scope, headers, settings)
     secret = _secret(authorization)
     key = _key_of(secret, settings.keys) if settings.keys else None
     if key is None and tokens is not None and secret.startswith(_PREFIX):
         key = tokens.cached(secret) or LOOK_UP
     if key is None:
         return _anonymous(scope, headers, settings)
+    scope[AUTHENTICATED] = key is not LOOK_UP
+    return key
+
+
+def _of_session(
+    scope: MutableMapping[str, Any],
+    headers: Mapping[bytes, bytes],
+    settings: ApiSettings,
+    tokens: TokenCache | None,
+) -> ApiKey | None:
+    """Give the key of a browser session, or `LOOK_UP`; None without one."""
+    if b"cookie" not in headers or tokens is None:
+        return None
+    session = session_of(headers, settings, tokens.now())
+    if session is None:
+        return None
+    key = session.bound(key_in_settings(session, settings) or tokens.cached_by_id(session.token)) or LOOK_UP
+    refuse_forgery(scope, headers)
+    scope[SESSION], scope[AUTHENTICATED] = session.expires_at, key is not LOOK_UP
+    return key
+
+
+def proxy_user(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], settings: ApiSettings) -> str | None:
+    """Give the name of the user in the header of a trusted proxy; None without one."""
+    if not settings.user_header or not scope.get(PROXIED):
+        return None
+    if sum(1 for name, _ in scope["headers"] if name == settings.user_header) > 1:
+        # The caller may have sent one of them, through a proxy that adds its own instead of replacing it.
+        raise HttpError(400, "repeated_header", "the header that names the user is repeated", fix="correct the proxy")
+    return headers.get(settings.user_header, b"").decode("latin-1").strip() or None
+
+
+def _of_proxy(
+    scope: MutableMapping[str, Any],
+    headers: Mapping[bytes, bytes],
+    settings: ApiSettings,
+    tokens: TokenCache | None,
+) -> ApiKey:
+    """Give the key of the user that a trusted proxy names, or `LOOK_UP`."""
+    name = proxy_user(scope, headers, settings)
+    if name is None or tokens is None:
+        return _anonymous(scope, headers, settings)
+    # As with a session, a page of another site could have sent the request.
+    refuse_forgery(scope, headers)
+    key = tokens.cached_user(name) or LOOK_UP
     scope[AUTHENTICATED] = key is not LOOK_UP
     return key
 
@@ -86,6 +140,8 @@ def _anonymous(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], setting
         return NO_ACCESS
     if path == METRICS and _is_local(scope, headers):
         return _METRICS_ONLY
+    if path == LOGIN and scope["method"] == "POST" and b"authorization" not in headers:
+        return _LOGGING_IN
     raise unauthorized()
 
 
@@ -110,9 +166,14 @@ class Authenticator:
 
     async def look_up(self, scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes]) -> ApiKey:
         """Give the key of a request whose token is not cached, or refuse it."""
-        secret = _secret(headers[b"authorization"])
         try:
-            key = await self._key(secret, client_network(_source(scope)))
+            if b"authorization" in headers:
+                key = await self._key(_secret(headers[b"authorization"]), client_network(_source(scope)))
+            elif (name := proxy_user(scope, headers, self._settings)) is not None:
+                key = await self.tokens.look_up_user(name)
+            else:
+                session = session_of(headers, self._settings, self.tokens.now())
+                key = None if session is None else session.bound(await self.tokens.look_up_by_id(session.token))
             scope[AUTHENTICATED] = key is not None
             # A wrong stored token is refused even where none is required: its sender means to be someone.
             return key or self._public(scope, headers)
@@ -149,7 +210,7 @@ def _is_local(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
     """Say whether a request comes from this machine itself, and not through a proxy on it."""
     client = scope.get("client")
     is_forwarded = b"x-forwarded-for" in headers or b"forwarded" in headers or b"via" in headers
-    return client is not None and is_loopback(client[0]) and not is_forwarded
+    return client is not None and is_loopback(client[0]) and not is_forwarded and not scope.get(PROXIED)
 
 
 def _key_of(secret: bytes, keys: tuple[ApiKey, ...]) -> ApiKey | None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from rota.api.counts import JobCounts
 from rota.api.limits import RejectionCounts, StreamSlots
 from rota.api.live import LiveStream
+from rota.api.logins import Logins
 from rota.api.settings import ApiSettings, Limits
+from rota.api.shared_answers import SharedAnswers
 from rota.api.token_cache import TokenCache
+from rota.api.token_limits import Quota, TokenLimiter
+from rota.core.health import HealthProblem
 from rota.core.job import Job
+from rota.core.namespace import Namespace, NamespaceLimits
 from rota.engine import Engine
+from rota.ports.client import Actor
 from rota.telemetry.events import CancelAsked, Event
 from rota.telemetry.metrics import Metrics
 from rota.wire.overview import OverviewForm
@@ -57,9 +63,33 @@ class CancelWatch:
             future.cancel()
 
 
+class NamespaceHost(Protocol):
+    """The other namespaces that an API serves."""
+
+    def opened(self, name: str) -> Context | None:
+        """Give the context of a namespace that is open and not deleted; None if it has to be opened or is unknown."""
+        ...
+
+    async def open(self, name: str) -> Context:
+        """Open a namespace; raise `NamespaceNotFound` if there is none of this name."""
+        ...
+
+    def contexts(self) -> Iterable[Context]:
+        """Give the contexts of all open namespaces."""
+        ...
+
+    async def create(self, name: str, limits: NamespaceLimits, by: Actor) -> Namespace:
+        """List a namespace and make its tables."""
+        ...
+
+    async def refresh(self) -> None:
+        """Read the list of namespaces again, after a change through this process."""
+        ...
+
+
 @dataclass
 class Context:
-    """What all routes share."""
+    """What all routes of one namespace share."""
 
     engine: Engine
     settings: ApiSettings
@@ -72,9 +102,12 @@ class Context:
         self.started_at = self.engine.clock()
         self.streams = StreamSlots(self.limits)
         self.counts = JobCounts(self.engine, self.background_tasks)
-        self.live = LiveStream(self.engine, self.counts)
+        self.shared_answers: SharedAnswers[Any] = SharedAnswers()
+        self.live = LiveStream(self.engine, self.counts, on_update=self.shared_answers.forget)
         self.rejections = RejectionCounts()
         self.tokens = TokenCache(self.engine)
+        self.logins = Logins(self.engine, self.rejections)
+        self.token_limiter = TokenLimiter(self.limits)
         self.metrics = Metrics(clock=self.engine.clock)
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.on_event)
         self.cancel_watch = CancelWatch()
@@ -82,8 +115,38 @@ class Context:
         #: The last overview and when it was made, by the monotonic clock.
         self.overview: tuple[float, OverviewForm] | None = None
         self.overview_lock = asyncio.Lock()
+        #: The problems that need an operator, and when they were found, by the monotonic clock.
+        self.problems: tuple[float, list[HealthProblem]] | None = None
+        self.problems_lock = asyncio.Lock()
         #: Makes the OpenAPI document; set by the application, which knows all routes.
         self.describe: Callable[[], dict[str, Any]] = dict
+        #: The other namespaces; None where there can be none.
+        self.namespaces: NamespaceHost | None = None
+        #: The limits of this namespace on requests; None without any.
+        self.quota: Quota | None = None
+
+    def for_namespace(self, engine: Engine, settings: ApiSettings) -> Context:
+        """Make the context of another namespace on the same server: tokens and streams are counted together."""
+        other = Context(engine, settings)
+        other.streams, other.tokens, other.token_limiter = self.streams, self.tokens, self.token_limiter
+        other.describe = self.describe
+        return other
+
+    def limit(self, limits: NamespaceLimits) -> None:
+        """Set the limits of this namespace."""
+        self.engine.waiting_limit.most = limits.jobs_waiting
+        given = {name: most for name, most in limits.given.items() if name != "jobs_waiting"}
+        name = self.engine.namespace
+        self.quota = Quota(f"namespace {name}", f"the namespace {name!r}", "namespace_limit", given) if given else None
+
+    async def aclose(self) -> None:
+        """Stop counting, and cancel the work that goes on behind answered requests."""
+        self.stop_metrics()
+        self.stop_cancels()
+        tasks = tuple(self.background_tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @cached_property
     def document(self) -> dict[str, Any]:

@@ -70,6 +70,17 @@ class JobCounts:
         """
         return (await self._census(at_most_old, wait_for_count=wait_for_count))[0]
 
+    async def latest(self, *, at_most_old: float) -> tuple[Census, datetime]:
+        """Give the counts and when they were true; of millions of jobs the last ones, however old.
+
+        A count begins then, and the next caller gets it. So a page opens at once also after a quiet night.
+        """
+        if self._last is not None and self._fresh_for:
+            if asyncio.get_running_loop().time() >= self._ended + max(at_most_old, self._fresh_for):
+                self._count_in_background()
+            return self._last
+        return await self._census(at_most_old)
+
     async def census_with_time(self) -> tuple[Census, datetime]:
         """Give the counts and the time at which they were true; wait for the first count as long as it takes."""
         return await self._census(wait_for_count=True)
@@ -211,5 +222,7 @@ def queue_form(queue: Queue, lanes: Sequence[LaneCount], live_workers: int) -> Q
         pause_reason=queue.pause_reason,
         resume_at=queue.resume_at,
         max_depth=queue.max_depth,
+        max_running=queue.max_running,
+        rate_limit=queue.rate_limit,
         version=queue.version,
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from rota.core.errors import (
     CoordinatorUnavailable,
@@ -19,11 +20,15 @@ from rota.core.errors import (
     JobNotFound,
     KeyReused,
     LeaseLost,
+    NamespaceFull,
+    NamespaceNotFound,
     QueueFull,
     RotaError,
     ScheduleNotFound,
     TokenNotFound,
     Unavailable,
+    WebhookNotFound,
+    WorkerNotFound,
 )
 from rota.wire.problem import FieldError, Problem
 
@@ -43,6 +48,7 @@ class HttpError(RotaError):
         errors: Iterable[tuple[str, str]] = (),
         fix: str = "",
         headers: Mapping[str, str] | None = None,
+        estimates: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -51,6 +57,7 @@ class HttpError(RotaError):
         self.errors = tuple(errors)
         self.fix = fix
         self.headers = dict(headers or {})
+        self.estimates = dict(estimates or {})
 
     def problem(self) -> Problem:
         """Give the body of the response."""
@@ -62,6 +69,7 @@ class HttpError(RotaError):
             code=self.code,
             errors=[FieldError(field=field, message=message) for field, message in self.errors],
             fix=self.fix,
+            **self.estimates,
         )
 
 
@@ -106,7 +114,14 @@ def http_error_of(error: Exception) -> HttpError:
     match error:
         case HttpError():
             return error
-        case JobNotFound() | ScheduleNotFound() | TokenNotFound():
+        case (
+            JobNotFound()
+            | ScheduleNotFound()
+            | TokenNotFound()
+            | WebhookNotFound()
+            | WorkerNotFound()
+            | NamespaceNotFound()
+        ):
             return HttpError(404, "not_found", str(error))
         case IllegalTransition():
             return HttpError(409, "conflict", str(error))
@@ -119,20 +134,32 @@ def http_error_of(error: Exception) -> HttpError:
             return invalid([(error.field or "request", str(error))])
         case LeaseLost():
             return HttpError(409, "stale_lease", str(error))
-        case QueueFull():
-            headers = {"Retry-After": RETRY_SECONDS}
-            return HttpError(
-                429,
-                "queue_full",
-                str(error),
-                fix="submit again later, or raise its bound (rota queues set-limit)",
-                headers=headers,
-            )
+        case QueueFull() | NamespaceFull():
+            return _full(error)
         case Unavailable():
             return _unavailable(error)
         case _:
             _log.error("unexpected error in a request", exc_info=error)
             return HttpError(500, "internal", "something went wrong on the server; it was logged")
+
+
+def _full(error: QueueFull | NamespaceFull) -> HttpError:
+    if isinstance(error, NamespaceFull):
+        fix = "submit again later, or raise its limit (rota namespaces set-limits)"
+        return HttpError(429, "namespace_full", str(error), fix=fix, headers={"Retry-After": RETRY_SECONDS})
+    wait = timedelta(seconds=int(RETRY_SECONDS)) if error.retry_after is None else error.retry_after
+    return HttpError(
+        429,
+        "queue_full",
+        str(error),
+        fix="submit again later, or raise its bound (rota queues set-limit)",
+        headers={"Retry-After": f"{wait.total_seconds():.0f}"},
+        estimates={
+            "position": error.position,
+            "expected_start": error.expected_start,
+            "retry_after": wait.total_seconds(),
+        },
+    )
 
 
 def _unavailable(error: Unavailable) -> HttpError:

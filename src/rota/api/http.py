@@ -43,6 +43,8 @@ class Response:
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     media: str = JSON
+    #: The form that the body was encoded from, if it is JSON.
+    form: object = None
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Request:
     def caller(self) -> str:
         """The token and address whose streams are counted together."""
         client = self.scope.get("client")
-        return f"{self.key.name} {client[0] if client else ''}"
+        return f"{self.engine.namespace}/{self.key.name} {client[0] if client else ''}"
 
     @property
     def path(self) -> str:
@@ -112,9 +114,9 @@ class Request:
         """Read the body, unless it is too large. The server enforces the deadline (`server.deadlines`)."""
         body, limits = buffered_body(self.scope), self.context.settings.limits
         if body is None:
-            return await self._receive_body(limits.body_bytes)
-        if len(body) > limits.body_bytes:
-            raise body_too_large(limits.body_bytes)
+            return await self._receive_body(limits.body_bytes_at(self.path))
+        if len(body) > limits.body_bytes and len(body) > limits.body_bytes_at(self.path):
+            raise body_too_large(limits.body_bytes_at(self.path))
         return body
 
     async def _receive_body(self, most_bytes: int) -> bytes:
@@ -205,7 +207,7 @@ class Request:
 
 def json_response(value: object, status: int = 200, **headers: str) -> Response:
     named = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
-    return Response(_encoder.encode(value), status, named)
+    return Response(_encoder.encode(value), status, named, JSON, value)
 
 
 def empty_response(status: int = 204) -> Response:

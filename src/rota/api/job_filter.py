@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from rota.api.aliases import STATUS_WORDS, states_of
 from rota.api.cursors import continue_at
 from rota.api.errors import invalid
-from rota.engine import Engine
+from rota.api.http import Request
+from rota.api.redaction import refuse_search_in_errors
 from rota.ports.store import JobQuery
 from rota.wire.scalars import Moment, id_in_field, moment_of, schedule_id_of
 
@@ -46,12 +47,12 @@ class JobListQuery(PageQuery, kw_only=True, forbid_unknown_fields=True):
     ids: Annotated[str, Meta(max_length=7_500)] | None = None
 
 
-async def query_of(listing: JobListQuery, engine: Engine) -> JobQuery:
+async def query_of(listing: JobListQuery, request: Request) -> JobQuery:
     """Make the store's query. Its limit is one more than the page, to see whether there is a next page."""
     if listing.status is not None and listing.state is not None and listing.status != listing.state:
         raise invalid([("status", "'status' and 'state' mean the same and differ; give one")])
     word = listing.status or listing.state
-    searched = JobQuery() if listing.q is None else await searched_jobs(engine, listing.q)
+    searched = JobQuery() if listing.q is None else await searched_jobs(request, listing.q)
     filters: dict[str, Any] = {}
     if word:
         filters["states"] = states_of(word)
@@ -68,9 +69,12 @@ async def query_of(listing: JobListQuery, engine: Engine) -> JobQuery:
     return continue_at(KIND, listing.cursor, replace(searched, **filters, limit=listing.limit + 1))
 
 
-async def searched_jobs(engine: Engine, text: str) -> JobQuery:
+async def searched_jobs(request: Request, text: str) -> JobQuery:
     """Make the query of a search; status words of older systems are understood, too."""
-    return await engine.search.query(text, engine.clock(), status_words=STATUS_WORDS)
+    engine = request.engine
+    query = await engine.search.query(text, engine.clock(), status_words=STATUS_WORDS)
+    refuse_search_in_errors(request.key, query)
+    return query
 
 
 def exact_name(value: str, field: str) -> str:

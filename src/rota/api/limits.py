@@ -24,12 +24,15 @@ LOG_EVERY_SECONDS: Final = 60.0
 #: Reported as 0 from the start, so that alerts on the first rejection work.
 _REASONS: Final = (
     "unauthorized", "too_many_failures", "invalid_http", "headers_too_large", "too_slow", "write_timeout",
-    "too_many_connections", "too_many_bytes", "too_many_requests",
+    "too_many_connections", "too_many_bytes", "too_many_requests", "tls_handshake",
+    "token_limit", "namespace_limit",
 )  # fmt: skip
 #: A name, an IPv4 address or an IPv6 address in brackets, and an optional port; may be empty.
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")
 #: Headers with a single value that are read before the route is known; routes declare the others they read.
-_SINGLE: Final = frozenset({b"authorization", b"content-encoding", b"content-type", b"host", b"origin"})
+_SINGLE: Final = frozenset(
+    {b"authorization", b"content-encoding", b"content-type", b"host", b"origin", b"rota-namespace"}
+)
 _log = logging.getLogger("rota.api")
 
 
@@ -46,7 +49,9 @@ def check_request(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], limi
         raise HttpError(431, "headers_too_large", f"too many or too long headers; {allowed}")
     length = headers.get(b"content-length")
     if length is not None and not (length.isdigit() and int(length) <= limits.body_bytes):
-        raise body_too_large(limits.body_bytes)
+        most_bytes = limits.body_bytes_at(scope["path"])
+        if not length.isdigit() or int(length) > most_bytes:
+            raise body_too_large(most_bytes)
     if b"content-encoding" in headers and headers[b"content-encoding"] != b"identity":
         raise HttpError(415, "unsupported_media_type", "compressed bodies are not accepted", fix="send it uncompressed")
     if len(headers) < len(pairs) or not _is_host(headers.get(b"host")):

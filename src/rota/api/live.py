@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api.counts import JobCounts, overview_now
+from rota.api.topics import OVERVIEW, Topic, TopicWatchers
 from rota.core.errors import RotaError
 from rota.core.ids import JobId, to_text
 from rota.core.lifecycle import State
@@ -34,7 +35,7 @@ from rota.wire.system import Overview
 PACE_SECONDS: Final = 0.25
 SILENCE_SECONDS: Final = 15.0
 #: How long to wait at most for a wake-up before counting again.
-LOOK_SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 0.2
 _REMEMBERED: Final = 256
 _SHOWN_JOBS: Final = 200
 #: Counting takes at most this share of the time.
@@ -48,10 +49,21 @@ def sse_event(kind: str, data: bytes, number: str | None = None) -> bytes:
     return head + b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
 
 
+async def _next_of(inbox: asyncio.Queue[bytes]) -> bytes:
+    try:
+        # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with an update.
+        async with asyncio.timeout(SILENCE_SECONDS):
+            return await inbox.get()
+    except TimeoutError:
+        return b": still here\n\n"
+
+
 class LiveStream:
     """Sends changes to all connected clients."""
 
-    def __init__(self, engine: Engine, counts: JobCounts) -> None:
+    def __init__(self, engine: Engine, counts: JobCounts, *, on_update: Callable[[], None] = lambda: None) -> None:
+        """`on_update` is called before the clients are told of a change."""
+        self._on_update = on_update
         self._engine = engine
         self._counts = counts
         self._boot = secrets.token_hex(4)
@@ -62,10 +74,24 @@ class LiveStream:
         self._left_out = 0
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.topics = TopicWatchers(engine, counts)
 
-    async def follow(self, last_seen: str | None) -> AsyncGenerator[bytes, None]:
-        """Give a snapshot or the missed updates, and then every update."""
+    async def follow(
+        self, last_seen: str | None, topics: Sequence[Topic] = (Topic(OVERVIEW),)
+    ) -> AsyncGenerator[bytes, None]:
+        """Give a snapshot or the missed updates, and then every update and every change of a topic."""
         inbox: asyncio.Queue[bytes] = asyncio.Queue(_REMEMBERED)
+        with self.topics.following(topics, inbox):
+            if Topic(OVERVIEW) in topics:
+                async for event in self._follow_overview(last_seen, inbox):
+                    yield event
+                return
+            # At once, so that the client knows that it is connected.
+            yield b": here\n\n"
+            while True:
+                yield await _next_of(inbox)
+
+    async def _follow_overview(self, last_seen: str | None, inbox: asyncio.Queue[bytes]) -> AsyncGenerator[bytes, None]:
         missed = self._missed_updates(last_seen)
         self._listeners.add(inbox)
         try:
@@ -78,13 +104,7 @@ class LiveStream:
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(supervised("the live stream", self._run))
             while True:
-                try:
-                    # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with an update.
-                    async with asyncio.timeout(SILENCE_SECONDS):
-                        update = await inbox.get()
-                except TimeoutError:
-                    update = b": still here\n\n"
-                yield update
+                yield await _next_of(inbox)
         finally:
             self._listeners.discard(inbox)
 
@@ -144,6 +164,7 @@ class LiveStream:
             data["jobs_left_out"] = left_out
         update = sse_event("update", msgspec.json.encode(data), self._id(self._number))
         self._past.append((self._number, update))
+        self._on_update()
         for inbox in tuple(self._listeners):
             if inbox.full():
                 # The client reads too slowly: it gets a new snapshot when it reconnects.

@@ -39,7 +39,8 @@ async def claim_or_wait(request: Request, claim: Claim, wait: timedelta) -> Sequ
                 left = deadline - loop.time()
                 if jobs or left <= 0 or abandoned.done():
                     break
-                wakeup = asyncio.ensure_future(subscription.wait(timedelta(seconds=left)))
+                pause = engine.leases.pause(claim, left)
+                wakeup = asyncio.ensure_future(subscription.wait(timedelta(seconds=pause)))
                 await asyncio.wait((wakeup, abandoned), return_when=asyncio.FIRST_COMPLETED)
                 if not wakeup.done():
                     await _discard(wakeup)

@@ -46,7 +46,9 @@ def openapi_document(routes: Sequence[Route], version: str, *, requires_key: boo
                 "Idempotency-Key or an If-Match that would have no effect. Host, Origin and Sec-Fetch-Site of every "
                 "request are checked, to refuse requests from pages of other sites; X-Forwarded-For, Forwarded and "
                 "Via are only used to see that a request for /metrics came through a proxy. Rota-Client (api, cli, ui, "
-                "sdk) is written to the ledger with an operator's action."
+                "sdk) is written to the ledger with an operator's action. Rota-Namespace chooses a namespace, for "
+                "callers of the default one that may; a token of a namespace is for that one only, and all "
+                "else is not found."
             ),
         },
         "paths": paths,
@@ -166,8 +168,8 @@ def _error_statuses(route: Route) -> set[int]:
     statuses |= {400, 408, 413, 415}
     # Input that a route does not declare is refused.
     statuses.add(422)
-    if "{" in route.path:
-        statuses.add(404)
+    # Also where nothing is in the path: the header Rota-Namespace may name an unknown namespace.
+    statuses.add(404)
     return statuses
 
 

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from rota.core.access import ALL_ACTIONS, ROLES, Action, Token
+from rota.core.access import ALL_ACTIONS, ROLES, Action, Token, TokenLimits, qualified_id
+from rota.core.redaction import SecretKeys
 from rota.ports.coordinator import Coordinator
+from rota.ports.store import Retention
 from rota.wire.submission import Defaults
 
 _IMPLIED: Final = frozenset({Action.PUBLIC, Action.SIGNED_IN})
@@ -25,9 +27,14 @@ class ApiKey:
     key_scope: str = ""
     #: Names of queues or patterns such as `mail-*`; without any, all queues.
     queues: tuple[str, ...] = ()
+    #: None without any.
+    limits: TokenLimits | None = None
     role: str = ""
+    #: With the namespace before it.
     token_id: str = ""
     expires_at: datetime | None = None
+    #: The namespace that it is bound to; None for the server's own, in which keys of the settings are.
+    namespace: str | None = None
 
     @classmethod
     def of(cls, name: str, token: str, actions: Collection[Action] = ALL_ACTIONS, *, key_scope: str = "") -> ApiKey:
@@ -35,22 +42,28 @@ class ApiKey:
         return cls(name, sha256(token.encode()).digest(), frozenset(actions) | _IMPLIED, key_scope, role=_role(actions))
 
     @classmethod
-    def of_token(cls, token: Token) -> ApiKey:
+    def of_token(cls, token: Token, namespace: str = "") -> ApiKey:
         """Make the key of a stored token. Its successor after a rotation has the same name and idempotency keys."""
         return cls(
             name=token.name,
             digest=token.digest,
             actions=token.granted | _IMPLIED,
-            key_scope=f"token {token.name}",
+            key_scope=f"{'user' if token.is_user else 'token'} {token.name}",
             queues=token.queues,
+            limits=token.limits if token.limits.given else None,
             role=token.role,
-            token_id=token.id,
+            token_id=qualified_id(namespace, token.id),
             expires_at=token.expires_at,
+            namespace=namespace,
         )
 
 
 def _role(actions: Collection[Action]) -> str:
     return next((name for name, granted in ROLES.items() if granted == frozenset(actions)), "")
+
+
+#: Where graphs are submitted.
+GRAPH_PATH: Final = "/v1/workflows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,11 @@ class Limits:
     body_bytes: int = 1_048_576
     depth: int = 64
     keys: int = 10_000
+    #: Arrays and objects in one body; a megabyte with more consists of little else.
+    containers: int = 250_000
+    #: The same for a workflow, which may have 10,000 nodes.
+    graph_bytes: int = 8_388_608
+    graph_keys: int = 300_000
     header_bytes: int = 16_384
     header_count: int = 100
     url_bytes: int = 8_192
@@ -77,6 +95,10 @@ class Limits:
     incoming_bytes: int = 134_217_728
     outgoing_bytes: int = 134_217_728
 
+    def body_bytes_at(self, path: str) -> int:
+        """Return the largest body of a request to a path; a workflow may be larger than other requests."""
+        return self.graph_bytes if path.endswith(GRAPH_PATH) else self.body_bytes
+
 
 def _not_leader() -> bool:
     return False
@@ -90,6 +112,8 @@ def _healthy() -> bool:
 class ApiSettings:
     """Settings of one API."""
 
+    #: Empty for the default one.
+    namespace: str = ""
     #: Without keys every caller has full access; bind to loopback then.
     keys: tuple[ApiKey, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -113,9 +137,17 @@ class ApiSettings:
     #: Whether requests may name any host. Without keys only names of this machine are accepted, so that no web page can
     #: reach the API through a name of its own (DNS rebinding).
     serves_any_host: bool = False
+    #: Addresses and networks of proxies whose `X-Forwarded-*` headers are taken.
+    proxies: tuple[str, ...] = ()
+    #: The header in which these proxies name the user; empty if they name none.
+    user_header: bytes = b""
     #: Whether every request that would change something is refused.
     read_only: bool = False
+    #: Keys in payloads and results whose values are shown only to callers with `secrets.read`.
+    secret_keys: SecretKeys = field(default_factory=SecretKeys)
     #: Whether other machines can reach the API, which has no keys.
     is_exposed: bool = False
+    #: How long the schedulers of this deployment keep finished jobs.
+    retention: Retention = field(default_factory=Retention)
     #: Whether the dashboard is served below `/ui`.
     ui: bool = True

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from time import monotonic
 from typing import Final
 
 from rota.api.errors import HttpError
 from rota.api.settings import ApiKey
-from rota.core.access import digest_of_secret, id_of_secret
+from rota.core.access import digest_of_secret, id_of_secret, qualified_id, split_id
+from rota.core.errors import NamespaceNotFound
 from rota.engine import Engine
 
 FRESH_SECONDS: Final = 4.0
@@ -33,12 +35,20 @@ class _CachedKey:
 
 
 class TokenCache:
-    """Finds the key of a secret, or of a token's id, among the stored tokens."""
+    """Finds the key of a secret, or of a token's qualified id, among the stored tokens of all namespaces."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = monotonic) -> None:
         self._engine = engine
         self._clock = clock
+        #: Gives the engine of another namespace, or raises `NamespaceNotFound`; None where there is no other.
+        self.engine_of: Callable[[str], Awaitable[Engine]] | None = None
         self._cached: OrderedDict[str, _CachedKey] = OrderedDict()
+        #: Ids of users by name.
+        self._users: dict[str, str] = {}
+
+    def now(self) -> datetime:
+        """Give the time by which tokens expire."""
+        return self._engine.clock()
 
     def was_valid(self, secret: bytes) -> bool:
         """Say whether this secret was valid at the last lookup of its token; the id alone is not enough."""
@@ -67,20 +77,49 @@ class TokenCache:
     async def look_up_by_id(self, token_id: str) -> ApiKey | None:
         """Read a token from the store; None if it is unknown, expired or revoked."""
         read_at = self._clock()
-        tokens = await self._engine.store.tokens(ids=[token_id])
+        namespace, bare_id = split_id(token_id)
+        engine = await self._in_namespace(namespace)
+        tokens = () if engine is None else await engine.store.tokens(ids=[bare_id])
         if not tokens or not tokens[0].is_live(self._engine.clock()):
             self._cached.pop(token_id, None)
             return None
-        key = ApiKey.of_token(tokens[0])
+        key = ApiKey.of_token(tokens[0], namespace)
         self._cached[token_id] = _CachedKey(key, read_at)
         self._cached.move_to_end(token_id)
         if len(self._cached) > _MOST_ENTRIES:
             self._cached.popitem(last=False)
         return key
 
+    def cached_user(self, name: str) -> ApiKey | None:
+        """Give the key of a user if it is cached and fresh."""
+        token_id = self._users.get(name)
+        return None if token_id is None else self.cached_by_id(token_id)
+
+    async def look_up_user(self, name: str) -> ApiKey | None:
+        """Read a user from the store by name; None if it is unknown or expired."""
+        user = await self._engine.users.find(name)
+        if user is None:
+            self._users.pop(name, None)
+            return None
+        token_id = self._users[name] = qualified_id(self._engine.namespace, user.id)
+        if len(self._users) > _MOST_ENTRIES:
+            self._users.clear()
+        return await self.look_up_by_id(token_id)
+
+    async def _in_namespace(self, name: str) -> Engine | None:
+        if name == self._engine.namespace:
+            return self._engine
+        if self.engine_of is None:
+            return None
+        try:
+            return await self.engine_of(name)
+        except NamespaceNotFound:
+            return None
+
     def forget(self) -> None:
         """Drop everything, after a token was changed through this process."""
         self._cached.clear()
+        self._users.clear()
 
     def _is_unexpired(self, key: ApiKey) -> bool:
         return key.expires_at is None or self._engine.clock() < key.expires_at
@@ -98,15 +137,16 @@ def _is_secret_of(key: ApiKey, secret: bytes) -> bool:
 class FailureLimit:
     """Counts wrong tokens by the address they come from."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, most: int | None = None) -> None:
         self._clock = clock
+        self._most = most
         #: By source: when its window began, and the failures in it.
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def is_reached(self, source: str) -> bool:
         """Say whether a source has sent too many wrong tokens."""
         began_at, count = self._failures.get(source, (0.0, 0))
-        return count >= MOST_FAILURES and self._clock() - began_at < WINDOW_SECONDS
+        return count >= (self._most or MOST_FAILURES) and self._clock() - began_at < WINDOW_SECONDS
 
     def add(self, source: str) -> None:
         """Count a failure."""
@@ -117,6 +157,12 @@ class FailureLimit:
         self._failures[source] = (began_at, count + 1)
         if len(self._failures) > _MOST_ENTRIES:
             self._failures.popitem(last=False)
+
+    def take_back(self, source: str) -> None:
+        """Count one failure less: it was none."""
+        if source in self._failures:
+            began_at, count = self._failures[source]
+            self._failures[source] = (began_at, max(count - 1, 0))
 
 
 def too_many_failures() -> HttpError:

@@ -20,6 +20,7 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from rota.api.errors import HttpError
 from rota.api.http import AsgiScope, Send
@@ -58,7 +59,7 @@ again:</p>
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file in memory, with what is said about it."""
+    """A file of the dashboard in memory, with its media type, ETag and encoding."""
 
     content: bytes
     media: bytes
@@ -76,12 +77,16 @@ def wants_page(scope: AsgiScope, headers: Mapping[bytes, bytes]) -> bool:
     return scope["method"] in {"GET", "HEAD"} and b"text/html" in headers.get(b"accept", b"")
 
 
-async def redirect(headers: Mapping[bytes, bytes], send: Send) -> None:
-    """Lead a browser from the bare address to the dashboard."""
+async def redirect(root: str, headers: Mapping[bytes, bytes], send: Send) -> None:
+    """Lead a browser from the bare address to the dashboard; `root` is where another application mounts the API."""
     prefix = headers.get(b"x-forwarded-prefix", b"")
     if not _FORWARDED_PREFIX.fullmatch(prefix):
         prefix = b""
-    place = prefix.rstrip(b"/") + b"/ui" if prefix else b"ui"
+    mount = quote(root.rstrip("/")).encode()
+    prefix = prefix.rstrip(b"/")
+    if not mount.startswith(prefix):
+        mount = prefix + mount
+    place = (mount or prefix) + b"/ui" if mount or prefix else b"ui"
     await _send(send, 303, b"", (b"location", place), (b"cache-control", b"no-store"), (b"vary", b"accept"))
 
 

@@ -64,11 +64,14 @@ class _ResponseReader(asyncio.Protocol):
 class BenchConnection:
     """One caller's connection to the API."""
 
-    def __init__(self, url: SplitResult, token: str = "") -> None:
+    def __init__(
+        self, url: SplitResult, token: str = "", context: ssl.SSLContext | None = None, namespace: str = ""
+    ) -> None:
         self._url = url
-        self._secured = ssl.create_default_context() if url.scheme == "https" else None
+        self._secured = context if url.scheme == "https" else None
         authorization = f"Authorization: Bearer {token}\r\n" if token else ""
-        self._head = f"Host: {url.netloc.rpartition('@')[2]}\r\nUser-Agent: rota-bench\r\n{authorization}"
+        chosen = f"Rota-Namespace: {namespace}\r\n" if namespace else ""
+        self._head = f"Host: {url.netloc.rpartition('@')[2]}\r\nUser-Agent: rota-bench\r\n{authorization}{chosen}"
         self._opened: tuple[asyncio.Transport, _ResponseReader] | None = None
         self._used_at = 0.0
 

@@ -15,6 +15,7 @@ from rota.bench.plan import TYPE, BenchPlan
 from rota.bench.targets import UNFINISHED, JobTimes, QueueCounts, RequestFailed, ServerUsage, Submitted, WorkerCapacity
 from rota.core.lifecycle import State
 from rota.telemetry import metric_definitions
+from rota.tls import ClientFiles
 from rota.wire.cluster import QueueForm, WorkerList
 from rota.wire.jobs import BatchReply, BatchRequest, BulkActionRequest, JobPage
 from rota.wire.problem import Problem
@@ -39,14 +40,20 @@ class _Discarded(Struct):
 class HttpTarget:
     """One or several addresses of one deployment; the callers are distributed over them."""
 
-    def __init__(self, plan: BenchPlan, urls: Sequence[str], token: str, store: str) -> None:
+    def __init__(
+        self, plan: BenchPlan, urls: Sequence[str], token: str, store: str, tls: ClientFiles, namespace: str = ""
+    ) -> None:
         self.name = ", ".join(urls)
         self.store = store
         self.is_http = True
         self._plan = plan
         parts = [urlsplit(url) for url in urls]
-        self._callers = [BenchConnection(parts[number % len(parts)], token) for number in range(plan.connections)]
-        self._control = [BenchConnection(part, token) for part in parts]
+        context = tls.context() if any(part.scheme == "https" for part in parts) else None
+        connections = range(plan.connections)
+        self._callers = [
+            BenchConnection(parts[number % len(parts)], token, context, namespace) for number in connections
+        ]
+        self._control = [BenchConnection(part, token, context, namespace) for part in parts]
         submission = Submission(type=TYPE, payload=Raw(plan.payload.encode()), queue=plan.queue, tags=[plan.tag])
         self._one = msgspec.json.encode(submission)
         self._batch = msgspec.json.encode(BatchRequest(jobs=[Raw(self._one)] * plan.batch))

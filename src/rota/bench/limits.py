@@ -50,7 +50,7 @@ class Measurements:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LoadLimit:
     """One limit: a code for programs, the figure that shows it, and the remedy."""
 
     code: str
@@ -58,7 +58,7 @@ class Limit:
     fix: str
 
 
-def find_limits(plan: BenchPlan, measured: Measurements) -> list[Limit]:
+def find_limits(plan: BenchPlan, measured: Measurements) -> list[LoadLimit]:
     """Give the limits, the most important first."""
     limits = [*_errors(measured), *_submit_limits(plan, measured)]
     if plan.is_to_run:
@@ -66,23 +66,23 @@ def find_limits(plan: BenchPlan, measured: Measurements) -> list[Limit]:
     return limits
 
 
-def _submit_limits(plan: BenchPlan, measured: Measurements) -> list[Limit]:
+def _submit_limits(plan: BenchPlan, measured: Measurements) -> list[LoadLimit]:
     if plan.rate is not None and measured.rate >= plan.rate * REACHED:
         text = f"nothing, at this rate: {measured.rate:,.0f} of {plan.rate:,.0f} jobs a second were submitted"
-        return [Limit("none", text, "raise --rate, or leave it out to find the most it can do")]
+        return [LoadLimit("none", text, "raise --rate, or leave it out to find the most it can do")]
     if not measured.made:
         return []
     limits = [*_cpu_limits(measured), *_latency_limits(measured)]
     return limits or [_caller_limit(plan, measured)]
 
 
-def _errors(measured: Measurements) -> Iterator[Limit]:
+def _errors(measured: Measurements) -> Iterator[LoadLimit]:
     missing = sum(measured.errors.values())
     if missing <= MANY_ERRORS * (missing + measured.made):
         return
     kind, count = max(measured.errors.items(), key=lambda pair: pair[1])
     text = f"errors: {missing:,} of {missing + measured.made:,} jobs were not stored, {count:,} of them by {kind!r}"
-    yield Limit("errors", text, _remedy(kind))
+    yield LoadLimit("errors", text, _remedy(kind))
 
 
 def _remedy(kind: str) -> str:
@@ -103,7 +103,7 @@ def _remedy(kind: str) -> str:
     )
 
 
-def _cpu_limits(measured: Measurements) -> Iterator[Limit]:
+def _cpu_limits(measured: Measurements) -> Iterator[LoadLimit]:
     if measured.client_cpu >= FULL_CORE:
         subject = "this program itself" if measured.is_http else "this process, including the engine and the driver"
         fix = (
@@ -111,17 +111,17 @@ def _cpu_limits(measured: Measurements) -> Iterator[Limit]:
             if measured.is_http
             else "submit several jobs in one call (--batch 100), or from several processes at once"
         )
-        yield Limit("client_cpu", f"{subject}: it used {measured.client_cpu:.0%} of a core", fix)
+        yield LoadLimit("client_cpu", f"{subject}: it used {measured.client_cpu:.0%} of a core", fix)
     if measured.server_cpu is not None and measured.server_cpu >= FULL_CORE:
         text = f"the API process's CPU: it used {measured.server_cpu:.0%} of a core"
         fix = "start more API processes (`rota api`) and name all their addresses, or submit in batches (--batch 100)"
-        yield Limit("server_cpu", text, fix)
+        yield LoadLimit("server_cpu", text, fix)
     if measured.host_cpu is not None and measured.host_cpu >= FULL_HOST:
         text = f"this machine: {measured.host_cpu:.0%} of all its cores were in use, by all processes"
-        yield Limit("host_cpu", text, "run the bench on another machine than the deployment, or use a larger one")
+        yield LoadLimit("host_cpu", text, "run the bench on another machine than the deployment, or use a larger one")
 
 
-def _latency_limits(measured: Measurements) -> Iterator[Limit]:
+def _latency_limits(measured: Measurements) -> Iterator[LoadLimit]:
     if measured.store is not None and measured.store >= measured.latency * MAIN_SHARE:
         text = f"the store: {shown(measured.store)} of a submission's {shown(measured.latency)} are spent there"
         if measured.alone is not None:
@@ -130,39 +130,43 @@ def _latency_limits(measured: Measurements) -> Iterator[Limit]:
             "submit several jobs at once (--batch 100), or from more callers (--connections): they share commits; then"
             " a faster disk, or a database server of its own"
         )
-        yield Limit("store", text, fix)
+        yield LoadLimit("store", text, fix)
     if measured.round_trip is not None and measured.round_trip >= measured.latency * MAIN_SHARE:
         text = f"the network round trip: {shown(measured.round_trip)} of a submission's {shown(measured.latency)}"
         fix = "submit several jobs at once (--batch 100), from more --connections, or from a machine nearer to it"
-        yield Limit("round_trip", text, fix)
+        yield LoadLimit("round_trip", text, fix)
 
 
-def _caller_limit(plan: BenchPlan, measured: Measurements) -> Limit:
+def _caller_limit(plan: BenchPlan, measured: Measurements) -> LoadLimit:
     text = f"the number of callers: each of {plan.connections} waits {shown(measured.latency)} for its response"
     used = [f"this program {measured.client_cpu:.0%} of a core"]
     if measured.server_cpu is not None:
         used.append(f"the API {measured.server_cpu:.0%}")
     fix = f"use more --connections: nothing else was near its limit ({', '.join(used)})"
-    return Limit("callers", text, fix)
+    return LoadLimit("callers", text, fix)
 
 
-def _run_limits(measured: Measurements) -> Iterator[Limit]:
+def _run_limits(measured: Measurements) -> Iterator[LoadLimit]:
     capacity, completion = measured.capacity, measured.completion
     if capacity is None:
         return
     if capacity.is_paused:
-        yield Limit("queue_paused", "the queue is paused: none of its jobs is claimed", "`rota queues resume QUEUE`")
+        yield LoadLimit(
+            "queue_paused", "the queue is paused: none of its jobs is claimed", "`rota queues resume QUEUE`"
+        )
     elif not capacity.workers:
-        yield Limit("no_worker", "no worker takes jobs from this queue", "start one with `rota worker --queues QUEUE`")
+        yield LoadLimit(
+            "no_worker", "no worker takes jobs from this queue", "start one with `rota worker --queues QUEUE`"
+        )
     elif completion is not None and completion.busy is not None:
         yield from _slot_limits(measured.rate, capacity.slots, completion.rate, completion.busy)
 
 
-def _slot_limits(submit_rate: float, slots: int, run_rate: float, busy: float) -> Iterator[Limit]:
+def _slot_limits(submit_rate: float, slots: int, run_rate: float, busy: float) -> Iterator[LoadLimit]:
     if busy >= FULL_CORE:
         text = f"the workers' slots: {busy:.0%} of {slots} were busy while jobs waited"
-        yield Limit("slots", text, "start more workers, or raise their --concurrency if their CPU has room")
+        yield LoadLimit("slots", text, "start more workers, or raise their --concurrency if their CPU has room")
     elif 0 < run_rate < submit_rate * REACHED:
         text = f"the workers: they ran {run_rate:,.0f} jobs a second of {submit_rate:,.0f} that were submitted"
         fix = f"start more workers: {busy:.0%} of {slots} slots were busy, so the limit is their CPU or the store"
-        yield Limit("workers", text, fix)
+        yield LoadLimit("workers", text, fix)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rota.bench.completion import BenchCompletion
-from rota.bench.limits import Limit, Measurements
+from rota.bench.limits import LoadLimit, Measurements
 from rota.bench.load import LoadResult
 from rota.bench.percentiles import Latencies, shown
 from rota.bench.plan import BenchPlan
@@ -23,7 +23,7 @@ class BenchReport:
     load: LoadResult
     completion: BenchCompletion | None
     measured: Measurements
-    limits: Sequence[Limit]
+    limits: Sequence[LoadLimit]
     #: How many jobs were deleted again (None if none had to be), and how many that had not run were left.
     discarded: int | None = None
     left: int = 0

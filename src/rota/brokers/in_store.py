@@ -2,8 +2,9 @@
 
 Within a process an announcement wakes the listeners directly. Changes by other processes come from the store: one task
 watches it while there are listeners, and wakes those whose queues changed, as far as the store can tell. If it tells of
-a single job, the worker whose turn it is is woken first, see `precedence`; other changes wake all at once. If the watch
-fails (the store is unavailable), listeners wake up as if something had changed and see the error when they claim.
+a single job, the worker whose turn comes first is woken first, see `rota.stagger`; other changes wake all at once. If
+the watch fails (the store is unavailable), listeners wake up as if something had changed and see the error when they
+claim.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rota.core.errors import RotaError
 from rota.core.ids import JobId
 from rota.ports.broker import DispatchQueue, Subscription
 from rota.ports.store import Store
-from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, number_of, without_number
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Topic, Wake, single_job_of, without_number
 from rota.stagger import stagger_seconds
 from rota.supervision import supervised
 
@@ -31,53 +32,53 @@ WATCH: Final = timedelta(seconds=1)
 class QueueListener:
     """One listener for work in some queues: waits until it is woken."""
 
-    def __init__(self, queues: Collection[str], rank: Rank | None = None) -> None:
-        self.queues = frozenset(queues)
+    def __init__(self, topics: Wake, rank: Rank | None = None) -> None:
+        self.topics = frozenset(topics)
         self.rank = rank
         self._is_woken = False
         self._waiting: asyncio.Future[None] | None = None
-        self._places: set[str] = set()
-        self._delayed: set[str] = set()
+        self._woken: set[Topic] = set()
+        self._delayed: set[Topic] = set()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def wake(self, places: Collection[str]) -> None:
+    def wake(self, wake: Wake) -> None:
         """End the wait, or the next one. From any thread."""
         if threading.get_ident() == self._thread:
-            self._wake_here(places)
+            self._wake_here(wake)
             return
         # Closed: that listener is gone.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake_here, places)
+            self._loop.call_soon_threadsafe(self._wake_here, wake)
 
-    def wake_later(self, places: Collection[str], seconds: float) -> None:
+    def wake_later(self, wake: Wake, seconds: float) -> None:
         """Wake after a delay, together with what comes before it is over. Always called on one thread."""
         if not self._delayed:
             asyncio.get_running_loop().call_later(seconds, self._wake_delayed)
-        self._delayed.update(places)
+        self._delayed.update(wake)
 
     def _wake_delayed(self) -> None:
-        places, self._delayed = self._delayed, set()
-        self.wake(places)
+        wake, self._delayed = self._delayed, set()
+        self.wake(wake)
 
-    def _wake_here(self, places: Collection[str]) -> None:
-        ours = {place for place in places if place in self.queues or place == EVERY_QUEUE}
-        self._places |= ours or set(places)
+    def _wake_here(self, wake: Wake) -> None:
+        ours = {topic for topic in wake if topic in self.topics or topic is EVERY_QUEUE}
+        self._woken |= ours or set(wake)
         self._is_woken = True
         if self._waiting is not None:
             _end(self._waiting)
 
-    def hears(self, queues: Collection[str]) -> bool:
-        """Whether an announcement for some queues is meant for this listener."""
-        if not self.queues.isdisjoint(queues):
+    def hears(self, wake: Wake) -> bool:
+        """Whether a wake-up is meant for this listener."""
+        if not self.topics.isdisjoint(wake):
             return True
         # A listener to every queue is woken for each; a change that may be in any queue wakes every listener to one.
-        return (EVERY_QUEUE in self.queues and any(queue != TIMETABLE for queue in queues)) or (
-            EVERY_QUEUE in queues and self.queues != {TIMETABLE}
+        return (EVERY_QUEUE in self.topics and any(topic is not TIMETABLE for topic in wake)) or (
+            EVERY_QUEUE in wake and self.topics != {TIMETABLE}
         )
 
-    async def wait(self, at_most: timedelta) -> Collection[str]:
-        """Wait until woken, for at most so long, and give the places that changed."""
+    async def wait(self, at_most: timedelta) -> Wake:
+        """Wait until woken, for at most so long, and return the topics that changed."""
         # A bare future: an event and a timeout take longer than the claim. Not wait_for, which on Python 3.11 swallows
         # a cancellation that arrives together with the wake-up.
         if not self._is_woken:
@@ -91,8 +92,8 @@ class QueueListener:
                 if self._waiting is waiting:
                     self._waiting = None
         self._is_woken = False
-        places, self._places = self._places, set()
-        return places
+        woken, self._woken = self._woken, set()
+        return woken
 
 
 def _end(waiting: asyncio.Future[None]) -> None:
@@ -121,13 +122,13 @@ class InStoreBroker:
     @contextmanager
     def subscribe(
         self,
-        queues: Collection[str],
+        topics: Wake,
         types: Collection[str] | None = None,  # noqa: ARG002 - the store says nothing of types
         rank: Rank | None = None,
     ) -> Iterator[Subscription]:
-        listener = QueueListener(queues, rank)
+        listener = QueueListener(topics, rank)
         self._listeners.append(listener)
-        if EVERY_QUEUE in queues:
+        if EVERY_QUEUE in topics:
             # A claim makes the store notify the claimer; this listener claims nothing.
             self._store.watch_for_work()
         if self._watch is None or self._watch.done():
@@ -138,12 +139,12 @@ class InStoreBroker:
         finally:
             self._listeners.remove(listener)
 
-    async def announce(self, queues: Collection[str]) -> None:
-        """Wake the listeners to these queues. From any thread, and without suspending."""
+    async def announce(self, wake: Wake) -> None:
+        """Wake the listeners to these topics. From any thread, and without suspending."""
         # A copy: a listener may leave on its own thread meanwhile, and the next would be skipped.
         for listener in tuple(self._listeners):
-            if listener.hears(queues):
-                listener.wake(queues)
+            if listener.hears(wake):
+                listener.wake(wake)
 
     async def take(
         self,
@@ -168,23 +169,24 @@ class InStoreBroker:
 
     async def _watch_store(self) -> None:
         while self._listeners:
+            wake: Wake
             try:
-                places = await self._store.watch(WATCH, self._on_change)
+                wake = await self._store.watch(WATCH, self._on_change)
             except RotaError:
-                places = ANY_CHANGE
+                wake = ANY_CHANGE
                 await asyncio.sleep(WATCH.total_seconds())
-            if places:
-                self._on_change(places)
+            if wake:
+                self._on_change(wake)
 
-    def _on_change(self, words: Collection[str]) -> None:
+    def _on_change(self, wake: Wake) -> None:
         """Wake listeners for a change in the store: at once, or later those behind the first in turn."""
-        number, places = number_of(words), without_number(words)
+        number, topics = single_job_of(wake), without_number(wake)
         for listener in tuple(self._listeners):
-            if not listener.hears(places):
+            if not listener.hears(topics):
                 continue
             behind = stagger_seconds(listener.rank, number)
             if behind:
                 # A listener that has left by then claims anyway.
-                listener.wake_later(places, behind)
+                listener.wake_later(topics, behind)
             else:
-                listener.wake(places)
+                listener.wake(topics)

@@ -21,9 +21,12 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from rota.cli.exits import CommandFailed, Exit
 from rota.sockets import LARGEST_ANSWER, LARGEST_HEAD, LONGEST_SECONDS
+from rota.tls import NO_FILES, ClientFiles
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+    from rota.encryption import Cipher
 
 _CODES: Final = {
     400: Exit.USAGE,
@@ -35,6 +38,10 @@ _CODES: Final = {
     422: Exit.USAGE,
     503: Exit.UNREACHABLE,
 }
+_TLS_REMEDY: Final = (
+    "give the authority of the server's certificate with --ca-file or ROTA_CA_FILE; if the server asks for client"
+    " certificates, --client-cert and --client-key"
+)
 #: Longer than the longest `wait` of a request.
 TIMEOUT_SECONDS: Final = 75.0
 
@@ -42,9 +49,22 @@ TIMEOUT_SECONDS: Final = 75.0
 class ApiClient:
     """Sends requests to the first of several addresses that answers."""
 
-    def __init__(self, urls: Sequence[str], token: str = "") -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str = "",
+        cipher: Cipher | None = None,
+        tls: ClientFiles = NO_FILES,
+        *,
+        namespace: str = "",
+    ) -> None:
         self._urls = [urlsplit(url) for url in urls]
         self._token = token
+        self._namespace = namespace
+        self._tls = tls
+        self._context: ssl.SSLContext | None = None
+        #: Decrypts what the server answers; None without keys.
+        self.cipher = cipher
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401 - JSON
         return self.request("GET", path, query=query)
@@ -69,14 +89,16 @@ class ApiClient:
         given = {name: value for name, value in (query or {}).items() if value not in (None, "", ())}
         target = quote(path, safe="/:") + (f"?{urlencode(given, doseq=True)}" if given else "")
         problems = []
+        fix = "start one with `rota standalone`, or give its address with --api-url or ROTA_API_URL"
         for url in self._urls:
             try:
                 return self._request_to(url, method, target, body, is_accepted)
             except (OSError, http.client.HTTPException) as error:
                 problems.append(f"{url.scheme}://{url.netloc.rpartition('@')[2]}: {error}")
+                fix = _TLS_REMEDY if isinstance(error, ssl.SSLError) else fix
         raise CommandFailed(
             f"no server answers ({'; '.join(problems)})",
-            fix="start one with `rota standalone`, or give its address with --api-url or ROTA_API_URL",
+            fix=fix,
             code=Exit.UNREACHABLE,
         )
 
@@ -87,6 +109,8 @@ class ApiClient:
         headers = {"Accept": "application/json", "User-Agent": "rota-cli", "Rota-Client": "cli"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
+        if self._namespace:
+            headers["Rota-Namespace"] = self._namespace
         data = None
         if body is not None:
             data = json.dumps(body, allow_nan=False).encode()
@@ -100,13 +124,21 @@ class ApiClient:
             connection.close()
         if response.status >= http.HTTPStatus.BAD_REQUEST and not is_accepted(response.status):
             raise _refusal(response.status, content)
-        return _json(content)
+        return self._decrypted(_json(content))
+
+    def _decrypted(self, answer: Any) -> Any:  # noqa: ANN401 - JSON
+        if self.cipher is None:
+            return answer
+        # Imported when needed: it is an extra.
+        from rota.encryption.cipher import opened_within  # noqa: PLC0415
+
+        return opened_within(self.cipher, answer, keep_unreadable=True)
 
     def _connection(self, url: SplitResult) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection(url.netloc, timeout=TIMEOUT_SECONDS)
         if url.scheme == "https":
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(url.netloc, timeout=TIMEOUT_SECONDS, context=context)
+            self._context = self._context or self._tls.context()
+            connection = http.client.HTTPSConnection(url.netloc, timeout=TIMEOUT_SECONDS, context=self._context)
         connection.response_class = BoundedResponse
         return connection
 

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from rota.cli.exits import CommandFailed, Exit
+from rota.core.envelope import envelope_of, is_encrypted
+from rota.core.errors import InvalidRequest
 
 FORMATS: Final = ("table", "json", "jsonl", "csv", "ids")
 Record = Mapping[str, Any]
@@ -172,9 +174,28 @@ def _plain(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case str():
-            return value
+            return shown_text(value)
+        case dict() if len(value) > 1:
+            # An error: its message may be encrypted.
+            texts = {name: shown_text(one) if isinstance(one, str) else one for name, one in value.items()}
+            return json.dumps(texts, ensure_ascii=False)
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return shown_json(value)
+
+
+def shown_text(text: str) -> str:
+    """Give a text, or `encrypted (key …)` for one that is encrypted."""
+    if not is_encrypted(text):
+        return text
+    try:
+        return str(envelope_of(text))
+    except InvalidRequest:
+        return "encrypted (damaged)"
+
+
+def shown_json(value: object) -> str:
+    """Write a value as JSON, or `encrypted (key …)` if it is encrypted."""
+    return shown_text(json.dumps(value, ensure_ascii=False))
 
 
 def _width(text: str) -> int:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
-from rota.client.transport import Transport
+from rota.client.transport import Refused, Transport
+from rota.core.access import Action
 from rota.core.cluster import Lock, Member
 from rota.core.errors import InvalidRequest
+from rota.core.graph import NewWorkflow, Node, StoredWorkflow, WorkflowId
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED, State
+from rota.core.redaction import REDACTED
 from rota.core.step import Step
 from rota.core.submission import IdempotencyKey, NewJob
-from rota.ports.client import ActionResult, Actor, AttemptReport, Deed
+from rota.core.waiting import Emission, Emitted, Wait, check_emission
+from rota.core.worker_orders import WorkerOrders
+from rota.ports.client import ActionResult, Actor, AttemptReport, Deed, NodeResult, WorkflowReceipt
 from rota.ports.clock import Clock
 from rota.ports.store import Census, Inserted, JobQuery
+from rota.tls import NO_FILES, ClientFiles
+from rota.wire.access import AccessForm
 from rota.wire.cluster import HeartbeatRequest, LeaveRequest, heartbeat_form
+from rota.wire.events import EmitReply, emit_form, emitted_of
 from rota.wire.inputs import InputReply, InputRequest
 from rota.wire.jobs import BatchReply, BatchRequest, JobForm, JobPage, ResultForm, inserted_of, job_of
 from rota.wire.leases import (
@@ -41,37 +50,57 @@ from rota.wire.leases import (
 )
 from rota.wire.locks import AcquireReply, AcquireRequest, ReleaseReply, ReleaseRequest, lock_of
 from rota.wire.scalars import job_id_of
-from rota.wire.steps import StepReply, StepRequest, step_of
+from rota.wire.steps import StepReply, StepRequest, step_of, wait_form
 from rota.wire.submission import submission_of
 from rota.wire.system import Stats, census_of
+from rota.wire.types import TypesRegistration
+from rota.wire.workers import HeartbeatReply, orders_in
+from rota.wire.workflows import (
+    ResultPage,
+    RetryNodeRequest,
+    SkipNodeRequest,
+    WorkflowDetail,
+    WorkflowForm,
+    nodes_of,
+    result_of,
+    workflow_of,
+    workflow_request,
+)
 
 T = TypeVar("T")
+#: A lease, by its job and its fence.
+LeaseKey = tuple[JobId, int]
 #: The largest page of jobs that the server returns.
 LARGEST_PAGE: Final = 500
 #: Limits of one request to the server.
 LARGEST_BATCH: Final = 1_000
 LARGEST_LANES: Final = 5_000
 LARGEST_BODY: Final = 1_000_000
+#: More leases than a worker can hold.
+MOST_LEASE_TOKENS: Final = 100_000
 MOST_NAMES: Final = 9_000
 #: The longest wait of one request: during a wait, a half-open connection looks like a quiet one.
 LONGEST_WAIT: Final = timedelta(seconds=5)
 #: How long the response to a renewal may take: if it is lost, there is time to repeat it before the lease lapses.
 RENEW_SECONDS: Final = 4.0
+#: A result that the token may not see, as the API shows it.
+_HIDDEN: Final = f'"{REDACTED}"'
 
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def connect(urls: Sequence[str], *, token: str = "") -> Client:
+def connect(urls: Sequence[str], *, token: str = "", tls: ClientFiles = NO_FILES, namespace: str = "") -> Client:
     """Make a client for one or several addresses of the same deployment."""
-    return Client(Transport(urls, token=token))
+    return Client(Transport(urls, token=token, tls=tls, namespace=namespace))
 
 
 @asynccontextmanager
 async def source_of(argument: Any) -> AsyncIterator[Client]:  # noqa: ANN401 - JSON
-    """Make a client from JSON, `{"urls": …, "token": …}`, as a worker's lease-keeper process gets it."""
-    client = connect(argument["urls"], token=argument["token"])
+    """Make a client from JSON: urls, token, tls and namespace, as a worker's lease-keeper process gets them."""
+    tls, namespace = ClientFiles(*argument["tls"]), argument["namespace"]
+    client = connect(argument["urls"], token=argument["token"], tls=tls, namespace=namespace)
     try:
         yield client
     finally:
@@ -84,6 +113,7 @@ class Client:
     def __init__(self, transport: Transport, *, clock: Clock = _wall_clock) -> None:
         self._transport = transport
         self._clock = clock
+        self._lease_tokens: dict[LeaseKey, str] = {}
 
     async def close(self) -> None:
         await self._transport.close()
@@ -96,12 +126,29 @@ class Client:
         seconds = min(wait, LONGEST_WAIT).total_seconds()
         form = claim_form(named, seconds)
         reply = await self._transport.request("POST", "/v1/leases:claim", ClaimReply, body=form, wait_seconds=seconds)
-        return [job_of(job) for job in reply.jobs]
+        jobs = [job_of(job) for job in reply.jobs]
+        if reply.lease_tokens:
+            tokens = zip(jobs, reply.jobs, strict=True)
+            self.add_lease_tokens({(job.id, job.fence): reply.lease_tokens[form.id] for job, form in tokens})
+        return jobs
+
+    def lease_tokens(self, keys: Iterable[LeaseKey]) -> dict[LeaseKey, str]:
+        """Give the tokens of leases, for another process that renews them; none from an API that needs no token."""
+        known = self._lease_tokens
+        return {key: known[key] for key in keys if key in known}
+
+    def add_lease_tokens(self, tokens: Mapping[LeaseKey, str]) -> None:
+        """Remember the tokens of leases; the oldest of very many are of leases that were lost."""
+        self._lease_tokens.update(tokens)
+        while len(self._lease_tokens) > MOST_LEASE_TOKENS:
+            del self._lease_tokens[next(iter(self._lease_tokens))]
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
         renewed: list[Renewed] = []
         for batch in _batches(renewals):
-            request = RenewRequest(renewals=[renewal_form(renewal) for renewal in batch])
+            tokens = self._lease_tokens
+            forms = [renewal_form(renewal, tokens.get((renewal.job_id, renewal.fence))) for renewal in batch]
+            request = RenewRequest(renewals=forms)
             reply = await self._transport.request(
                 "POST", "/v1/leases:renew", RenewReply, body=request, read_seconds=RENEW_SECONDS
             )
@@ -111,8 +158,12 @@ class Client:
     async def settle(self, reports: Sequence[AttemptReport]) -> Sequence[JobId]:
         settled: list[JobId] = []
         for batch in _batches(reports):
-            request = SettleRequest(reports=[report_form(report) for report in batch])
+            tokens = self._lease_tokens
+            forms = [report_form(report, tokens.get((report.job_id, report.fence))) for report in batch]
+            request = SettleRequest(reports=forms)
             reply = await self._transport.request("POST", "/v1/leases:settle", SettleReply, body=request)
+            for report in batch if tokens else ():
+                tokens.pop((report.job_id, report.fence), None)
             settled += [job_id_of(text) for text in reply.settled]
         return settled
 
@@ -136,24 +187,35 @@ class Client:
     async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
         return (await self._step(StepRequest(id=to_text(job_id), fence=fence, key=key, act="withdraw"))).holds
 
+    async def begin_wait(self, job_id: JobId, fence: int, wait: Wait) -> Step | None:
+        reply = await self._step(wait_form(job_id, fence, wait))
+        return None if reply.step is None else step_of(reply.step)
+
     async def _step(self, request: StepRequest) -> StepReply:
+        request.lease_token = self._lease_tokens.get((job_id_of(request.id), request.fence))
         return await self._transport.request("POST", "/v1/leases:step", StepReply, body=request)
 
     # InputSource
 
     async def input_of(self, job_id: JobId, fence: int) -> str | None:
-        request = InputRequest(id=to_text(job_id), fence=fence)
+        token = self._lease_tokens.get((job_id, fence))
+        request = InputRequest(id=to_text(job_id), fence=fence, lease_token=token)
         reply = await self._transport.request("POST", "/v1/leases:input", InputReply, body=request)
         return str(memoryview(reply.value), "utf-8") if reply.holds else None
 
-    async def announce_member(self, member: Member) -> None:
-        """Send a heartbeat."""
-        await self._transport.request(
-            "POST", "/v1/workers:beat", type(None), body=HeartbeatRequest(workers=[heartbeat_form(member)])
-        )
+    async def announce_member(self, member: Member) -> WorkerOrders:
+        """Send a heartbeat, and return the orders for the worker."""
+        request = HeartbeatRequest(workers=[heartbeat_form(member)])
+        reply = await self._transport.request("POST", "/v1/workers:beat", HeartbeatReply, body=request)
+        return orders_in(reply, member.boot)
 
     async def leave(self, boot: str) -> None:
         await self._transport.request("POST", "/v1/workers:leave", type(None), body=LeaveRequest(boot_ids=[boot]))
+
+    async def register_schemas(self, schemas: Mapping[str, str]) -> None:
+        """Register the payload schemas of task types."""
+        request = TypesRegistration(schemas=dict(schemas))
+        await self._transport.request("POST", "/v1/types:register", type(None), body=request)
 
     # Locks
 
@@ -224,7 +286,16 @@ class Client:
             )
             left -= timedelta(seconds=seconds)
             if ended.state in FINISHED or left <= timedelta(0):
-                return job_of(await self._transport.request("GET", f"/v1/jobs/{to_text(job_id)}", JobForm))
+                job = job_of(await self._transport.request("GET", f"/v1/jobs/{to_text(job_id)}", JobForm))
+                if job.result == _HIDDEN:
+                    await self._refuse_hidden_result()
+                return job
+
+    async def _refuse_hidden_result(self) -> None:
+        """Raise `Refused` if the token may not see results: the mark in its place is not what the handler returned."""
+        access = await self._transport.request("GET", "/v1/me", AccessForm)
+        if Action.PAYLOADS_READ not in access.actions:
+            raise Refused(f"this token may not see results; use one with the action '{Action.PAYLOADS_READ}'")
 
     async def cancel(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:  # noqa: ARG002 - the server takes the actor from the token
         return [await self._act(job_id, "cancel", Deed.CANCELLED) for job_id in ids]
@@ -239,6 +310,52 @@ class Client:
             return ActionResult(job_id, refusal=refusal)
         return ActionResult(job_id, Deed.ASKED_TO_STOP if form.state is State.RUNNING else deed)
 
+    async def emit(self, emission: Emission, by: Actor) -> Emitted:  # noqa: ARG002 - the server takes the actor from the token
+        check_emission(emission)
+        path = f"/v1/events/{quote(emission.name, safe='')}"
+        return emitted_of(await self._transport.request("POST", path, EmitReply, body=emit_form(emission)))
+
+    # Workflows
+
+    async def submit_workflow(self, workflow: NewWorkflow) -> WorkflowReceipt:
+        """Submit a workflow. It has an idempotency key, so that a lost response creates no second one."""
+        body = workflow_request(workflow, self._clock())
+        form = await self._transport.request("POST", "/v1/workflows", WorkflowForm, body=body)
+        return WorkflowReceipt(WorkflowId(job_id_of(form.id)))
+
+    async def workflow(self, workflow_id: WorkflowId) -> StoredWorkflow:
+        return workflow_of(await self._transport.request("GET", _workflow_path(workflow_id), WorkflowForm))
+
+    async def workflow_nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:
+        return nodes_of(await self._transport.request("GET", _workflow_path(workflow_id), WorkflowDetail))
+
+    async def workflow_results(self, workflow_id: WorkflowId) -> Sequence[NodeResult]:
+        found: list[NodeResult] = []
+        query: dict[str, Any] = {"limit": LARGEST_PAGE}
+        while True:
+            path = f"{_workflow_path(workflow_id)}/results"
+            page = await self._transport.request("GET", path, ResultPage, query=query)
+            found += map(result_of, page.items)
+            if page.next_cursor is None:
+                break
+            query["cursor"] = page.next_cursor
+        if any(one.result == _HIDDEN for one in found):
+            await self._refuse_hidden_result()
+        return found
+
+    async def cancel_workflow(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:  # noqa: ARG002 - as above
+        return await self._act_on_workflow(workflow_id, "cancel", None)
+
+    async def retry_workflow(self, workflow_id: WorkflowId, by: Actor, *, node: str | None = None) -> StoredWorkflow:  # noqa: ARG002
+        return await self._act_on_workflow(workflow_id, "retry", RetryNodeRequest(node=node))
+
+    async def skip_node(self, workflow_id: WorkflowId, node: str, by: Actor) -> StoredWorkflow:  # noqa: ARG002 - as above
+        return await self._act_on_workflow(workflow_id, "skip", SkipNodeRequest(node=node))
+
+    async def _act_on_workflow(self, workflow_id: WorkflowId, verb: str, body: msgspec.Struct | None) -> StoredWorkflow:
+        path = f"{_workflow_path(workflow_id)}/{verb}"
+        return workflow_of(await self._transport.request("POST", path, WorkflowForm, body=body))
+
     async def census(self) -> Census:
         stats = page = await self._transport.request("GET", "/v1/stats", Stats, query={"limit": LARGEST_LANES})
         while page.next_cursor is not None:
@@ -246,6 +363,10 @@ class Client:
             page = await self._transport.request("GET", "/v1/stats", Stats, query=query)
             stats.lanes += page.lanes
         return census_of(stats)
+
+
+def _workflow_path(workflow_id: WorkflowId) -> str:
+    return f"/v1/workflows/{to_text(workflow_id)}"
 
 
 def _keyed(job: NewJob) -> NewJob:

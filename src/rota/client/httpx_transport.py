@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import defaultdict
+from functools import partial
 from typing import Final
 
 from rota._httpx import httpx
 from rota.client.connection import ClientConnection, NoResponseError, open_connection
+from rota.tls import NO_FILES, ClientFiles
 
 #: The most requests at a time, and how long an idle connection is kept. Servers keep theirs longer.
 MOST_REQUESTS: Final = 20
@@ -25,15 +27,21 @@ KEPT_SECONDS: Final = 50.0
 
 Origin = tuple[str, str, int]
 _PORTS: Final = {"http": 80, "https": 443}
+#: For a server that closes a new connection at once.
+_REMEDIES: Final = {
+    "http": "if it speaks TLS, write https://",
+    "https": "if it asks for client certificates, set client_cert to one of its authority",
+}
 
 
 class PooledTransport(httpx.AsyncBaseTransport):
     """Sends requests over connections that are kept and used again."""
 
-    def __init__(self, most: int = MOST_REQUESTS, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, most: int = MOST_REQUESTS, tls: ClientFiles = NO_FILES) -> None:
         self._idle: defaultdict[Origin, list[ClientConnection]] = defaultdict(list)
         self._slots = asyncio.Semaphore(most)
-        self._context = context
+        self._files = tls
+        self._context: ssl.SSLContext | None = None
         self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -64,7 +72,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         try:
             return await self._send(connection, origin, request, message, limits.get("read"))
         except NoResponseError as error:
-            raise httpx.RemoteProtocolError(str(error)) from None
+            raise httpx.RemoteProtocolError(f"{error}; {_REMEDIES[origin[0]]}") from None
 
     async def _send(
         self,
@@ -122,7 +130,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
     def _tls(self) -> ssl.SSLContext:
         # Made when first needed: loading the trusted certificates takes longer than a hundred requests.
         if self._context is None:
-            self._context = httpx.create_ssl_context(trust_env=False)
+            self._context = self._files.context(partial(httpx.create_ssl_context, trust_env=False))
         return self._context
 
     async def aclose(self) -> None:

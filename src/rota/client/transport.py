@@ -16,8 +16,9 @@ import msgspec
 
 from rota._httpx import httpx
 from rota.client.httpx_transport import PooledTransport
-from rota.core.errors import InvalidRequest, JobNotFound, RotaError, StoreUnavailable, Unavailable
+from rota.core.errors import InvalidRequest, JobNotFound, KeyReused, RotaError, StoreUnavailable, Unavailable
 from rota.ports.clock import Rng
+from rota.tls import NO_FILES, ClientFiles
 from rota.wire.problem import Problem
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Transport:
         urls: Sequence[str],
         *,
         token: str = "",
+        tls: ClientFiles = NO_FILES,
+        namespace: str = "",
         http_transport: httpx.AsyncBaseTransport | None = None,
         rng: Rng = random.random,
     ) -> None:
@@ -63,7 +66,11 @@ class Transport:
         headers["Accept-Encoding"] = "identity"
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.AsyncClient(headers=headers, trust_env=False, transport=http_transport or PooledTransport())
+        if namespace:
+            headers["Rota-Namespace"] = namespace
+        self._http = httpx.AsyncClient(
+            headers=headers, trust_env=False, transport=http_transport or PooledTransport(tls=tls)
+        )
         self._rng = rng
 
     async def close(self) -> None:
@@ -135,13 +142,15 @@ def _retry_after_seconds(response: httpx.Response) -> float:
 def _error_of(response: httpx.Response) -> Exception:
     try:
         problem = msgspec.json.decode(response.content, type=Problem)
-        detail, field = problem.detail, problem.errors[0].field if problem.errors else None
+        detail, field, code = problem.detail, problem.errors[0].field if problem.errors else None, problem.code
     except msgspec.DecodeError:
-        detail, field = f"HTTP {response.status_code}", None
+        detail, field, code = f"HTTP {response.status_code}", None, ""
     if response.status_code in {401, 403}:
         return Refused(f"{detail}; use a token that allows this")
     if response.status_code == httpx.codes.NOT_FOUND:
         return JobNotFound(detail, field=field)
     if response.status_code in RETRIABLE:
         return StoreUnavailable(detail)
+    if code == "key_reused":
+        return KeyReused(detail, field=field)
     return InvalidRequest(detail, field=field)

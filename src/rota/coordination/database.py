@@ -1,30 +1,24 @@
 """The coordinator on the store: processes that share a database need no other server.
 
 Leads and locks are rows of the store, judged by the store's clock. Live processes are the store's own members. The
-shared configuration is kept in a row of the queue table under a name with a slash, which no queue may have. That needs
-no table of its own on three databases, and the row's version makes two changes at once both hold. Changes are found by
-reading every few seconds: a process that checks in reads the configuration with the same statement, and only without
-one it is read separately.
+shared configuration has a table, with one row for each key, so that changes of two keys at once both hold. Changes are
+found by reading every few seconds: a process that checks in reads the configuration with the same statement, and only
+without one it is read separately.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from rota.core.cluster import ALIVE_FOR, ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.configuration import Configuration
-from rota.core.errors import CoordinatorUnavailable
-from rota.core.queue import CONFIGURATION, Queue
 from rota.ports.store import ClusterStore, Store
 
 POLL_INTERVAL: Final = timedelta(seconds=5)
-_MOST_TRIES: Final = 10
 
 
 class DatabaseCoordinator:
@@ -60,7 +54,7 @@ class DatabaseCoordinator:
     async def check_in(self, heartbeat: MemberHeartbeat) -> ClusterView:
         """Record live members, campaign or read the leader, and read the configuration, in one statement."""
         view = await self._store.check_in(heartbeat)
-        before, self._seen = self._seen, _configuration(view.configuration)
+        before, self._seen = self._seen, view.configuration
         self._seen_at = asyncio.get_running_loop().time()
         if self._seen.revision != before.revision:
             self._changed.set()
@@ -83,20 +77,10 @@ class DatabaseCoordinator:
         return await self._store.locks()
 
     async def configuration(self) -> Configuration:
-        return _configuration(await self._row())
+        return await self._store.configuration()
 
     async def configure(self, key: str, value: str | None) -> None:
-        """Set or remove a key; try again if another process changed the configuration meanwhile."""
-        for _ in range(_MOST_TRIES):
-            row = await self._row()
-            values = {name: text for name, text in _values(row).items() if name != key}
-            if value is not None:
-                values[key] = value
-            if await self._store.put_queue(replace(row, pause_reason=json.dumps(values))):
-                return
-        raise CoordinatorUnavailable(
-            f"configuration: {key!r} was not set, because others changed it at the same time; try again"
-        )
+        await self._store.configure(key, value)
 
     async def changed(self, since: Configuration, at_most: timedelta) -> Configuration:
         """Wait until the configuration changes; checking in may see it first."""
@@ -119,15 +103,3 @@ class DatabaseCoordinator:
 
     async def close(self) -> None:
         """Do nothing: the store is closed by its owner."""
-
-    async def _row(self) -> Queue:
-        return next((row for row in await self._store.queues() if row.name == CONFIGURATION), Queue(CONFIGURATION))
-
-
-def _configuration(row: Queue | None) -> Configuration:
-    return Configuration() if row is None else Configuration(_values(row), row.version)
-
-
-def _values(row: Queue) -> dict[str, str]:
-    values: dict[str, str] = json.loads(row.pause_reason or "{}")
-    return values

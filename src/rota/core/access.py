@@ -1,8 +1,9 @@
 """Access control: the actions a token may grant, roles as sets of actions, and the format of a token's secret.
 
-A secret reads `rota_<id>_<random>_<checksum>`. Secret scanners find it by its prefix, the id names the stored token,
-and the checksum tells a misspelled secret from a wrong one without a look into the store. Only a SHA-256 hash of the
-secret is stored; since its random part has 160 bits, a slow hash would add nothing.
+A secret reads `rota_<id>_<random>_<checksum>`, and `rota_<namespace>_<id>_<random>_<checksum>` in a namespace, whose
+tokens are stored there. Secret scanners find it by its prefix, the id names the stored token, and the checksum tells a
+misspelled secret from a wrong one without a look into the store. Only a SHA-256 hash of the secret is stored; since its
+random part has 160 bits, a slow hash would add nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from rota.core.value import value
 #: Bytes of randomness in a secret and in a token's id.
 SECRET_BYTES: Final = 20
 ID_BYTES: Final = 5
-_SECRET: Final = re.compile(r"(rota_([a-z2-7]{8})_[a-z2-7]{32})_([0-9a-f]{8})", re.ASCII)
+_SECRET: Final = re.compile(r"(rota_((?:[a-z][a-z0-9-]{0,29}_)?[a-z2-7]{8})_[a-z2-7]{32})_([0-9a-f]{8})", re.ASCII)
+#: What the ids of users begin with, which are stored as tokens; no secret has such an id.
+USER_PREFIX: Final = "user-"
 _LEAST_BITS: Final = 128.0
 _LEAST_DISTINCT: Final = 8
 
@@ -34,12 +37,17 @@ class Action(StrEnum):
     #: Needs a valid token, whatever it grants.
     SIGNED_IN = "signed_in"
     JOBS_READ = "jobs.read"
+    PAYLOADS_READ = "payloads.read"
+    SECRETS_READ = "secrets.read"
     JOBS_SUBMIT = "jobs.submit"
     JOBS_CANCEL = "jobs.cancel"
     JOBS_RETRY = "jobs.retry"
+    JOBS_EDIT = "jobs.edit"
     JOBS_OPERATE = "jobs.operate"
     STEPS_RESOLVE = "steps.resolve"
+    EVENTS_EMIT = "events.emit"
     DEAD_LETTERS_DISCARD = "dead_letters.discard"
+    DEAD_LETTERS_NOTE = "dead_letters.note"
     QUEUES_READ = "queues.read"
     QUEUES_PAUSE = "queues.pause"
     QUEUES_EDIT = "queues.edit"
@@ -48,22 +56,33 @@ class Action(StrEnum):
     SCHEDULES_RUN = "schedules.run"
     SCHEDULES_EDIT = "schedules.edit"
     WORK = "work"
+    WORKERS_EDIT = "workers.edit"
     SYSTEM_READ = "system.read"
     LEDGER_READ = "ledger.read"
     CLUSTER_EDIT = "cluster.edit"
     TOKENS_READ = "tokens.read"
     TOKENS_EDIT = "tokens.edit"
+    WEBHOOKS_READ = "webhooks.read"
+    WEBHOOKS_EDIT = "webhooks.edit"
+    NAMESPACES_READ = "namespaces.read"
+    NAMESPACES_EDIT = "namespaces.edit"
+    NAMESPACES_USE = "namespaces.use"
 
 
 #: Every action that a token can grant, with its description.
 DESCRIPTIONS: Final[Mapping[Action, str]] = {
-    Action.JOBS_READ: "read jobs with payload and result, attempts, steps and dead letters; follow the live stream",
+    Action.JOBS_READ: "read jobs, attempts, steps and dead letters; follow the live stream",
+    Action.PAYLOADS_READ: "see payloads, results, messages of errors, progress and log lines in what else may be read",
+    Action.SECRETS_READ: "see values of secret keys, such as passwords, in payloads and results",
     Action.JOBS_SUBMIT: "submit jobs",
     Action.JOBS_CANCEL: "cancel jobs",
     Action.JOBS_RETRY: "retry jobs and dead letters, start waiting jobs at once",
+    Action.JOBS_EDIT: "change waiting jobs; retry or duplicate jobs with another payload, queue, priority or time",
     Action.JOBS_OPERATE: "act on all jobs of a search by operations, with the action for a single job",
     Action.STEPS_RESOLVE: "say whether the effect of a step in doubt happened",
+    Action.EVENTS_EMIT: "emit events that jobs wait for",
     Action.DEAD_LETTERS_DISCARD: "delete dead letters",
+    Action.DEAD_LETTERS_NOTE: "write notes on causes of dead letters",
     Action.QUEUES_READ: "read queues and their counts",
     Action.QUEUES_PAUSE: "pause and resume queues",
     Action.QUEUES_EDIT: "set the limits of queues",
@@ -71,45 +90,69 @@ DESCRIPTIONS: Final[Mapping[Action, str]] = {
     Action.SCHEDULES_PAUSE: "pause and resume schedules",
     Action.SCHEDULES_RUN: "create jobs of a schedule at once, or for missed fire times",
     Action.SCHEDULES_EDIT: "create, change and delete schedules",
-    Action.WORK: "claim jobs, renew and settle them, record their steps, send heartbeats",
+    Action.WORK: "claim jobs, renew and settle them, record their steps and waits, call child jobs, send heartbeats",
+    Action.WORKERS_EDIT: "tell workers to be quiet, to resume, to stop and to show their stacks; forget stopped ones",
     Action.SYSTEM_READ: "read health, counts, metrics, workers, cluster, and the API's documentation",
     Action.LEDGER_READ: "read the ledger of operator actions",
     Action.CLUSTER_EDIT: "change the shared configuration",
     Action.TOKENS_READ: "list tokens, without their secrets",
     Action.TOKENS_EDIT: "create, rotate and revoke tokens that grant no more than one's own",
+    Action.WEBHOOKS_READ: "list webhooks, without their secrets, and their deliveries",
+    Action.WEBHOOKS_EDIT: "create, rotate, test, enable and remove webhooks",
+    Action.NAMESPACES_READ: "list namespaces and their limits",
+    Action.NAMESPACES_EDIT: "create and delete namespaces, and set their limits",
+    Action.NAMESPACES_USE: "do in every namespace what a token of the default one may do there",
 }
 ALL_ACTIONS: Final = frozenset(DESCRIPTIONS)
 #: Actions on jobs, queues and schedules: a token that is limited to queues has them for these queues only.
 QUEUE_ACTIONS: Final = frozenset(
     action
     for action in ALL_ACTIONS
-    if action is Action.WORK or action.startswith(("jobs.", "steps.", "dead_letters.", "queues.", "schedules."))
+    if action is Action.WORK
+    or action.startswith(
+        ("jobs.", "payloads.", "secrets.", "steps.", "events.", "dead_letters.", "queues.", "schedules.", "webhooks.")
+    )
 )
 
 #: Actions that change nothing.
 READS: Final = frozenset({Action.PUBLIC, Action.SIGNED_IN}) | {one for one in ALL_ACTIONS if one.endswith(".read")}
 
 _VIEWER: Final = frozenset(
-    {Action.JOBS_READ, Action.QUEUES_READ, Action.SCHEDULES_READ, Action.SYSTEM_READ, Action.LEDGER_READ}
+    {
+        Action.JOBS_READ,
+        Action.QUEUES_READ,
+        Action.SCHEDULES_READ,
+        Action.SYSTEM_READ,
+        Action.LEDGER_READ,
+        Action.WEBHOOKS_READ,
+    }
 )
 _OPERATOR: Final = frozenset(
     {
+        Action.PAYLOADS_READ,
         Action.JOBS_CANCEL,
         Action.JOBS_RETRY,
+        Action.JOBS_EDIT,
         Action.JOBS_OPERATE,
         Action.STEPS_RESOLVE,
+        Action.EVENTS_EMIT,
         Action.DEAD_LETTERS_DISCARD,
+        Action.DEAD_LETTERS_NOTE,
         Action.QUEUES_PAUSE,
         Action.QUEUES_EDIT,
         Action.SCHEDULES_PAUSE,
         Action.SCHEDULES_RUN,
+        Action.WORKERS_EDIT,
     }
 )
 _SUBMITTER: Final = frozenset(
     {
         Action.JOBS_SUBMIT,
         Action.JOBS_READ,
+        Action.PAYLOADS_READ,
+        Action.SECRETS_READ,
         Action.JOBS_CANCEL,
+        Action.EVENTS_EMIT,
         Action.SCHEDULES_READ,
         Action.SCHEDULES_RUN,
         Action.SCHEDULES_EDIT,
@@ -125,6 +168,29 @@ ROLES: Final[Mapping[str, frozenset[Action]]] = {
 
 
 @value
+class TokenLimits:
+    """How much one API process accepts of a token's requests; None for no limit."""
+
+    requests_per_second: int | None = None
+    streams_per_second: int | None = None
+    #: Bytes of the bodies of requests that are not answered yet.
+    bytes_in_flight: int | None = None
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The limits that are set, by name."""
+        limits = {
+            "requests_per_second": self.requests_per_second,
+            "streams_per_second": self.streams_per_second,
+            "bytes_in_flight": self.bytes_in_flight,
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+UNLIMITED: Final = TokenLimits()
+
+
+@value
 class Token:
     """An API token, of which only a hash is stored. It grants the actions of its role and the listed ones."""
 
@@ -136,6 +202,7 @@ class Token:
     actions: tuple[str, ...] = ()
     #: Names of queues, or beginnings of names such as `mail-*`; without any, all queues.
     queues: tuple[str, ...] = ()
+    limits: TokenLimits = UNLIMITED
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 
@@ -143,6 +210,11 @@ class Token:
     def granted(self) -> frozenset[Action]:
         """All actions it grants; names that this release does not know grant nothing."""
         return ROLES.get(self.role, frozenset()) | {Action(name) for name in self.actions if name in ALL_ACTIONS}
+
+    @property
+    def is_user(self) -> bool:
+        """Whether a password opens it instead of a secret."""
+        return self.id.startswith(USER_PREFIX)
 
     def is_live(self, now: datetime) -> bool:
         """Say whether it is neither revoked nor expired."""
@@ -157,6 +229,7 @@ class TokenDraft:
     role: str = ""
     actions: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
+    limits: TokenLimits = UNLIMITED
     expires_at: datetime | None = None
 
 
@@ -194,7 +267,7 @@ def named_queues(queues: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def secret_of(token_id: str, random: str) -> str:
-    """Compose a secret; both parts are lower-case base32."""
+    """Compose a secret of a qualified id and a random part, in lower-case base32."""
     head = f"rota_{token_id}_{random}"
     return f"{head}_{_checksum(head)}"
 
@@ -204,11 +277,22 @@ def _checksum(head: str) -> str:
 
 
 def id_of_secret(secret: str) -> str | None:
-    """Give the id in a secret; None if it has another format or its checksum is wrong."""
+    """Give the qualified id in a secret; None if it has another format or its checksum is wrong."""
     match = _SECRET.fullmatch(secret)
     if match is None or _checksum(match[1]) != match[3]:
         return None
     return match[2]
+
+
+def qualified_id(namespace: str, token_id: str) -> str:
+    """Give the id of a token with its namespace before it; the default one is empty and adds nothing."""
+    return f"{namespace}_{token_id}" if namespace else token_id
+
+
+def split_id(qualified: str) -> tuple[str, str]:
+    """Split a qualified id into namespace and id."""
+    namespace, _, token_id = qualified.rpartition("_")
+    return namespace, token_id
 
 
 def digest_of_secret(secret: bytes) -> bytes:

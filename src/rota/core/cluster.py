@@ -8,11 +8,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from rota.core.queue import Queue
+from rota.core.configuration import Configuration
 from rota.core.value import value
+from rota.core.worker_orders import NO_ORDERS, WorkerFacts, WorkerOrders
 
 #: A process without a heartbeat for this long counts as stopped.
 ALIVE_FOR: Final = timedelta(seconds=15)
+#: How long after its start a process may not know the leader.
+ELECTION: Final = timedelta(seconds=10)
+#: The name of the schedulers' leadership.
+LEAD: Final = "scheduler"
 
 
 class Role(StrEnum):
@@ -43,6 +48,10 @@ class Member:
     is_draining: bool = False
     started_at: datetime | None = None
     seen_at: datetime | None = None
+    #: What a worker tells about itself; None for other processes.
+    facts: WorkerFacts | None = None
+    #: What operators told it; written by `order` only.
+    orders: WorkerOrders = NO_ORDERS
 
 
 @value
@@ -77,14 +86,16 @@ class MemberHeartbeat:
 
 @value
 class ClusterView:
-    """The answer to a heartbeat: the leader, if one is known, and the row of the shared configuration.
+    """The answer to a heartbeat: the leader, if one is known, and the shared configuration.
 
     `ranks` are the ranks of the process's workers by boot, if the store sends numbered wake-ups (see `rota.stagger`).
     """
 
     leadership: Leadership | None
-    configuration: Queue | None
+    configuration: Configuration
     ranks: Mapping[str, Rank] = field(default_factory=dict)
+    #: The orders for the process's workers by boot, where there are any.
+    orders: Mapping[str, WorkerOrders] = field(default_factory=dict)
 
 
 @value

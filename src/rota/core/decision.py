@@ -6,16 +6,18 @@ still as it was when it was read.
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final, assert_never
 
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, TIMED, Event, State
-from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Unknown
+from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Suspended, Unknown
 from rota.core.retry import MAX_CRASHES
 from rota.core.settlement import JobError, Reason, Settlement
+from rota.core.step import Step, StepKind
 from rota.core.submission import Delivery, NewJob, Template
 from rota.core.trace import TRACEPARENT
 from rota.core.value import value
@@ -27,11 +29,18 @@ _SUCCEED: Final = Event.SUCCEED
 
 @value
 class DecisionInputs:
-    """What a decision needs and the core has not: the time, a random number in [0, 1), an id for a follow-up job."""
+    """What a decision needs and the core has not: the time, a random number in [0, 1), an id for a follow-up job.
+
+    For a job that waits, also the step it waits for, as it is stored; None if there is none. For one that failed,
+    whether its circuit breaker is open, and how much later it is tried again because its retry budget is used up.
+    """
 
     now: datetime
     rng: float = 0.5
     follow_up_id: JobId | None = None
+    step: Step | None = None
+    is_breaker_open: bool = False
+    budget_delay: timedelta = timedelta(0)
 
 
 def decide(job: Job, outcome: Outcome, means: DecisionInputs) -> Settlement:
@@ -48,14 +57,28 @@ def decide(job: Job, outcome: Outcome, means: DecisionInputs) -> Settlement:
         # The outcomes below would run the job again; a cancel request that was accepted forbids that.
         case _ if job.cancel_requested_at is not None:
             return _cancelled(job, outcome)
-        case Snoozed(delay):
-            return _again(job, Event.SNOOZE, means, run_at=means.now + delay)
-        case Released(started):
-            return _again(job, Event.RELEASE, means) if started else _untouched(job, means)
+        case Snoozed() | Suspended() | Released():
+            return _handed_back(job, outcome, means)
         case Lost(error):
             return _lost(job, error, means)
-        case Failed(error, permanent):
-            return _failed(job, error, means, permanent=permanent)
+        case Failed():
+            return _failed(job, outcome, means)
+        case _:
+            assert_never(outcome)
+
+
+def _handed_back(job: Job, outcome: Snoozed | Suspended | Released, means: DecisionInputs) -> Settlement:
+    """Return the settlement of a job that neither ended nor failed."""
+    match outcome:
+        case Snoozed(delay, started):
+            run_at = means.now + delay
+            # A job that may start only once has not, if its handler was not started.
+            snooze = _again(job, Event.SNOOZE, means, run_at=run_at) if started else None
+            return snooze or job.settled(Event.SNOOZE, run_at=run_at, refund=True)
+        case Suspended():
+            return _suspended(job, means)
+        case Released(started):
+            return _again(job, Event.RELEASE, means) if started else _untouched(job, means)
         case _:
             assert_never(outcome)
 
@@ -78,6 +101,17 @@ def _again(job: Job, event: Event, means: DecisionInputs, *, run_at: datetime | 
     return job.settled(event, run_at=run_at, refund=True)
 
 
+def _suspended(job: Job, means: DecisionInputs) -> Settlement:
+    """Suspend a job until its wait is over; one whose wait is over already, or is not known, runs again at once."""
+    step = means.step
+    if step is None or step.is_done or step.kind is StepKind.EFFECT:
+        return _again(job, Event.RELEASE, means)
+    if step.kind is StepKind.SLEEP:
+        return _again(job, Event.SNOOZE, means, run_at=step.until)
+    settlement = _again(job, Event.SUSPEND, means)
+    return replace(settlement, wait=step) if settlement.target is State.BLOCKED else settlement
+
+
 def _untouched(job: Job, means: DecisionInputs) -> Settlement:
     """Return a job whose handler had not started: to the queue, or to wait for its time."""
     return job.settled(Event.POSTPONE if job.is_held(means.now) else Event.RELEASE, refund=True)
@@ -97,15 +131,18 @@ def _lost(job: Job, error: JobError | None, means: DecisionInputs) -> Settlement
     return job.settled(Event.LAPSE, error=error, crash=True)
 
 
-def _failed(job: Job, error: JobError, means: DecisionInputs, *, permanent: bool) -> Settlement:
-    if permanent:
+def _failed(job: Job, outcome: Failed, means: DecisionInputs) -> Settlement:
+    error = outcome.error
+    if outcome.permanent:
         return _die(job, Reason.PERMANENT, error, means)
-    if job.is_spent or job.delivery is Delivery.AT_MOST_ONCE:
+    # The attempt of a job that met an open breaker, or opened it, is given back: other jobs of it use none meanwhile.
+    is_given_back = means.is_breaker_open and outcome.dependency
+    if (job.is_spent and not is_given_back) or job.delivery is Delivery.AT_MOST_ONCE:
         return _die(job, Reason.EXHAUSTED, error, means)
-    run_at = means.now + job.backoff.delay(job.attempts, means.rng)
+    run_at = means.now + job.backoff.delay(job.attempts, means.rng) + means.budget_delay
     if job.backoff.max_elapsed is not None and run_at > job.created_at + job.backoff.max_elapsed:
         return _die(job, Reason.TOO_LATE, error, means)
-    return job.settled(Event.FAIL, error=error, run_at=run_at)
+    return job.settled(Event.FAIL, error=error, run_at=run_at, refund=is_given_back)
 
 
 def _die(job: Job, reason: Reason, error: JobError | None, means: DecisionInputs, *, crash: bool = False) -> Settlement:
@@ -128,11 +165,20 @@ def cancel(job: Job) -> Settlement | None:
     return job.settled(Event.CANCEL, reason=Reason.CANCEL_REQUESTED)
 
 
-def expire(job: Job) -> Settlement:
-    """Cancel a waiting job whose `expires_at` has passed."""
+def expire(job: Job, means: DecisionInputs | None = None) -> Settlement:
+    """Cancel a waiting job whose `expires_at` has passed; that is a failure, and has its follow-up."""
     if job.state is State.RUNNING:
         raise IllegalTransition(f"{job.name}: it has started and no longer expires; cancel it to stop it")
-    return job.settled(Event.CANCEL, reason=Reason.EXPIRED)
+    follow_up = None if means is None else _follow_up(job, job.on_failure, means)
+    return job.settled(Event.CANCEL, reason=Reason.EXPIRED, follow_up=follow_up)
+
+
+def skip(job: Job) -> Settlement:
+    """Cancel a waiting job in such a way that the jobs after it go on as if it had succeeded."""
+    if job.state in FINISHED or job.state is State.RUNNING:
+        remedy = "cancel it first" if job.state is State.RUNNING else "it has ended"
+        raise IllegalTransition(f"{job.name}: only a job that waits can be skipped; this one is {job.state}; {remedy}")
+    return job.settled(Event.CANCEL, reason=Reason.SKIPPED)
 
 
 def retry(job: Job, now: datetime) -> Settlement:

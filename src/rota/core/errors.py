@@ -8,16 +8,22 @@
     │   ├── JobNotFound
     │   ├── ScheduleNotFound
     │   ├── TokenNotFound
+    │   ├── WorkerNotFound
+    │   ├── WebhookNotFound
+    │   ├── NamespaceNotFound
     │   ├── IllegalTransition
     │   ├── KeyReused
+    │   ├── DecryptionFailed
     │   └── SchemaTooNew
     └── Unavailable           we could not
         ├── StoreUnavailable
         ├── CoordinatorUnavailable
         ├── BrokerUnavailable
         ├── QueueFull
+        ├── NamespaceFull
         ├── LockHeld
         ├── LockLost
+        ├── KeyMissing
         └── LeaseLost
 
 The third kind, your code failed, is `rota.JobFailed`, which the handle of a job raises.
@@ -28,6 +34,7 @@ A message names the thing, the value and the remedy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 
@@ -59,12 +66,28 @@ class TokenNotFound(InvalidRequest):
     """No token has this id or name."""
 
 
+class WorkerNotFound(InvalidRequest):
+    """No process with this name or boot is on record."""
+
+
+class WebhookNotFound(InvalidRequest):
+    """No webhook has this id or name."""
+
+
+class NamespaceNotFound(InvalidRequest):
+    """No namespace has this name, or the caller may not know of it."""
+
+
 class IllegalTransition(InvalidRequest):
     """The job's state does not allow this move."""
 
 
 class KeyReused(InvalidRequest):
     """An idempotency key was used again with another request."""
+
+
+class DecryptionFailed(InvalidRequest):
+    """An encrypted text was changed, belongs to another job or field, or was made with another key of this name."""
 
 
 class SchemaTooNew(InvalidRequest):
@@ -91,10 +114,18 @@ class QueueFull(Unavailable):
     """The queue has reached its bound; the refused jobs were not submitted.
 
     For a submission of many jobs, `handles` has a handle for each accepted job and None for each refused one, so that
-    only those need to be submitted again.
+    only those need to be submitted again. The API also estimates when there is a place again, which position a job
+    would have, and when it would start.
     """
 
     handles: Sequence[Any] = ()
+    retry_after: timedelta | None = None
+    position: int | None = None
+    expected_start: datetime | None = None
+
+
+class NamespaceFull(Unavailable):
+    """As many jobs wait in the namespace as may; none of the refused call was submitted."""
 
 
 class LockHeld(Unavailable):
@@ -103,6 +134,10 @@ class LockHeld(Unavailable):
 
 class LockLost(Unavailable):
     """A named lock was not renewed in time or was released by an operator; another holder may have it."""
+
+
+class KeyMissing(Unavailable):
+    """An encrypted text needs a key that is not configured here."""
 
 
 class LeaseLost(Unavailable):

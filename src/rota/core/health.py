@@ -12,13 +12,19 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from shlex import quote
+from typing import Final
 
+from rota.core.breaker import CircuitBreaker
 from rota.core.cluster import Member, Role
 from rota.core.history import Tally
 from rota.core.lifecycle import DUE_STATES
+from rota.core.limit import UNTIL_OPENED, LimitUsage
 from rota.core.queue import LaneCount, Queue
 from rota.core.schedule import Schedule
 from rota.core.value import value
+
+#: Less free space on the disk of the store needs attention.
+DISK_LOW_BYTES: Final = 1_000_000_000
 
 
 class Severity(StrEnum):
@@ -69,8 +75,21 @@ class HealthInputs:
     recent: Tally = field(default_factory=Tally)
     #: This host's clock less the store's.
     clock_offset: timedelta = timedelta(0)
+    #: Circuit breakers that are open.
+    open_breakers: Sequence[CircuitBreaker] = ()
     #: Whether the API can be reached from other machines and needs no token.
     is_exposed: bool = False
+    #: How many jobs are dead now; None if they were not counted.
+    dead: int | None = None
+    #: Closed limits under which jobs wait.
+    closed_limits: Sequence[LimitUsage] = ()
+    #: Migrations of this release that the store lacks, and applied ones that this release does not know.
+    missing_migrations: Sequence[str] = ()
+    unknown_migrations: Sequence[str] = ()
+    #: Free bytes on the disk of the store; None if the store cannot tell.
+    free_bytes: int | None = None
+    #: When the oldest job that should have been deleted ended; None if retention keeps up.
+    oldest_prunable: datetime | None = None
 
 
 def service_problems(inputs: HealthInputs) -> list[HealthProblem]:
@@ -87,6 +106,47 @@ def service_problems(inputs: HealthInputs) -> list[HealthProblem]:
         text = "the broker does not answer: workers take jobs from the store itself"
         result.append(HealthProblem("broker_down", text, "see whether the broker runs, and the log for the cause"))
     return result
+
+
+def store_problems(inputs: HealthInputs) -> list[HealthProblem]:
+    """Name problems of the store itself: its disk, its schema, and rows that retention should have deleted."""
+    result = []
+    if inputs.free_bytes is not None and inputs.free_bytes < DISK_LOW_BYTES:
+        text = f"{inputs.free_bytes // 1_000_000:,} MB are free on the disk of the store"
+        fix = "free space, or keep finished jobs for a shorter time: --keep-completed"
+        evidence = {"free_bytes": inputs.free_bytes}
+        result.append(HealthProblem("disk_low", text, fix, Severity.CRITICAL, evidence=evidence))
+    for name in inputs.missing_migrations:
+        text = f"migration {name} is missing in the store"
+        result.append(HealthProblem("migration_pending", text, "rota db migrate", evidence={"migration": name}))
+    for name in inputs.unknown_migrations:
+        text = f"migration {name} is of a newer or another release: this process cannot be started again"
+        fix = "bring all processes to that release"
+        result.append(HealthProblem("schema_too_new", text, fix, evidence={"migration": name}))
+    if inputs.oldest_prunable is not None:
+        text = "jobs past their retention have not been deleted: the store grows"
+        fix = "see whether a scheduler is alive and leads, and its log: rota cluster members"
+        result.append(HealthProblem("retention_behind", text, fix, since=inputs.oldest_prunable))
+    return result
+
+
+def limit_problems(inputs: HealthInputs) -> list[HealthProblem]:
+    return [_closed(usage) for usage in inputs.closed_limits]
+
+
+def _closed(usage: LimitUsage) -> HealthProblem:
+    limit, count = usage.limit, usage.waiting
+    why = f" ({limit.reason})" if limit.reason else ""
+    until = limit.closed_until
+    when = "" if until in {None, UNTIL_OPENED} else f" until {until:%Y-%m-%d %H:%M:%S} UTC"
+    return HealthProblem(
+        "limit_closed",
+        f"limit {limit.name!r} is closed{when}{why} and {'1 job waits' if count == 1 else f'{count:,} jobs wait'}",
+        f"rota limits open {quote(limit.name)}",
+        since=limit.set_at,
+        link="/limits",
+        evidence={"limit": limit.name, "waiting": count},
+    )
 
 
 def scheduler_problems(inputs: HealthInputs) -> list[HealthProblem]:
@@ -116,6 +176,20 @@ def queue_problems(inputs: HealthInputs) -> list[HealthProblem]:
         else:
             result += _without_worker(queue, types, [worker for worker in workers if queue in worker.queues])
     return result
+
+
+def breaker_problems(inputs: HealthInputs) -> list[HealthProblem]:
+    return [
+        HealthProblem(
+            "breaker_open",
+            f"the circuit breaker {one.name!r} is open: {one.reason or 'its dependency fails'}; its jobs wait",
+            f"repair the dependency; to start its jobs all the same: rota breakers close {quote(one.name)}",
+            since=one.since,
+            link="/limits",
+            evidence={"breaker": one.name, "opened": one.opened},
+        )
+        for one in inputs.open_breakers
+    ]
 
 
 def _paused(queue: Queue, count: int) -> HealthProblem:

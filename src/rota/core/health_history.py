@@ -7,14 +7,17 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final
 
-from rota.core.cluster import Member
+from rota.core.cluster import Member, Role
 from rota.core.health import (
     HealthInputs,
     HealthProblem,
     Severity,
+    breaker_problems,
+    limit_problems,
     queue_problems,
     scheduler_problems,
     service_problems,
+    store_problems,
 )
 from rota.core.queue import LaneCount, due_since
 from rota.core.schedule import Schedule
@@ -28,6 +31,8 @@ SCHEDULE_PAUSED: Final = timedelta(days=7)
 RECENT: Final = timedelta(minutes=15)
 MOST_DEAD: Final = 10
 MOST_LOST: Final = 5
+#: How long after its retention a finished job may still be there: the pruner deletes in batches.
+RETENTION_LATE: Final = timedelta(hours=1)
 #: How long a silent worker is shown.
 SILENT_SHOWN: Final = timedelta(hours=1)
 #: Leases are judged by the store's clock, so a small difference does no harm; one this large shows in logs and charts.
@@ -37,8 +42,17 @@ _ORDER: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 def problems(inputs: HealthInputs) -> list[HealthProblem]:
     """Return all problems, the gravest first."""
-    found = [*service_problems(inputs), *_settings(inputs), *scheduler_problems(inputs), *queue_problems(inputs)]
-    found += [*_trends(inputs), *_members(inputs)]
+    found = [
+        *service_problems(inputs),
+        *store_problems(inputs),
+        *_settings(inputs),
+        *limit_problems(inputs),
+        *breaker_problems(inputs),
+    ]
+    if inputs.is_store_writable:
+        # Without writes there are no heartbeats either: who is alive is not known.
+        found += [*scheduler_problems(inputs), *queue_problems(inputs), *_members(inputs)]
+    found += _trends(inputs)
     if inputs.now is not None:
         found += [*_old_jobs(inputs, inputs.now), *_schedules(inputs, inputs.now)]
     return sorted(found, key=lambda problem: _ORDER.index(problem.severity))
@@ -63,12 +77,16 @@ def _settings(inputs: HealthInputs) -> list[HealthProblem]:
 
 
 def _old_jobs(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
-    """Name queues whose next job has been due for long; not those that are paused, which have a code of their own."""
+    """Name queues whose next job has been due for long.
+
+    Not those that are paused or have no live worker, which have codes of their own.
+    """
     found = []
     paused = {queue.name for queue in inputs.queues if queue.paused_at is not None}
+    served = {queue for member in inputs.members if _takes(member) for queue in member.queues}
     lanes: dict[str, list[LaneCount]] = {}
     for one in inputs.lanes:
-        if one.lane.queue not in paused:
+        if one.lane.queue in served - paused:
             lanes.setdefault(one.lane.queue, []).append(one)
     for queue, counts in sorted(lanes.items()):
         oldest = due_since(counts)
@@ -85,6 +103,11 @@ def _old_jobs(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
                 )
             )
     return found
+
+
+def _takes(member: Member) -> bool:
+    """Whether a process is a worker that accepts new jobs: it does not drain."""
+    return member.role is Role.WORKER and not member.is_draining
 
 
 def _schedules(inputs: HealthInputs, now: datetime) -> list[HealthProblem]:
@@ -122,6 +145,8 @@ def _paused_long(schedule: Schedule, now: datetime) -> HealthProblem:
 def _trends(inputs: HealthInputs) -> list[HealthProblem]:
     found = []
     dead, lost = inputs.recent.counts["dead"], inputs.recent.counts["lost"]
+    # Those that were retried or discarded since need nobody any more.
+    dead = dead if inputs.dead is None else min(dead, inputs.dead)
     minutes = int(RECENT.total_seconds() // 60)
     if dead >= MOST_DEAD:
         text = f"{dead:,} jobs died in the last {minutes} minutes"
@@ -137,6 +162,8 @@ def _trends(inputs: HealthInputs) -> list[HealthProblem]:
 def _members(inputs: HealthInputs) -> list[HealthProblem]:
     alive = {member.name for member in inputs.members}
     found = [_silent(worker) for worker in inputs.silent_workers if worker.name not in alive]
+    left = {one: one.facts.threads_left_behind for one in inputs.members if one.facts is not None}
+    found += [_left_behind(worker, count) for worker, count in left.items() if count]
     versions = sorted({member.version for member in inputs.members if member.version})
     if len(versions) > 1:
         text = f"processes of different releases are alive: {', '.join(versions)}"
@@ -154,6 +181,17 @@ def _silent(worker: Member) -> HealthProblem:
         since=worker.seen_at,
         link="/workers",
         evidence={"worker": worker.name, "host": worker.host, "pid": worker.pid},
+    )
+
+
+def _left_behind(worker: Member, count: int) -> HealthProblem:
+    threads = "1 thread still runs" if count == 1 else f"{count} threads still run"
+    return HealthProblem(
+        "threads_left_behind",
+        f"in worker {worker.name!r} {threads} a handler that was given up after its timeout",
+        "see where they hang (rota workers stacks), mend the handlers, and start the worker again",
+        link="/workers",
+        evidence={"worker": worker.name, "threads": count},
     )
 
 

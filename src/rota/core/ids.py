@@ -7,9 +7,11 @@ only ever sees text. Ids are made in `rota.engine.ids`, which has a clock and ra
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Final, NewType
 
 from rota.core.errors import JobNotFound
+from rota.core.time import EPOCH
 
 JobId = NewType("JobId", int)
 ScheduleId = NewType("ScheduleId", int)
@@ -29,6 +31,11 @@ _TO_BASE_32: Final = str.maketrans(ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 def compose(milliseconds: int, sequence: int) -> int:
     """Make the id of the `sequence`-th thing made in a millisecond of the Unix clock."""
     return max(milliseconds - EPOCH_MILLISECONDS, 0) << SEQUENCE_BITS | sequence & SEQUENCE_SIZE - 1
+
+
+def made_at(number: int) -> datetime:
+    """Give the time at which an id was made, to the millisecond."""
+    return EPOCH + timedelta(milliseconds=(number >> SEQUENCE_BITS) + EPOCH_MILLISECONDS)
 
 
 def to_text(number: int) -> str:

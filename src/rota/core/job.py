@@ -7,6 +7,7 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
+from rota.core.errors import RotaError
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.lifecycle import MOVES, Event, State, move
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, MAX_CRASHES, Backoff
@@ -138,6 +139,15 @@ class Job:
         )
 
 
+class JobFailed(RotaError):
+    """The job ended without a result; `job` has its error and why it ended."""
+
+    def __init__(self, job: Job) -> None:
+        cause = f": {job.error.kind}: {job.error.message}" if job.error is not None else ""
+        super().__init__(f"{job.name} is {job.state}{f' ({job.reason})' if job.reason else ''}{cause}")
+        self.job = job
+
+
 @value
 class Attempt:
     """One run of a job under one lease, identified by its fence. `event` is how it ended; None while it runs."""
@@ -164,7 +174,7 @@ def turn(due_at: datetime, priority: int) -> int:
 
 
 def turn_at(due_micros: int, priority: int) -> int:
-    """Return the same for a time in microseconds."""
+    """Return the position of `turn` for a due time in microseconds."""
     return due_micros - priority * AGING_MICROS
 
 

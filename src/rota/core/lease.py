@@ -13,7 +13,7 @@ DEFAULT_LEASE: Final = timedelta(seconds=15)
 #: because a slot in which a job waits for its time is not free for others.
 AHEAD: Final = timedelta(milliseconds=100)
 NOT_AHEAD: Final = timedelta(0)
-NO_HANDOFF: Final = timedelta(0)
+NO_WAIT: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Claim:
     - `ahead`: if nothing is due, take jobs whose time comes within this span. The worker starts none before its time.
     - `is_woken`: the worker has asked before, got nothing and was woken since. A store that knows of one new job may
       give just that one, if the worker has room for more.
-    - `handoff_wait`: the worker waits that long if there is nothing. A process that stores a job meanwhile may lease it
-      to this claim, and the claim returns it when it is repeated.
+    - `waits`: the worker waits that long if there is nothing. A store that keeps waiting claims may lease a job to this
+      claim meanwhile, and the claim returns it when it is repeated.
     """
 
     worker: WorkerId
@@ -48,7 +48,7 @@ class Claim:
     is_new: bool = False
     ahead: timedelta = NOT_AHEAD
     is_woken: bool = False
-    handoff_wait: timedelta = NO_HANDOFF
+    waits: timedelta = NO_WAIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class Event(StrEnum):
     #: A lease lapsed. The stored word is older than the distinction between lapse (lease) and expiry (job).
     LAPSE = "expire"
     SNOOZE = "snooze"
+    #: The handler waits for an event or a child job.
+    SUSPEND = "suspend"
     RELEASE = "release"
     RETRY = "retry"
     CANCEL = "cancel"
@@ -94,6 +96,7 @@ MOVES: Final[Mapping[State, Mapping[Event, State]]] = MappingProxyType(
                 Event.EXHAUST: State.DEAD,
                 Event.LAPSE: State.PENDING,
                 Event.SNOOZE: State.SCHEDULED,
+                Event.SUSPEND: State.BLOCKED,
                 Event.RELEASE: State.PENDING,
                 # Released before its time had come.
                 Event.POSTPONE: State.SCHEDULED,
@@ -120,7 +123,7 @@ _REMEDIES: Final = {
     (State.RUNNING, Event.RETRY): "cancel it first, or wait until it ends",
     (State.PENDING, Event.RETRY): "it is already waiting for a worker",
     (State.QUEUED, Event.RETRY): "it is already waiting for a worker",
-    (State.BLOCKED, Event.RETRY): "it waits for other jobs",
+    (State.BLOCKED, Event.RETRY): "it waits for other jobs or for an event; explain it to see which",
     (State.DEAD, Event.CANCEL): "it has already ended",
     (State.CANCELLED, Event.CANCEL): "it has already ended",
 }

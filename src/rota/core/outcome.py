@@ -23,17 +23,29 @@ class Failed:
 
     error: JobError
     permanent: bool = False
+    #: The error is one of those by which the dependency of the handler's circuit breaker fails.
+    dependency: bool = False
 
 
 @value
 class Snoozed:
-    """The handler asked to be called again later, without having failed."""
+    """The handler asked to be called again later, without having failed; or the worker could not start it yet."""
 
     delay: timedelta
+    started: bool = True
+    #: The limit that is closed for as long; see `RetryLater`.
+    limit: str | None = None
 
     def __post_init__(self) -> None:
         if not timedelta(0) <= self.delay <= LONGEST:
             raise InvalidRequest(f"delay: {self.delay} must lie between 0 and {LONGEST.days} days", field="delay")
+
+
+@value
+class Suspended:
+    """The handler waits for the step `key` of its job (a sleep, an event, a child job) and is run again after it."""
+
+    key: str
 
 
 @value
@@ -62,4 +74,4 @@ class Unknown:
     error: JobError
 
 
-Outcome = Succeeded | Failed | Snoozed | Released | Lost | Stopped | Unknown
+Outcome = Succeeded | Failed | Snoozed | Suspended | Released | Lost | Stopped | Unknown

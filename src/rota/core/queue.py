@@ -10,9 +10,6 @@ from typing import Final, NamedTuple
 from rota.core.lifecycle import State
 from rota.core.value import value
 
-#: Not a queue: the row of the queue table that holds the shared configuration. No queue's name has a slash.
-CONFIGURATION: Final = "/configuration"
-
 
 class Lane(NamedTuple):
     """A queue and a job type. Jobs are counted, limited and claimed by lane; no lane delays another."""

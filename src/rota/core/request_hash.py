@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rota.core.graph import NodeParent
 from rota.core.retry import Backoff
 from rota.core.submission import Dependency, Template, request_hash
 from rota.core.time import span_to_micros, to_micros
@@ -32,6 +33,15 @@ def canonical_request_hash(
     if after:
         plain["after"] = sorted({(one.on, one.need) for one in after})
     return request_hash(_written(plain).encode())
+
+
+def workflow_hash(name: str, policy: str, nodes: Sequence[tuple[str, bytes, Sequence[NodeParent]]]) -> bytes:
+    """Return the hash of a workflow: of its name, and of each node's name, canonical hash and dependencies."""
+    plain = [
+        [node, one.hex(), [[parent.position, parent.job_id, parent.need] for parent in parents]]
+        for node, one, parents in nodes
+    ]
+    return request_hash(_written([name, policy, plain]).encode())
 
 
 def _plain(template: Template) -> dict[str, Any]:

@@ -19,6 +19,9 @@ DEFAULT_MAX_ATTEMPTS: Final = 3
 MAX_CRASHES: Final = 3
 _LARGEST_EXPONENT: Final = 60
 _LONGEST_LIST: Final = 100
+#: The windows in which the retries of a budget are counted.
+SHORTEST_BUDGET: Final = timedelta(seconds=1)
+LONGEST_BUDGET: Final = timedelta(hours=1)
 
 
 class Growth(StrEnum):
@@ -46,12 +49,21 @@ class Backoff:
     delays: tuple[timedelta, ...] = ()
     #: No further attempt after this time since submission, even if attempts are left.
     max_elapsed: timedelta | None = None
+    #: Retries of the job's type are at most this share of its starts within the window; more of them start later.
+    budget: float | None = None
+    budget_window: timedelta = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
         if not 0 <= self.jitter <= 1:
             raise InvalidRequest(f"retry.jitter: {self.jitter!r} must lie between 0 and 1", field="retry.jitter")
         if not (isfinite(self.factor) and self.factor >= 1):
             raise InvalidRequest(f"retry.factor: {self.factor!r} must be 1 or more", field="retry.factor")
+        if self.budget is not None and not 0 < self.budget <= 1:
+            remedy = "must lie above 0 and be at most 1, as in 0.1 for a tenth of the starts"
+            raise InvalidRequest(f"retry.budget: {self.budget!r} {remedy}", field="retry.budget")
+        if not SHORTEST_BUDGET <= self.budget_window <= LONGEST_BUDGET:
+            message = f"retry.budget_window: {self.budget_window} must lie between 1 s and 1 h"
+            raise InvalidRequest(message, field="retry.budget_window")
         spans = (self.base, self.cap, self.max_elapsed or timedelta(0), *self.delays)
         if min(spans) < timedelta(0) or max(spans) > LONGEST:
             raise InvalidRequest(f"retry: a delay must lie between 0 and {LONGEST.days} days", field="retry")
@@ -95,7 +107,7 @@ class Backoff:
     def from_text(text: str) -> Backoff:
         """Read a rule back. Cached, since a million jobs share a handful of rules."""
         fields = json.loads(text)
-        for name in ("base", "cap", "max_elapsed"):
+        for name in ("base", "cap", "max_elapsed", "budget_window"):
             if fields.get(name) is not None:
                 fields[name] = fields[name] * MICROSECOND
         if "delays" in fields:

@@ -54,6 +54,8 @@ class Fate(StrEnum):
     BLACKED_OUT = "blacked_out"
     #: Skipped by the catch-up policy; a backfill can make its job.
     MISSED = "missed"
+    #: Skipped by an operator ahead of its time.
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)

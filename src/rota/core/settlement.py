@@ -7,13 +7,16 @@ changes nothing.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final
 
+from rota.core.envelope import digest_of, is_encrypted
 from rota.core.ids import JobId
 from rota.core.lifecycle import FINISHED, Event, State
+from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.value import value
 
@@ -30,8 +33,14 @@ class Reason(StrEnum):
     DEPENDENCY_FAILED = "dependency_failed"
     #: It waited for the failure of a job that succeeded.
     NOT_NEEDED = "not_needed"
+    #: An operator skipped it; the jobs that wait for it go on as if it had succeeded.
+    SKIPPED = "skipped"
+    #: Another job of its workflow failed, and the workflow is to fail fast.
+    WORKFLOW_FAILED = "workflow_failed"
     CANCEL_REQUESTED = "cancel_requested"
     REPLACED = "replaced"
+    #: As many jobs of its key ran or waited as may run at once, and the limit says that the newest is cancelled.
+    LIMIT_FULL = "limit_full"
 
 
 @value
@@ -47,8 +56,14 @@ class JobError:
 
         Words with a digit are left out: ids, ports, addresses and amounts differ although the cause is the same.
         """
-        words = " ".join(map(_without_digits, _WORD.split(self.message[:_LONGEST_MESSAGE])))[:_LONGEST_CAUSE]
+        # The cause of an encrypted error is known by its keyed digest only.
+        words = digest_of(self.message) if is_encrypted(self.message) else self.cause
         return blake2b(f"{job_type}\0{self.kind}\0{words}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+    @property
+    def cause(self) -> str:
+        """The message without words that differ between errors of one cause."""
+        return " ".join(map(_without_digits, _WORD.split(self.message[:_LONGEST_MESSAGE])))[:_LONGEST_CAUSE]
 
 
 #: Separators of words. A split at single characters takes linear time for any input.
@@ -88,10 +103,28 @@ class Settlement:
     if_lapsed: bool = False
     #: The follow-up job for this end, made in the same transaction.
     follow_up: NewJob | None = None
-    #: The last lines the attempt logged.
+    #: The last lines the attempt logged, see `core/log_lines.py`, and its last report of progress.
     log_tail: str | None = None
+    progress: str | None = None
+    #: The wait for which the job is blocked. If it has ended meanwhile, the job is pending instead.
+    wait: Step | None = None
+    #: Jobs that tell webhooks of this end, made in the same transaction.
+    events: tuple[NewJob, ...] = ()
 
     @property
     def is_final(self) -> bool:
         """Whether the job is finished."""
         return self.target in FINISHED
+
+    def without_wait(self) -> Settlement:
+        """Return the settlement of a job whose wait has ended before it could be suspended."""
+        return replace(self, target=State.PENDING, wait=None)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the job ends without success, other than by a request: the jobs after a failure depend on it."""
+        return self.target is State.DEAD or (self.target is State.CANCELLED and self.reason in FAILURES)
+
+
+#: Why a cancelled job counts as failed: nobody asked for its end.
+FAILURES: Final = frozenset({Reason.EXPIRED, Reason.DEPENDENCY_FAILED})

@@ -11,12 +11,15 @@ from functools import lru_cache
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
+from rota.core.envelope import is_encrypted
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff
 from rota.core.time import MICROSECOND, span_to_micros
 from rota.core.trace import traced
+from rota.core.unique_keys import UniqueKey, UniqueKind
 from rota.core.value import value
 
 DEFAULT_QUEUE: Final = "default"
@@ -25,11 +28,6 @@ DEFAULT_PRIORITY: Final = 5
 HIGHEST_PRIORITY: Final = 10
 
 NO_META: Final[Mapping[str, str]] = MappingProxyType({})
-
-#: Options that have a column but that this release does not enforce, and a remedy. They are refused.
-UNAVAILABLE: Final[Mapping[str, str]] = MappingProxyType(
-    {"concurrency_key": "not available in this release, which enforces no limit per key; leave it out"}
-)
 
 
 def no_meta() -> Mapping[str, str]:
@@ -67,6 +65,9 @@ class Takes(StrEnum):
 
 #: The key in a job's meta under which `Takes` is stored. Keys that begin with `rota.` are Rota's own.
 TAKES: Final = "rota.takes"
+#: The key under which the shape of nested results is stored: numbers of results that follow each other, and in turn
+#: the shapes of the lists between them.
+SHAPE: Final = "rota.shape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +130,15 @@ class Template:
         schedule_id: ScheduleId | None = None,
         fire_time: datetime | None = None,
         after: tuple[Dependency, ...] = (),
+        unique: UniqueKey | None = None,
     ) -> NewJob:
         """Make a job of this template, with a payload of its own if one is given."""
         due = run_at if run_at is not None else now + self.delay if self.delay else None
+        content = self.payload if payload is None else payload
         return NewJob(
             id=job_id,
             type=self.type,
-            payload=self.payload if payload is None else payload,
+            payload=content,
             queue=self.queue,
             priority=self.priority,
             run_at=due,
@@ -144,7 +147,7 @@ class Template:
             delivery=self.delivery,
             timeout=self.timeout,
             expires_at=None if self.expires is None else (due or now) + self.expires,
-            concurrency_key=self.concurrency_key,
+            concurrency_key=key_for(self.concurrency_key, self.type, content),
             tags=self.tags,
             meta=traced(self.meta, traceparent),
             idempotency=idempotency,
@@ -154,6 +157,7 @@ class Template:
             parent_id=parent_id,
             schedule_id=schedule_id,
             fire_time=fire_time,
+            unique=unique,
         )
 
     def to_text(self) -> str:
@@ -226,10 +230,31 @@ class NewJob:
     parent_id: JobId | None = None
     schedule_id: ScheduleId | None = None
     fire_time: datetime | None = None
+    unique: UniqueKey | None = None
 
 
 #: The longest name of a type, queue, key or tag.
 LONGEST_NAME: Final = 200
+
+
+#: Stands for the host of the URL of an `http` job in the name of its circuit breaker.
+HOST: Final = "{host}"
+#: How the concurrency keys of jobs with a circuit breaker of their own begin.
+BREAKER: Final = "breaker:"
+
+
+def key_for(key: str | None, type_: str, payload: str) -> str | None:
+    """Return the concurrency key of a job with this payload: of an `http` job, with the host that it calls."""
+    if key is None or not key.startswith(BREAKER) or HOST not in key:
+        return key
+    try:
+        host = urlsplit(json.loads(payload)["url"]).hostname if type_ == "http" else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        host = None
+    if not host:
+        message = f"breaker: {HOST} stands for the host of a job of type 'http' with a payload.url; name the breaker"
+        raise InvalidRequest(message, field="breaker")
+    return key.replace(HOST, host)
 
 
 def unknown_parent(job_id: JobId) -> InvalidRequest:
@@ -248,6 +273,8 @@ def check(job: NewJob | Template) -> None:
     For submissions that bypass the API: a job that cannot be claimed would block its lane.
     """
     _check_form(job.priority, job.max_attempts, job.timeout, job.type, job.queue, job.concurrency_key, job.tags)
+    if isinstance(job, Template) and job.concurrency_key is not None:
+        key_for(job.concurrency_key, job.type, job.payload)
     payload = job.payload
     if "\0" in payload or not payload.isascii():
         _check_text("payload", payload)
@@ -256,10 +283,20 @@ def check(job: NewJob | Template) -> None:
             _check_text("meta", text)
         if TAKES in job.meta:
             _check_takes(job, job.meta[TAKES])
+    if isinstance(job, NewJob) and job.unique is not None and job.unique.kind is UniqueKind.DEBOUNCE:
+        _check_debounce(job)
     if job.on_success is not None:
         check(job.on_success)
     if job.on_failure is not None:
         check(job.on_failure)
+
+
+def _check_debounce(job: NewJob) -> None:
+    if job.run_at is None:
+        _refuse("run_at", None, "a debounced job waits for its time")
+    if is_encrypted(job.payload):
+        why = "an encrypted payload belongs to one job and cannot be given to another; use throttle or unique_for"
+        raise InvalidRequest(f"debounce: {why}", field="debounce")
 
 
 def _check_takes(job: NewJob | Template, takes: str) -> None:

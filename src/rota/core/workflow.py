@@ -23,11 +23,11 @@ class DependencyStatus(StrEnum):
     NOT_NEEDED = "not_needed"
 
 
-def dependency_status(need: Need, parent: State | None, *, is_skipped: bool = False) -> DependencyStatus:
-    """Return the status of a dependency on a parent.
+def dependency_status(need: Need, parent: State | None, *, reason: Reason | None = None) -> DependencyStatus:
+    """Return the status of a dependency on a parent, given why the parent ended.
 
     A missing parent was pruned, and how it ended is unknown. A parent that was cancelled because it was not needed
-    (`is_skipped`) neither succeeded nor failed.
+    neither succeeded nor failed. A parent that an operator skipped counts as one that succeeded, without a result.
     """
     if parent is None:
         return DependencyStatus.MET if need is Need.END else DependencyStatus.FAILED
@@ -35,9 +35,9 @@ def dependency_status(need: Need, parent: State | None, *, is_skipped: bool = Fa
         return DependencyStatus.WAIT
     if need is Need.END:
         return DependencyStatus.MET
-    if is_skipped:
+    if reason is Reason.NOT_NEEDED:
         return DependencyStatus.NOT_NEEDED
-    has_succeeded = parent is State.COMPLETED
+    has_succeeded = parent is State.COMPLETED or reason is Reason.SKIPPED
     if need is Need.FAILURE:
         return DependencyStatus.NOT_NEEDED if has_succeeded else DependencyStatus.MET
     return DependencyStatus.MET if has_succeeded else DependencyStatus.FAILED

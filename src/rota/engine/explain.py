@@ -5,25 +5,33 @@ If the first cause is removed, the job can go on.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
 from typing import Any, Final
 
-from rota.core.cluster import ALIVE_FOR, Member, Role
+from rota.core.cluster import ALIVE_FOR, LEAD, Member, Role
+from rota.core.graph import Node
+from rota.core.health_history import CLOCK_OFFSET
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import DUE_STATES, FINISHED, TIMED, State
+from rota.core.limit import UNTIL_OPENED, LimitUsage, names_of
 from rota.core.queue import LaneCount
 from rota.core.settlement import Reason as EndReason
-from rota.core.step import Step
-from rota.core.submission import Delivery
+from rota.core.step import Step, StepKind
+from rota.core.submission import BREAKER, Delivery
+from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
 from rota.engine.jobs import unknown_job
+from rota.engine.limits import JobLimits
+from rota.ports.store import Census
 
 #: A due job that a worker with a free slot can take has been claimed by then.
 LONGER_THAN_A_CLAIM_SECONDS: Final = 2.0
+#: How many of the jobs that are claimed before a job are counted.
+MOST_AHEAD: Final = 10_000
 #: How many of the jobs that a job waits for are named.
 MOST_BLOCKERS: Final = 20
 
@@ -46,39 +54,129 @@ class Explanation:
     reasons: tuple[Cause, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the process that explains a job knows beside the store."""
+
+    is_store_writable: bool = True
+    #: Whether a scheduler leads; None if this process does not know, then the store is asked.
+    has_leader: bool | None = None
+    #: Counts the jobs, if this process shares one count among many callers: a count reads all jobs of the store.
+    census: Callable[[], Awaitable[Census]] | None = None
+
+
+ALL_WELL: Final = Surroundings()
+
+
 class Explain:
     """Reads job, queues, workers and counts, and derives the causes."""
 
-    def __init__(self, deps: EngineDeps) -> None:
+    def __init__(self, deps: EngineDeps, backlogs: Backlogs) -> None:
         self._deps = deps
+        self._backlogs = backlogs
 
-    async def __call__(self, job_id: JobId) -> Explanation:
+    async def __call__(self, job_id: JobId, surroundings: Surroundings = ALL_WELL) -> Explanation:
         found = await self._deps.store.get([job_id])
         if not found:
             raise unknown_job(job_id)
         job = found[0]
-        return Explanation(job, tuple([cause async for cause in self._causes(job)]))
+        causes = [cause async for cause in self._causes(job, surroundings)]
+        return Explanation(job, (*causes, *await self._schedule(job)))
 
-    async def _causes(self, job: Job) -> AsyncIterator[Cause]:
-        now = self._deps.clock()
+    async def _causes(self, job: Job, surroundings: Surroundings) -> AsyncIterator[Cause]:
+        # Of the store, which decides what is due.
+        now = await self._deps.store.time()
         if job.state in FINISHED:
-            yield _end(job, await self._in_doubt(job))
+            nodes = await self._deps.store.nodes_of_jobs([job.id])
+            yield _end(job, await self._in_doubt(job), next(iter(nodes), None))
             return
-        if job.state is State.RUNNING:
-            for cause in _running(job, now):
-                yield cause
-            if job.lease_until is not None and job.lease_until <= now and not await self._alive(Role.SCHEDULER, now):
-                yield _no_scheduler()
-            return
-        if job.state is State.BLOCKED:
-            yield await self._blocked(job)
-            return
-        if job.state in TIMED and job.run_at > now:
-            yield _timed(job, now)
-        elif job.state in TIMED and not await self._alive(Role.SCHEDULER, now):
-            yield _no_scheduler()
-        async for cause in self._no_worker(job, now):
+        if not surroundings.is_store_writable:
+            yield _read_only()
+        kinds = self._run if job.state is State.RUNNING else self._wait
+        async for cause in kinds(job, surroundings, now):
             yield cause
+
+    async def _run(self, job: Job, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+        for cause in _running(job, now):
+            yield cause
+        if job.lease_until is not None and job.lease_until <= now:
+            async for cause in self._no_upkeep(surroundings, now):
+                yield cause
+
+    async def _wait(self, job: Job, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+        is_expired = job.expires_at is not None and job.expires_at <= now
+        is_overdue = job.state in TIMED and job.run_at <= now
+        waits = await self._open_waits(job)
+        if is_expired:
+            yield _expired(job, now)
+        for wait in waits:
+            yield _waiting(wait, now)
+        if (skew := self._skew(job, now)) is not None:
+            yield skew
+        if is_expired or is_overdue:
+            async for cause in self._no_upkeep(surroundings, now):
+                yield cause
+        elif job.state in TIMED and not waits:
+            yield _timed(job, now)
+        if not is_expired or job.state is State.BLOCKED:
+            async for cause in self._blocked_or_unclaimed(job, surroundings, now, has_waits=bool(waits)):
+                yield cause
+
+    async def _blocked_or_unclaimed(
+        self, job: Job, surroundings: Surroundings, now: datetime, *, has_waits: bool
+    ) -> AsyncIterator[Cause]:
+        if job.state is not State.BLOCKED:
+            async for cause in self._no_worker(job, surroundings, now):
+                yield cause
+        elif not has_waits or await self._deps.store.blockers(job.id, 1):
+            yield await self._blocked(job)
+
+    async def _no_upkeep(self, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
+        """Yield why nothing moves that a scheduler would move."""
+        schedulers = await self._alive(Role.SCHEDULER, now)
+        if not schedulers:
+            yield _no_scheduler()
+            return
+        has_leader = surroundings.has_leader
+        if has_leader is None:
+            has_leader = await self._deps.store.leader(LEAD) is not None
+        if not has_leader:
+            names = [one.name for one in schedulers]
+            text = f"none of the {len(names)} live schedulers is known to lead"
+            fix = "wait ten seconds for an election; then see the schedulers' logs, or start another: rota scheduler"
+            yield Cause("no_leader", text, fix, {"schedulers": names})
+
+    def _skew(self, job: Job, now: datetime) -> Cause | None:
+        """Return the difference between this host's clock and the store's, if a job seems due by one of them only."""
+        here = self._deps.clock()
+        seconds = (here - now).total_seconds()
+        if job.state not in TIMED or abs(here - now) <= CLOCK_OFFSET or (job.run_at <= here) == (job.run_at <= now):
+            return None
+        text = (
+            f"this host's clock is {abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'} the store's, which"
+            " decides when it is due"
+        )
+        evidence = {"seconds": round(seconds, 3), "store_time": now, "run_at": job.run_at}
+        return Cause("clock_skew", text, "synchronise the clocks of all hosts (NTP)", evidence)
+
+    async def _schedule(self, job: Job) -> list[Cause]:
+        """Say that the schedule of a job is paused."""
+        if job.schedule_id is None:
+            return []
+        for schedule in await self._deps.store.schedules(ids=[job.schedule_id]):
+            if schedule.paused_at is not None:
+                why = f": {schedule.pause_reason}" if schedule.pause_reason else ""
+                text = f"its schedule {schedule.name!r} is paused, so no further job is made{why}"
+                evidence = {"schedule": schedule.name, "since": schedule.paused_at, "reason": schedule.pause_reason}
+                return [Cause("schedule_paused", text, f"rota schedules resume {quote(schedule.name)}", evidence)]
+        return []
+
+    async def _open_waits(self, job: Job) -> list[Step]:
+        """Return the sleep, or the events, that a suspended job waits for; calls are among its blockers."""
+        kind = {State.SCHEDULED: StepKind.SLEEP, State.BLOCKED: StepKind.EVENT}.get(job.state)
+        if kind is None or not job.fence:
+            return []
+        return [step for step in await self._deps.store.steps(job.id) if step.kind is kind and not step.is_done]
 
     async def _blocked(self, job: Job) -> Cause:
         """Name the jobs that a job waits for, and the state of each."""
@@ -91,11 +189,12 @@ class Explain:
         fix = f"see why the first of them has not ended: rota jobs explain {next(iter(named), to_text(job.id))}"
         return Cause("blocked_by_dependency", text, fix, {"blockers": job.blockers, "waits_for": named})
 
-    async def _no_worker(self, job: Job, now: datetime) -> AsyncIterator[Cause]:
+    async def _no_worker(self, job: Job, surroundings: Surroundings, now: datetime) -> AsyncIterator[Cause]:
         """Yield what keeps workers from claiming a due job."""
         is_paused = False
         for queue in await self._deps.store.queues():
-            if queue.name == job.queue and queue.paused_at is not None:
+            is_over = queue.resume_at is not None and queue.resume_at <= now
+            if queue.name == job.queue and queue.paused_at is not None and not is_over:
                 why = f": {queue.pause_reason}" if queue.pause_reason else ""
                 text = f"queue {job.queue!r} has been paused since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC{why}"
                 evidence = {"queue": job.queue, "since": queue.paused_at, "reason": queue.pause_reason}
@@ -114,18 +213,81 @@ class Explain:
             fix = "start a worker whose app defines it, or correct the type"
             yield Cause("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
         elif job.state in DUE_STATES and not is_paused:
-            yield await self._slots(job, knowing, now)
+            limited = await self._limited(job, now)
+            if limited is not None:
+                yield limited
+                return
+            async for cause in self._slots(job, knowing, surroundings, now):
+                yield cause
 
-    async def _slots(self, job: Job, workers: Sequence[Member], now: datetime) -> Cause:
-        census = await self._deps.store.census()
+    async def _limited(self, job: Job, now: datetime) -> Cause | None:
+        """Return the limit that keeps a due job from starting, if there is one."""
+        limits = JobLimits(self._deps)
+        for name in names_of(job.queue, job.type, job.concurrency_key):
+            limit = await limits.effective(name, job.type)
+            own = name.removeprefix(BREAKER) if name.startswith(BREAKER) else limit.breaker
+            cause = None if own is None else await self._held_by_breaker(own, now)
+            if cause is None and not name.startswith(BREAKER):
+                usage = await self._deps.store.limit_usage(limit)
+                cause = _held_by(usage, now)
+                if cause is None and usage.first is not None and usage.first != job.id:
+                    return _behind(name, usage.first)
+            if cause is not None:
+                return cause
+        return None
+
+    async def _held_by_breaker(self, name: str, now: datetime) -> Cause | None:
+        """Return that a circuit breaker is open; None if it is closed."""
+        for breaker in await self._deps.store.breakers([name]):
+            if not breaker.is_open:
+                return None
+            usage = await self._deps.store.limit_usage(breaker.limit, now=now)
+            opens_at = usage.opens_at or now
+            why = f": {breaker.reason}" if breaker.reason else ""
+            until = (
+                "it is closed" if opens_at == UNTIL_OPENED else f"{opens_at:%Y-%m-%d %H:%M:%S} UTC, when it is tried"
+            )
+            text = f"the circuit breaker {name!r} has been open since {breaker.since:%H:%M:%S} UTC until {until}{why}"
+            evidence = {
+                "breaker": name,
+                "since": breaker.since,
+                "next_probe_at": None if opens_at == UNTIL_OPENED else opens_at,
+                "state": str(breaker.state(now)),
+                "is_forced": breaker.is_forced,
+                "reason": breaker.reason,
+            }
+            fix = f"repair the dependency; to start its jobs now: rota breakers close {quote(name)}"
+            return Cause("circuit_open_until", text, fix, evidence)
+        return None
+
+    async def _slots(
+        self, job: Job, workers: Sequence[Member], surroundings: Surroundings, now: datetime
+    ) -> AsyncIterator[Cause]:
+        census = await (surroundings.census or self._deps.store.census)()
         slots = sum(worker.slots for worker in workers)
         busy = _busy(workers, census.lanes)
         due = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state in DUE_STATES)
-        evidence = {"busy": busy, "slots": slots, "waiting_in_queue": due}
-        if busy >= slots:
-            text = f"all {slots} slots of the workers that know it are busy; at most {due} jobs wait in its queue"
-            fix = f"start another worker: rota worker --queues {quote(job.queue)}"
-            return Cause("workers_saturated", text, fix, evidence)
+        types = {one.lane.type for one in census.lanes if one.lane.queue == job.queue and one.state is State.PENDING}
+        ahead = await self._deps.store.ahead(job.id, sorted(types | {job.type}), MOST_AHEAD)
+        evidence: dict[str, Any] = {"busy": busy, "slots": slots, "waiting_in_queue": due}
+        place = f"at most {due:,} jobs wait in its queue"
+        if job.state is State.PENDING and job.concurrency_key is None:
+            # Other jobs have no fixed place: those with a key take turns, those of a broker come as it delivers them.
+            evidence["position"] = ahead.count + 1
+            place = f"it is number {ahead.count + 1:,} in its queue"
+            start = (await self._backlogs.of(job.queue, due)).expected_start(now, ahead.count)
+            if start is not None:
+                evidence["expected_start"] = start
+                place += f" and starts at about {start:%H:%M:%S} UTC at the present rate"
+        fix = f"start another worker: rota worker --queues {quote(job.queue)}"
+        is_behind = ahead.count >= slots - busy
+        if is_behind and ahead.higher:
+            text = f"{ahead.higher:,} waiting jobs with a higher priority go first; {place}"
+            yield Cause("higher_priority_ahead", text, fix, {**evidence, "higher_priority": ahead.higher})
+        if is_behind:
+            text = f"{busy} of {slots} slots of the workers that know it are busy; {place}"
+            yield Cause("workers_saturated", text, fix, evidence)
+            return
         running = sum(one.count for one in census.lanes if one.lane.queue == job.queue and one.state is State.RUNNING)
         waited = (now - max(job.run_at, job.updated_at)).total_seconds()
         if running and waited >= LONGER_THAN_A_CLAIM_SECONDS:
@@ -133,10 +295,10 @@ class Explain:
                 f"it has been due for {waited:.0f} s; {running} of its queue run, and the workers that know it have"
                 " free slots, but may give this queue only some of them (--queues name:slots)"
             )
-            fix = f"start another worker: rota worker --queues {quote(job.queue)}"
-            return Cause("workers_saturated", text, fix, {**evidence, "running_in_queue": running})
+            yield Cause("workers_saturated", text, fix, {**evidence, "running_in_queue": running})
+            return
         text = "it is due, and a worker with a free slot knows it: it starts with that worker's next claim"
-        return Cause("about_to_start", text, "", evidence)
+        yield Cause("about_to_start", text, "", evidence)
 
     async def _in_doubt(self, job: Job) -> list[Step]:
         """Return the steps without an outcome, if the job ended because of one."""
@@ -146,6 +308,34 @@ class Explain:
 
     async def _alive(self, role: Role, now: datetime) -> Sequence[Member]:
         return await self._deps.store.members(role=role, since=now - ALIVE_FOR)
+
+
+def _held_by(usage: LimitUsage, now: datetime) -> Cause | None:
+    """Return why no job may start under a limit now; None if one may."""
+    limit, name = usage.limit, usage.limit.name
+    holders = [to_text(one) for one in usage.holders]
+    evidence = {"limit": name, "max_running": limit.max_running, "running": usage.running, "holders": holders}
+    if limit.is_closed(now):
+        why = f": {limit.reason}" if limit.reason else ""
+        until = "it is opened" if limit.closed_until == UNTIL_OPENED else f"{limit.closed_until:%Y-%m-%d %H:%M:%S} UTC"
+        text = f"the limit {name} is closed until {until}{why}"
+        return Cause("limit_closed_until", text, f"open it: rota limits open {quote(name)}", evidence)
+    if limit.max_running is not None and usage.running >= limit.max_running:
+        text = f"the limit {name} lets {limit.max_running} run at once, and {usage.running} run: {', '.join(holders)}"
+        more = f"rota limits set {quote(name)} --max-running {usage.running + 1}"
+        return Cause("concurrency_limit", text, f"wait for one of them to end, or raise the limit: {more}", evidence)
+    if usage.opens_at is not None and usage.opens_at > now:
+        text = f"the limit {name} starts {limit.rate_limit}; the next may start at {usage.opens_at:%H:%M:%S.%f} UTC"
+        more = f"rota limits get {quote(name)}"
+        return Cause("rate_limited_until", text, f"see the limit: {more}", {**evidence, "opens_at": usage.opens_at})
+    return None
+
+
+def _behind(name: str, first: JobId) -> Cause:
+    """Return that a job in strict order waits for the end of the one before all others."""
+    text = f"the jobs of {name} start in the order of submission, and {to_text(first)}, which goes first, has not ended"
+    fix = f"see why it has not ended: rota jobs explain {to_text(first)}"
+    return Cause("concurrency_limit", text, fix, {"limit": name, "waits_for": to_text(first)})
 
 
 def _busy(workers: Sequence[Member], lanes: Sequence[LaneCount]) -> int:
@@ -177,11 +367,25 @@ def _running(job: Job, now: datetime) -> list[Cause]:
     return reasons
 
 
+def _waiting(wait: Step, now: datetime) -> Cause:
+    """Name what a suspended job waits for, and until when."""
+    evidence = {"step": wait.key, "since": wait.began_at, "until": wait.until}
+    left = "" if wait.until is None else f"{max((wait.until - now).total_seconds(), 0):.0f} s"
+    if wait.kind is StepKind.SLEEP:
+        return Cause("sleeping", f"its handler sleeps in step {wait.key!r}, for another {left}", "", evidence)
+    text = f"its handler waits in step {wait.key!r} for the event {wait.subject!r}"
+    text += f", for another {left}" if left else ", without a time limit"
+    fix = f"if it has happened: rota events emit {quote(wait.subject or '')}"
+    return Cause("waiting_for_event", text, fix, {**evidence, "event": wait.subject})
+
+
 def _timed(job: Job, now: datetime) -> Cause:
     left = (job.run_at - now).total_seconds()
-    evidence = {"run_at": job.run_at, "seconds_left": round(left, 3)}
+    evidence: dict[str, Any] = {"run_at": job.run_at, "seconds_left": round(left, 3)}
     if job.state is State.RETRYING:
-        said = f": {job.error.kind}: {job.error.message[:200]}" if job.error is not None else ""
+        said = "" if job.error is None else f" ({job.error.kind})"
+        if job.error is not None:
+            evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
         text = f"attempt {job.attempts} of {job.max_attempts} failed{said}; the next is due in {left:.0f} s"
         return Cause("retry_backoff", text, f"if the cause is gone: {_run_now(job)}", evidence)
     return Cause("scheduled_future", f"it is due in {left:.0f} s", f"to start it earlier: {_run_now(job)}", evidence)
@@ -189,6 +393,20 @@ def _timed(job: Job, now: datetime) -> Cause:
 
 def _run_now(job: Job) -> str:
     return f"rota jobs run-now {to_text(job.id)}"
+
+
+def _read_only() -> Cause:
+    text = "the store took no write lately: no job can be claimed, and no outcome can be recorded"
+    fix = "see the log for the cause: a full disk, a read-only database, a lock; then rota doctor"
+    return Cause("store_read_only", text, fix)
+
+
+def _expired(job: Job, now: datetime) -> Cause:
+    assert job.expires_at is not None
+    late = (now - job.expires_at).total_seconds()
+    text = f"it was to start before {job.expires_at:%Y-%m-%d %H:%M:%S} UTC, {late:.0f} s ago; a scheduler cancels it"
+    fix = f"submit it again with a longer expiry: rota submit --type {quote(job.type)}"
+    return Cause("expired", text, fix, {"expires_at": job.expires_at})
 
 
 def _no_scheduler() -> Cause:
@@ -205,27 +423,42 @@ _ENDS: Final = {
     EndReason.EXPIRED: "it did not start in time",
     EndReason.DEPENDENCY_FAILED: "a job it waited for did not succeed",
     EndReason.NOT_NEEDED: "it was to run only if another job failed, and that job succeeded",
+    EndReason.SKIPPED: "someone skipped it; the jobs after it went on",
+    EndReason.WORKFLOW_FAILED: "another job of its workflow failed, and the workflow was to fail fast",
     EndReason.CANCEL_REQUESTED: "someone cancelled it",
-    EndReason.REPLACED: "its schedule's next job replaced it",
+    EndReason.REPLACED: "another job replaced it: the next one of its schedule or of its key, or a new run of its"
+    " workflow's node",
+    EndReason.LIMIT_FULL: "as many jobs of its key ran or waited as may run at once, and its limit cancels the newest",
 }
 
 
-def _end(job: Job, in_doubt: Sequence[Step]) -> Cause:
+def _end(job: Job, in_doubt: Sequence[Step], node: Node | None) -> Cause:
     evidence: dict[str, Any] = {"finished_at": job.finished_at, "attempts": job.attempts, "worker": job.worker}
     if job.error is not None:
         evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
+    if node is not None:
+        evidence |= {"workflow": to_text(node.workflow_id), "node": node.name}
     why = f": {_ENDS[job.reason]}" if job.reason is not None else ""
-    return Cause(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", _fix_of_end(job, in_doubt), evidence)
+    fix = _fix_of_end(job, in_doubt, node)
+    return Cause(f"ended_{job.reason or job.state}", f"it is {job.state}{why}", fix, evidence)
 
 
-def _fix_of_end(job: Job, in_doubt: Sequence[Step]) -> str:
+def _fix_of_end(job: Job, in_doubt: Sequence[Step], node: Node | None) -> str:
     """Name a command that is not refused for a job in this state."""
     name = to_text(job.id)
-    if job.state is State.COMPLETED:
+    if job.state is State.COMPLETED or (node is not None and job.reason is EndReason.NOT_NEEDED):
         return ""
     if job.delivery is Delivery.AT_MOST_ONCE and job.may_have_started:
         return f"find out whether its effect happened; if not, submit a new job: rota submit --type {quote(job.type)}"
     if in_doubt:
         said = f"rota jobs resolve {name} {quote(in_doubt[0].key)}"
         return f"find out whether the step happened: {said} --happened (or --not-happened), then rota jobs retry {name}"
+    if node is not None:
+        # A retry of the job alone would leave the nodes after it as they are.
+        path = f"/v1/workflows/{to_text(node.workflow_id)}"
+        if node.replaced_by is not None:
+            return f"see the job that runs in its place: GET {path}"
+        if job.reason in {EndReason.DEPENDENCY_FAILED, EndReason.WORKFLOW_FAILED}:
+            return f"run the failed nodes of its workflow again: POST {path}/retry"
+        return f"run it again with the nodes after it: POST {path}/retry with the node {node.name!r}"
     return f"retry it: rota jobs retry {name}"

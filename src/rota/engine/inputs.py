@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
+from rota.core.graph import DEEPEST
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import State
-from rota.core.submission import Takes
+from rota.core.settlement import Reason
+from rota.core.submission import SHAPE, Takes
 from rota.core.workflow import takes_of
 from rota.engine.deps import EngineDeps
 
@@ -63,36 +66,91 @@ class Inputs:
         return result
 
     async def _results(self, job: Job) -> str:
-        return f"[{','.join(await self._read(job, await self._parents(job)))}]"
+        parents = await self._parents(job)
+        # A pruned job takes its dependencies with it: a list that lacks one would look like a shorter group.
+        expected = await self._parent_count(job) or 1
+        if len(parents) < expected:
+            raise _pruned(job, expected - len(parents), expected)
+        results = await self._read(job, parents)
+        shape = job.meta.get(SHAPE)
+        return _folded(results, None if shape is None else json.loads(shape))
+
+    async def _parent_count(self, job: Job) -> int:
+        """Return how many jobs come before this one in its workflow; 0 if it belongs to none."""
+        nodes = await self._deps.store.nodes_of_jobs([job.id])
+        return len({(one.position, one.job_id) for one in nodes[0].parents}) if nodes else 0
 
     async def _read(self, job: Job, parents: Sequence[JobId]) -> list[str]:
-        """Return the results of parents; null for one that was pruned or has no result."""
+        """Return the results of parents; null for one that has no result. Refuses if one was pruned."""
         results: dict[JobId, str] = {}
-        size = 0
+        size = found = 0
         for start in range(0, len(parents), _PARENTS_AT_ONCE):
             for parent in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE]):
+                found += 1
                 if parent.state is State.COMPLETED and parent.result is not None:
                     results[parent.id] = parent.result
                     size += len(parent.result) + 1
             if size > LARGEST_INPUT:
                 raise _too_large(job, len(parents))
+        if found < len(parents):
+            raise _pruned(job, len(parents) - found, len(parents))
         return [results.get(parent, "null") for parent in parents]
 
     async def _failure(self, job: Job) -> str:
-        """Describe the parent that failed: the first, if there are several; null if none did."""
+        """Describe the job that failed: of several parents the first; null if none did.
+
+        A parent that failed only because another job did is not described, but that other one.
+        """
+        failed = await self._failed_parent(job)
+        for _ in range(DEEPEST):
+            if failed is None or failed.reason is not Reason.DEPENDENCY_FAILED:
+                break
+            cause = await self._failed_parent(failed)
+            if cause is None:
+                break
+            failed = cause
+        return "null" if failed is None else _described(failed)
+
+    async def _failed_parent(self, job: Job) -> Job | None:
         parents = await self._parents(job)
         for start in range(0, len(parents), _PARENTS_AT_ONCE):
             found = {one.id: one for one in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE])}
             for parent in parents[start : start + _PARENTS_AT_ONCE]:
-                if parent in found and found[parent].state is not State.COMPLETED:
-                    return _described(found[parent])
-        return "null"
+                if parent in found and _has_failed(found[parent]):
+                    return found[parent]
+        return None
+
+
+def _has_failed(job: Job) -> bool:
+    return job.state in {State.DEAD, State.CANCELLED} and job.reason not in {Reason.NOT_NEEDED, Reason.SKIPPED}
+
+
+def _folded(results: Sequence[str], shape: list[Any] | None) -> str:
+    """Write results as a JSON list, folded into the lists of nested groups if there is a shape."""
+    rest = iter(results)
+
+    def fold(parts: list[Any]) -> str:
+        written: list[str] = []
+        for part in parts:
+            written += islice(rest, part) if isinstance(part, int) else [fold(part)]
+        return f"[{','.join(written)}]"
+
+    return fold([len(results)] if shape is None else shape)
 
 
 def _described(job: Job) -> str:
     error = None if job.error is None else {"kind": job.error.kind, "message": job.error.message}
     head = {"id": to_text(job.id), "type": job.type, "state": job.state, "reason": job.reason, "error": error}
     return f'{json.dumps(head)[:-1]}, "payload": {job.payload}}}'
+
+
+def _pruned(job: Job, gone: int, parents: int) -> InvalidRequest:
+    which = f"{gone} of the {parents} jobs before {job.name}" if parents > 1 else f"the job before {job.name}"
+    return InvalidRequest(
+        f"takes: {which} {'was' if gone == 1 else 'were'} pruned, and the results with it; submit the workflow or the"
+        " jobs anew, or keep completed jobs longer",
+        field="takes",
+    )
 
 
 def _too_large(job: Job, parents: int) -> InvalidRequest:

@@ -7,22 +7,31 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from rota.core.bulk import check_all, parents_of, representatives
 from rota.core.decision import cancel, retry, run_now
-from rota.core.errors import IllegalTransition, InvalidRequest, JobNotFound, QueueFull, StoreUnavailable, Unavailable
+from rota.core.envelope import is_encrypted
+from rota.core.errors import (
+    IllegalTransition,
+    InvalidRequest,
+    JobNotFound,
+    KeyReused,
+    StoreUnavailable,
+    Unavailable,
+)
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
+from rota.core.job_edit import JobEdit, change_of, copy_of
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Settlement
-from rota.core.submission import NewJob, unknown_parent
+from rota.core.submission import IdempotencyKey, NewJob, unknown_parent
 from rota.engine.deps import EngineDeps
 from rota.ports.client import ActionResult, Actor, Deed
-from rota.ports.store import AllCreated, Census, DeadGroup, Inserted, JobQuery, JobSlice, Receipt
-from rota.ports.wakeup import TIMETABLE
+from rota.ports.store import AllCreated, Census, CompletedCount, DeadGroup, Inserted, JobQuery, JobSlice, Receipt
+from rota.ports.wakeup import TIMETABLE, Topic
 from rota.telemetry.events import Acted, CancelAsked, Event, JobsSettled, JobsSubmitted
 
 #: How often a decision is repeated when the job changes meanwhile, and how often other ids are tried.
@@ -33,6 +42,8 @@ MOST_UNCONFIRMED: Final = 10_000
 SHORTEST_PAUSE_SECONDS: Final = 0.02
 PAUSE_SHARE: Final = 1 / 4
 LONGEST_PAUSE_SECONDS: Final = 1.0
+#: How often completed jobs are all counted: what a clock that stepped back kept from being counted is found then.
+RECOUNT_EVERY: Final = timedelta(minutes=10)
 
 #: Compared by identity: hashing a member of an enumeration costs a call.
 _CREATED: Final = Receipt.CREATED
@@ -46,6 +57,8 @@ class Jobs:
     def __init__(self, deps: EngineDeps) -> None:
         self._deps = deps
         self._unconfirmed: OrderedDict[JobId, NewJob] = OrderedDict()
+        self._completed: CompletedCount | None = None
+        self._recounted_at = datetime.min.replace(tzinfo=UTC)
 
     async def submit(self, jobs: Sequence[NewJob], *, entry: LedgerEntry | None = None) -> Sequence[Inserted]:
         """Store jobs; they are on stable storage when this returns, with the ledger's `entry` if there is one."""
@@ -55,11 +68,17 @@ class Jobs:
         if (len(jobs) != 1 or jobs[0].after) and (missing := await self.unknown_parents(jobs)):
             raise unknown_parent(min(missing))
         begun = time.perf_counter()
+        is_limited = deps.waiting_limit.most is not None
+        if is_limited:
+            await deps.waiting_limit.admit(len(jobs))
         try:
             answers = await deps.store.insert(jobs, bound=deps.queue_bound, entry=entry)
         except Unavailable:
             self._note_unconfirmed(jobs)
             raise
+        finally:
+            if is_limited:
+                deps.waiting_limit.finish(len(jobs))
         if self._unconfirmed or not _are_created(answers):
             answers = list(answers)
             await self._recognise(jobs, answers)
@@ -69,7 +88,7 @@ class Jobs:
             if deps.telemetry.has_listeners:
                 deps.telemetry.emit(JobsSubmitted(made, time.perf_counter() - begun))
             if deps.broker.has_subscribers:
-                await deps.broker.announce(_topics(made))
+                await deps.broker.announce(topics_of(made))
         return answers
 
     async def unknown_parents(self, jobs: Sequence[NewJob]) -> set[JobId]:
@@ -106,7 +125,12 @@ class Jobs:
     async def _take_other_ids(self, jobs: Sequence[NewJob], answers: list[Inserted], entry: LedgerEntry | None) -> None:
         """Submit jobs whose ids belong to jobs of other processes again, under new ids."""
         for _ in range(MOST_TRIES):
-            taken = [place for place, answer in enumerate(answers) if answer.receipt is Receipt.ID_TAKEN]
+            taken = [
+                place
+                for place, answer in enumerate(answers)
+                # An encrypted payload is bound to its id: its submitter takes another one.
+                if answer.receipt is Receipt.ID_TAKEN and not is_encrypted(jobs[place].payload)
+            ]
             if not taken:
                 return
             again = [replace(jobs[place], id=self._deps.fresh_id()) for place in taken]
@@ -136,7 +160,13 @@ class Jobs:
         return await self._deps.store.find_some(query)
 
     async def census(self) -> Census:
-        return await self._deps.store.census()
+        """Count all jobs; of the completed ones those that ended since the last count."""
+        now = self._deps.clock()
+        if not timedelta(0) <= now - self._recounted_at < RECOUNT_EVERY:
+            self._completed, self._recounted_at = None, now
+        census = await self._deps.store.census(self._completed)
+        self._completed = census.completed
+        return census
 
     async def wait(self, job_id: JobId, at_most: timedelta) -> Job:
         """Wait until a job has ended, at most for a while, and return it as it is then.
@@ -178,6 +208,40 @@ class Jobs:
         """Make scheduled and retrying jobs due at once."""
         now = await self._deps.store.time()
         return await self._act(ids, by, "run_now", lambda job: run_now(job, now), Deed.STARTED)
+
+    async def edit(self, job_id: JobId, edit: JobEdit, by: Actor, *, read_as: Job | None = None) -> Job:
+        """Change a waiting job, and return it; with `read_as` only if it is still as it was read then."""
+        for _ in range(MOST_TRIES):
+            job = await self.one(job_id) if read_as is None else read_as
+            change = change_of(job, edit, await self._deps.store.time())
+            entry = _entry(by, "edit", [job])
+            entry = replace(entry, detail=", ".join(edit.names))
+            if await self._deps.store.edit(change, entry=entry):
+                self._deps.telemetry.emit(Acted(entry))
+                await self._deps.broker.announce({change.queue, TIMETABLE})
+                return await self.one(job_id)
+            if read_as is not None:
+                break
+        raise IllegalTransition(f"job {to_text(job_id)}: it was changed meanwhile; read it and try again")
+
+    async def copy(
+        self,
+        job: Job,
+        edit: JobEdit,
+        by: Actor,
+        *,
+        action: str = "duplicate",
+        key: IdempotencyKey | None = None,
+        needs_end: bool = False,
+    ) -> Inserted:
+        """Submit a new job made from one, with changes; with `needs_end` only from a finished one."""
+        made = copy_of(job, edit, self._deps.fresh_id(), key=key, needs_end=needs_end)
+        entry = replace(_entry(by, action, [job]), detail=", ".join(edit.names))
+        (inserted,) = await self.submit([made], entry=entry)
+        if inserted.receipt is Receipt.KEY_REUSED:
+            message = "idempotency_key: it came before with another request; take a new key, or send the same request"
+            raise KeyReused(message, field="idempotency_key")
+        return inserted
 
     async def discard(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:
         """Delete dead and cancelled jobs."""
@@ -243,6 +307,7 @@ class Jobs:
         if not settlements:
             return ()
         entry = None if by is None else _entry(by, action, jobs)
+        settlements = await self._deps.webhook_events.attached(jobs, settlements)
         begun = time.perf_counter()
         applied = set(await self._deps.store.settle(settlements, entry=entry))
         pairs = [(job, one) for job, one in zip(jobs, settlements, strict=True) if one.job_id in applied]
@@ -251,6 +316,7 @@ class Jobs:
             self._deps.telemetry.emit(settled)
             self._emit_act(entry)
             queues = {job.queue for job, one in pairs if one.target is State.PENDING}
+            queues.update(made.queue for _, one in pairs for made in one.events)
             await self._deps.broker.announce({*queues, TIMETABLE})
         return tuple(applied)
 
@@ -279,17 +345,12 @@ def _are_created(answers: Sequence[Inserted]) -> bool:
     return True
 
 
-def _topics(jobs: Sequence[NewJob]) -> set[str]:
+def topics_of(jobs: Sequence[NewJob]) -> set[Topic]:
     """Return the wake-up topics of new jobs."""
     # A time in the past counts too: the store's clock decides what it means.
     pairs = {(job.queue, job.run_at is not None or job.expires_at is not None) for job in representatives(jobs)}
-    queues = {queue for queue, _ in pairs}
+    queues: set[Topic] = {queue for queue, _ in pairs}
     return {*queues, TIMETABLE} if any(has_time for _, has_time in pairs) else queues
-
-
-def full(queue: str) -> QueueFull:
-    """Make the error for a queue that has reached its bound."""
-    return QueueFull(f"queue {queue!r} is full: as many jobs wait in it as may")
 
 
 def unknown_job(job_id: JobId) -> JobNotFound:

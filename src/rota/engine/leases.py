@@ -3,7 +3,7 @@
 A claim that finds nothing may wait. It subscribes to wake-ups first and asks the store afterwards, so no job that is
 committed in between is missed. While it waits, a job can reach it in three ways: a wake-up says that a queue may have
 work, and it asks the store again; the look-ahead says that a scheduled job is near, and it claims that job ahead of its
-time; or the submitter hands a new job over directly (see `Claim.handoff_wait`).
+time; or the store leases a new job to it directly (see `Claim.waits`).
 
 A settlement is decided from the job as it was claimed, which is remembered here, so that settling costs no read. If the
 store refuses it, the job is read and decided once more: a cancel may have been requested meanwhile.
@@ -18,26 +18,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from rota.core.cluster import Rank
 from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import Unavailable
-from rota.core.ids import JobId, ScheduleId
+from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.job import Job
 from rota.core.lease import NOT_AHEAD, Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
-from rota.core.outcome import Failed, Lost, Released, Snoozed
+from rota.core.limit import Limit, key_limit, names_of
+from rota.core.outcome import Failed, Lost, Released, Snoozed, Suspended
+from rota.core.retry import DEFAULT_BACKOFF
 from rota.core.schedule import Overlap, Schedule
 from rota.core.settlement import Reason, Settlement
+from rota.engine.breaker_calls import UNCOUNTED, CallCounter, Treatment
 from rota.engine.deps import EngineDeps
 from rota.engine.lookahead import Lookahead
 from rota.ports.client import AttemptReport
-from rota.ports.wakeup import TIMETABLE, claim_topic
-from rota.telemetry.events import JobsClaimed, JobsSettled, SettlementsRefused
+from rota.ports.wakeup import EVERY_QUEUE, TIMETABLE, ClaimTopic, Topic
+from rota.telemetry.events import ClaimLimited, JobsClaimed, JobsSettled, SettlementsRefused
 
 #: How many leased jobs to remember for their settlement; others are read again.
 REMEMBERED: Final = 50_000
+#: With an external broker: how often a waiting claim asks the store for jobs that a limit concerns.
+UNDISPATCHED_PAUSE: Final = timedelta(seconds=1)
 #: Outcomes after which a job is due again at a time.
 _TIMED: Final = (Failed, Snoozed)
 #: These, and outcomes after which a job is due at once unless it was claimed ahead of its time.
@@ -58,26 +65,26 @@ class _WaitingClaim:
         is_dispatched = deps.broker.dispatch_queue is not None
         self.looks_ahead = bool(wanted.ahead) and not is_dispatched
         self._store = deps.store
-        self._takes_handoff = deps.store.has_handoff and not is_dispatched and wanted.claim_id is not None
+        self._is_kept = deps.store.keeps_waiting_claims and not is_dispatched and wanted.claim_id is not None
 
     @property
-    def topics(self) -> tuple[str, ...]:
+    def topics(self) -> tuple[Topic, ...]:
         """Wake-up topics that concern this claim."""
         timed = (TIMETABLE,) if self.looks_ahead else ()
-        own = (claim_topic(self.wanted.claim_id),) if self._takes_handoff and self.wanted.claim_id is not None else ()
+        own = (ClaimTopic(self.wanted.claim_id),) if self._is_kept and self.wanted.claim_id is not None else ()
         return (*self.wanted.queues, *timed, *own)
 
     def form(self, left: float, *, is_near: bool) -> Claim:
-        """Return the claim to send now: ahead of time if a job is near, else open to a handoff for the time left."""
+        """Return the claim to send now: ahead of time if a job is near, else kept by the store for the time left."""
         if is_near:
             return self.wanted
-        if self._takes_handoff and left > 0:
-            return replace(self._plain, handoff_wait=timedelta(seconds=left))
+        if self._is_kept and left > 0:
+            return replace(self._plain, waits=timedelta(seconds=left))
         return self._plain
 
-    def handed_off(self) -> Sequence[Job]:
-        """Return the job that a submitter has handed over meanwhile, if this process has its whole content."""
-        return self._store.handed_off(self.wanted) if self._takes_handoff else ()
+    def leased_meanwhile(self) -> Sequence[Job]:
+        """Return the job that was leased to this claim while it waited, if this process has its whole content."""
+        return self._store.leased_meanwhile(self.wanted) if self._is_kept else ()
 
     def note_look(self) -> None:
         """Note that the store was asked and gave nothing; from now on the claim is repeated only after a wake-up."""
@@ -94,6 +101,10 @@ class Leases:
         #: The ranks of the workers in this process, by boot, as the last heartbeat reported them.
         self.ranks: Mapping[str, Rank] = {}
         self._leased: OrderedDict[JobId, Job] = OrderedDict()
+        self._calls = CallCounter(deps)
+        # An external broker sends no wake-up for jobs that are not dispatched: those that a limit concerns.
+        self._broker_pause = None if deps.broker.dispatch_queue is None else UNDISPATCHED_PAUSE
+        self._ask_store_at = float("-inf")
 
     async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some.
@@ -126,16 +137,28 @@ class Leases:
                 if jobs or left <= 0:
                     return jobs
                 waiting.note_look()
+                left = self.pause(wanted, left)
                 if waiting.looks_ahead:
                     await self.lookahead.wait(subscription, left)
                 else:
                     await subscription.wait(timedelta(seconds=left))
-                handed_off = waiting.handed_off()
-                if handed_off:
-                    return self._claimed(handed_off, 0.0)
+                leased = waiting.leased_meanwhile()
+                if leased:
+                    return self._claimed(leased, 0.0)
                 if loop.time() >= give_up_at:
-                    # No wake-up, so nothing new. The worker's next claim asks the store, and gets a late handoff too.
+                    # No wake-up, so nothing new. What was leased to this claim late is given to the worker's next one.
                     return ()
+
+    def pause(self, wanted: Claim, left: float) -> float:
+        """Return for how many seconds a claim that found nothing waits before it looks again, if nothing wakes it.
+
+        A limit may open by itself: a rate at a time, or a permit that another process frees.
+        """
+        pause = self._deps.store.limit_pause(wanted)
+        if pause is not None:
+            self._deps.telemetry.emit(ClaimLimited(wanted.queues))
+        pause = pause or self._broker_pause
+        return left if pause is None else min(left, pause.total_seconds())
 
     async def _claim_once(self, wanted: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
         """Lease what the broker hands over, adding ids that cannot be leased to `refused`; or ask the store."""
@@ -144,8 +167,22 @@ class Leases:
             if ids:
                 return await self._claim_handed_over(wanted, ids, refused)
             if ids is not None and not asks_store:
-                return ()
+                return await self._claim_undispatched(wanted)
         return await self._claim_from_store(wanted)
+
+    async def _claim_undispatched(self, wanted: Claim) -> Sequence[Job]:
+        """Look for jobs that a limit concerns: these are not dispatched, but claimed from the store.
+
+        Now and then, and each time after one was found.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._ask_store_at:
+            return ()
+        self._ask_store_at = now + UNDISPATCHED_PAUSE.total_seconds() * 0.9
+        jobs = await self._claim_from_store(wanted)
+        if jobs:
+            self._ask_store_at = now
+        return jobs
 
     async def _claim_handed_over(self, wanted: Claim, ids: Sequence[JobId], refused: set[JobId]) -> Sequence[Job]:
         """Lease the jobs of some ids. Once the store has answered, the lease protects a job, not the broker's entry.
@@ -221,7 +258,31 @@ class Leases:
             if (job := jobs.get(report.job_id)) is not None and job.fence == report.fence and job.state is _RUNNING
         ]
         now = await self._time_for(held)
-        return await self.write_back([job for job, _ in held], [self._decided(job, one, now) for job, one in held])
+        treatment = await self._calls.note(held) if _are_counted(held) else UNCOUNTED
+        decided = self._decided if treatment is UNCOUNTED else partial(self._decided_by_counts, treatment)
+        settlements = [
+            decided(job, one, now) if type(one.outcome) is not Suspended else await self._suspended(job, one, now)
+            for job, one in held
+        ]
+        applied = await self.write_back([job for job, _ in held], settlements)
+        for job, report in held:
+            outcome = report.outcome
+            if type(outcome) is Snoozed and outcome.limit is not None and job.id in applied:
+                await self._close(job, outcome.limit, now + outcome.delay)
+        return applied
+
+    async def _close(self, job: Job, name: str, until: datetime) -> None:
+        """Close a limit because a handler asked for it, unless it is closed for longer.
+
+        A handler may close the limits of its own queue and type, and those of keys; other names are ignored.
+        """
+        if not name.startswith(key_limit("")) and name not in names_of(job.queue, job.type, None):
+            return
+        known = await self._deps.store.limits([name])
+        if any(one.closed_until is not None and one.closed_until >= until for one in known):
+            return
+        reason = f"asked for by job {to_text(job.id)}"
+        await self._deps.store.close_limit(Limit(name, closed_until=until, reason=reason, set_by=job.worker or ""))
 
     async def _time_for(self, held: Iterable[tuple[Job, AttemptReport]]) -> datetime:
         """Ask the store for the time if a job will be due by it: this host's clock may be an hour off.
@@ -236,8 +297,17 @@ class Leases:
         return await self._deps.store.time() if is_needed else self._deps.clock()
 
     def _decided(self, job: Job, report: AttemptReport, now: datetime) -> Settlement:
-        settlement = decide(job, report.outcome, self.inputs_for(job, now))
-        return settlement if report.log_tail is None else replace(settlement, log_tail=report.log_tail)
+        return _with_log(decide(job, report.outcome, self.inputs_for(job, now)), report)
+
+    def _decided_by_counts(self, treatment: Treatment, job: Job, report: AttemptReport, now: datetime) -> Settlement:
+        inputs = treatment.applied_to(self.inputs_for(job, now), job.id)
+        return _with_log(decide(job, report.outcome, inputs), report)
+
+    async def _suspended(self, job: Job, report: AttemptReport, now: datetime) -> Settlement:
+        """Decide about a job that waits, by the stored step that it waits for."""
+        assert isinstance(report.outcome, Suspended)
+        step = await self._deps.store.step(job.id, report.outcome.key)
+        return _with_log(decide(job, report.outcome, replace(self.inputs_for(job, now), step=step)), report)
 
     def inputs_for(self, job: Job, now: datetime) -> DecisionInputs:
         """Collect what a decision about a job needs."""
@@ -249,6 +319,7 @@ class Leases:
             return set()
         if any(one.reason is _CANCELLED for one in settlements):
             settlements = await self._with_replaced(jobs, settlements)
+        settlements = await self._deps.webhook_events.attached(jobs, settlements)
         begun = time.perf_counter()
         applied = set(await self._deps.store.settle(settlements))
         seconds = time.perf_counter() - begun
@@ -258,6 +329,9 @@ class Leases:
         if applied:
             self._deps.telemetry.emit(JobsSettled(jobs, settlements, seconds))
             await self._announce(jobs, settlements)
+            if self._deps.store.frees_permit(applied):
+                # The permit may be for a job of any queue.
+                await self._deps.broker.announce((EVERY_QUEUE,))
         return applied
 
     async def _with_replaced(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Sequence[Settlement]:
@@ -272,17 +346,21 @@ class Leases:
         ]
 
     async def _announce(self, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> None:
-        topics = set()
+        topics: set[Topic] = set()
         for job, settlement in zip(jobs, settlements, strict=True):
             target = settlement.target
-            if target is _COMPLETED and settlement.follow_up is None:
+            if target is _COMPLETED and settlement.follow_up is None and not settlement.events:
                 continue
             if target is State.PENDING:
                 topics.add(job.queue)
             elif target in TIMED:
                 topics.add(TIMETABLE)
+            elif target is State.BLOCKED:
+                # It may be pending by now, or wait for a time.
+                topics.update((job.queue, TIMETABLE))
             if settlement.follow_up is not None:
                 topics.update((settlement.follow_up.queue, TIMETABLE))
+            topics.update(made.queue for made in settlement.events)
         if topics:
             await self._deps.broker.announce(topics)
 
@@ -297,6 +375,30 @@ def _is_replaced(job: Job, schedule: Schedule | None) -> bool:
         and job.fire_time is not None
         and schedule.last_fire_at > job.fire_time
     )
+
+
+def _with_log(settlement: Settlement, report: AttemptReport) -> Settlement:
+    if report.log_tail is None and report.progress is None:
+        return settlement
+    return replace(settlement, log_tail=report.log_tail, progress=report.progress)
+
+
+def _are_counted(held: Sequence[tuple[Job, AttemptReport]]) -> bool:
+    """Whether an outcome counts for a circuit breaker or a retry budget: those of few jobs do.
+
+    Written without a loop in Python, since every outcome passes here.
+    """
+    if any(map(_BREAKER, map(_REPORT, held))):
+        return True
+    rules = set(map(id, map(_BACKOFF, map(_JOB, held))))
+    return not rules <= _PLAIN_RULES and any(job.backoff.budget is not None for job, _ in held)
+
+
+_JOB: Final = itemgetter(0)
+_REPORT: Final = itemgetter(1)
+_BREAKER: Final = attrgetter("breaker")
+_BACKOFF: Final = attrgetter("backoff")
+_PLAIN_RULES: Final = frozenset({id(DEFAULT_BACKOFF)})
 
 
 def _has_follow_up(job: Job) -> bool:

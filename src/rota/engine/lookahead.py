@@ -75,7 +75,7 @@ class Lookahead:
             if TIMETABLE in topics:
                 self._is_changed = True
                 self._read_at = min(self._read_at, max(loop.time() + READ_DELAY_SECONDS, self._may_read_at))
-            if any(topic != TIMETABLE for topic in topics):
+            if any(topic is not TIMETABLE for topic in topics):
                 return
 
     def note_claim(self, jobs: Sequence[Job], limit: int) -> None:

@@ -65,11 +65,11 @@ class Operations:
         check_operation(operation)
         return await self._search.count(await self._query(operation))
 
-    async def create(self, operation: Operation) -> Operation:
+    async def create(self, operation: Operation, *, surface: str = "") -> Operation:
         """Store an operation; schedulers do it from its `due_at` on. One entry in the ledger."""
         counted = await self.count(operation)
         operation = replace(operation, matched=counted.count, is_exact=counted.is_exact)
-        entry = _entry(operation, "create", Actor(operation.by, operation.origin))
+        entry = _entry(operation, "create", Actor(operation.by, operation.origin, surface))
         if not await self._deps.store.put_operation(operation, entry=entry):
             raise IllegalTransition(f"operation {to_text(operation.id)}: exists already; try again")
         self._deps.telemetry.emit(Acted(entry))
@@ -101,8 +101,14 @@ class Operations:
     async def tick(self) -> int:
         """Do one batch of every operation that is due; return how many were worked on."""
         due = await self._deps.store.due_operations(_MOST_DUE)
+        failure: Exception | None = None
         for operation in due:
-            await self._step(operation)
+            try:
+                await self._step(operation)
+            except Exception as error:  # noqa: BLE001 - one operation that cannot go on must not hold up the others
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return len(due)
 
     async def _step(self, operation: Operation) -> None:
@@ -227,4 +233,5 @@ def _entry(operation: Operation, verb: str, by: Actor) -> LedgerEntry:
     chosen = operation.q if operation.q is not None else f"{len(operation.ids)} ids"
     detail = f"{operation.action} {operation.matched}{'' if operation.is_exact else '+'} jobs: {chosen}"[:500]
     target = to_text(operation.id)
-    return LedgerEntry(actor=by.name, action=f"operations.{verb}", target=target, origin=by.origin, detail=detail)
+    action = f"operations.{verb}"
+    return LedgerEntry(by.name, action, target, by.origin, detail, surface=by.surface)

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from rota.core.errors import IllegalTransition
 from rota.core.ledger import LedgerEntry
-from rota.core.queue import CONFIGURATION, Queue
+from rota.core.limit import queue_limit
+from rota.core.queue import Queue
 from rota.engine.deps import EngineDeps
 from rota.ports.client import Actor
 from rota.telemetry.events import QueueChanged
@@ -23,8 +24,14 @@ class Queues:
         self._deps = deps
 
     async def all(self) -> Sequence[Queue]:
-        """Return the queues that have settings."""
-        return [queue for queue in await self._deps.store.queues() if queue.name != CONFIGURATION]
+        """Return the queues that have settings or a limit."""
+        known = {queue.name: queue for queue in await self._deps.store.queues()}
+        for limit in await self._deps.store.limits(after=queue_limit("")):
+            kind, _, name = limit.name.partition(":")
+            if kind == "queue":
+                queue = known.get(name, Queue(name))
+                known[name] = replace(queue, max_running=limit.max_running, rate_limit=limit.rate_limit)
+        return sorted(known.values(), key=lambda queue: queue.name)
 
     async def pause(self, name: str, reason: str, by: Actor, *, resume_at: datetime | None = None) -> Queue:
         """Stop claims from a queue; running jobs continue."""
@@ -33,7 +40,10 @@ class Queues:
         def paused(queue: Queue) -> Queue:
             return replace(queue, paused_at=queue.paused_at or now, pause_reason=reason, resume_at=resume_at)
 
-        return await self._change(name, "pause", paused, by)
+        queue = await self._change(name, "pause", paused, by)
+        data = {"queue": name, "reason": reason, "by": by.name}
+        await self._deps.webhook_events.emit("queue.paused", name, data, queue=name)
+        return queue
 
     async def resume(self, name: str, by: Actor) -> Queue:
         """Allow claims from a queue again."""
@@ -43,6 +53,8 @@ class Queues:
 
         queue = await self._change(name, "resume", resumed, by)
         await self._deps.broker.announce((name,))
+        data = {"queue": name, "by": by.name}
+        await self._deps.webhook_events.emit("queue.resumed", name, data, queue=name)
         return queue
 
     async def limit(self, name: str, max_depth: int | None, by: Actor) -> Queue:

@@ -17,6 +17,7 @@ from rota.core.lifecycle import FINISHED
 from rota.core.schedule import (
     LARGEST_CATCH_UP,
     Draft,
+    Fate,
     Firing,
     Occurrence,
     Overlap,
@@ -28,11 +29,13 @@ from rota.core.schedule import (
     zone_of,
 )
 from rota.core.submission import IdempotencyKey, check
+from rota.core.time import MICROSECOND, to_micros
+from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
-from rota.engine.jobs import MOST_TRIES, Jobs, full
+from rota.engine.jobs import MOST_TRIES, Jobs
 from rota.ports.client import Actor
 from rota.ports.store import Inserted, Receipt
-from rota.ports.wakeup import TIMETABLE
+from rota.ports.wakeup import TIMETABLE, Topic
 from rota.telemetry.events import ScheduleChanged, ScheduleFired
 
 #: The record of fire times is pruned after `Retention.history`; an older range could make jobs twice.
@@ -48,9 +51,10 @@ _log = logging.getLogger("rota.schedules")
 class Schedules:
     """Create, edit, pause, resume, run now, backfill, drop, fire."""
 
-    def __init__(self, deps: EngineDeps, jobs: Jobs) -> None:
+    def __init__(self, deps: EngineDeps, jobs: Jobs, backlogs: Backlogs) -> None:
         self._deps = deps
         self._jobs = jobs
+        self._backlogs = backlogs
         #: Since when this process fires schedules, by the store's clock.
         self._up_since: datetime | None = None
 
@@ -138,15 +142,59 @@ class Schedules:
         job = schedule.template.make(self._deps.fresh_id(), now, schedule_id=schedule.id)
         (inserted,) = await self._jobs.submit([replace(job, idempotency=key)], entry=_entry(by, "run_now", schedule))
         if inserted.receipt is Receipt.QUEUE_FULL:
-            raise full(job.queue)
+            raise await self._backlogs.full(job.queue)
         if inserted.receipt is Receipt.KEY_REUSED:
             message = "idempotency_key: it came before with another request; take a new key, or send the same request"
             raise KeyReused(message, field="idempotency_key")
         return inserted
 
+    async def skip_next(self, schedule_id: ScheduleId, by: Actor) -> Schedule:
+        """Skip the next fire time of a schedule: it is recorded as skipped, and makes no job, ever."""
+        for _ in range(MOST_TRIES):
+            schedule = await self.one(schedule_id)
+            fire_time = schedule.next_fire_at
+            if schedule.paused_at is not None or fire_time is None:
+                state = "is paused" if schedule.paused_at is not None else "has no fire time left"
+                raise IllegalTransition(f"schedule {schedule.name!r}: it {state}, so there is nothing to skip")
+            if fire_time <= await self._deps.store.time():
+                raise IllegalTransition(
+                    f"schedule {schedule.name!r}: its fire time {fire_time:%Y-%m-%d %H:%M:%S} UTC is due already;"
+                    " cancel its job instead"
+                )
+            occurrence = Occurrence(schedule.id, fire_time, Fate.SKIPPED)
+            following = schedule.next_after(fire_time)
+            await self._deps.store.fire(
+                [Firing(schedule.id, schedule.version, fire_time, (occurrence,), (), following)]
+            )
+            skipped = await self.one(schedule_id)
+            if skipped.next_fire_at != fire_time:
+                # Not with the firing: entries are written with the jobs of one, and this makes none.
+                entry = _entry(by, "skip", schedule, f"fire time {fire_time.isoformat()}")
+                await self._deps.store.record([entry])
+                await self._announce_change(schedule, "skip")
+                return skipped
+        raise IllegalTransition(f"schedule {to_text(schedule_id)}: it keeps changing; try again")
+
+    async def backfill_times(self, schedule_id: ScheduleId, start: datetime, end: datetime) -> Sequence[datetime]:
+        """Return the fire times for which `backfill` would make jobs. Changes nothing."""
+        schedule = await self.one(schedule_id)
+        firing = await self._backfill(schedule, start, end)
+        recorded = await self._deps.store.occurrences(
+            schedule_id, before=end + MICROSECOND, limit=LARGEST_CATCH_UP + len(firing.jobs)
+        )
+        done = {one.fire_time for one in recorded if one.fate is not Fate.MISSED}
+        return [one.fire_time for one in firing.occurrences if one.job_id is not None and one.fire_time not in done]
+
     async def backfill(self, schedule_id: ScheduleId, start: datetime, end: datetime, by: Actor) -> Sequence[JobId]:
         """Make the jobs of past fire times that have not made any."""
         schedule = await self.one(schedule_id)
+        firing = await self._backfill(schedule, start, end)
+        entry = _entry(by, "backfill", schedule, f"{start} to {end}: {len(firing.jobs)} fire times")
+        made = await self._deps.store.fire([firing], entry=entry)
+        await self._deps.broker.announce((schedule.template.queue, TIMETABLE))
+        return made
+
+    async def _backfill(self, schedule: Schedule, start: datetime, end: datetime) -> Firing:
         now = await self._deps.store.time()
         if start < now - OLDEST_BACKFILL:
             raise InvalidRequest(
@@ -154,11 +202,7 @@ class Schedules:
                 " and could be made twice",
                 field="from",
             )
-        firing = backfill(schedule, start, end, now, fresh_id=self._deps.fresh_id)
-        entry = _entry(by, "backfill", schedule, f"{start} to {end}: {len(firing.jobs)} fire times")
-        made = await self._deps.store.fire([firing], entry=entry)
-        await self._deps.broker.announce((schedule.template.queue, TIMETABLE))
-        return made
+        return backfill(schedule, start, end, now, fresh_id=self._deps.fresh_id)
 
     async def one(self, schedule_id: ScheduleId) -> Schedule:
         """Return a schedule; raise `ScheduleNotFound` if there is none of this id."""
@@ -258,14 +302,24 @@ class Schedules:
     async def _announce_fired(
         self, firings: Sequence[tuple[Schedule, Firing]], made: set[JobId], now: datetime
     ) -> None:
-        topics = {TIMETABLE}
+        topics: set[Topic] = {TIMETABLE}
         for schedule, firing in firings:
             jobs = [job for job in firing.jobs if job.id in made]
             topics.update(job.queue for job in jobs)
             if firing.planned_for is not None and (jobs or not firing.jobs):
                 late = max((now - firing.planned_for).total_seconds(), 0.0)
                 self._deps.telemetry.emit(ScheduleFired(schedule, firing, [job.id for job in jobs], late))
+                await self._tell_missed(schedule, firing)
         await self._deps.broker.announce(topics)
+
+    async def _tell_missed(self, schedule: Schedule, firing: Firing) -> None:
+        """Tell webhooks of fire times that were skipped. Two schedulers may tell the same ones: with the same id."""
+        missed = [one.fire_time for one in firing.occurrences if one.fate is Fate.MISSED]
+        if missed:
+            number = f"{to_text(schedule.id)}-{to_micros(missed[0])}-missed"
+            data = {"schedule": schedule.name, "missed": len(missed), "first": missed[0].isoformat()}
+            queue = schedule.template.queue
+            await self._deps.webhook_events.emit("schedule.missed", schedule.name, data, queue=queue, number=number)
 
     async def _announce_change(self, schedule: Schedule, action: str) -> None:
         self._deps.telemetry.emit(ScheduleChanged(schedule.name, action))

@@ -13,7 +13,6 @@ from rota.core.errors import InvalidRequest, JobNotFound
 from rota.core.ids import ScheduleId, to_number
 from rota.core.job import Job
 from rota.core.lifecycle import State
-from rota.core.queue import CONFIGURATION
 from rota.core.search.parser import STATUS_WORDS, Search, parse_search
 from rota.core.time import EPOCH
 from rota.core.value import value
@@ -103,7 +102,7 @@ class JobSearch:
             return [one.name for one in await store.schedules()]
         recent = await self._recent()
         if field == "queue":
-            named = [one.name for one in await store.queues() if one.name != CONFIGURATION]
+            named = [one.name for one in await store.queues()]
             return [*named, *(job.queue for job in recent)]
         if field == "worker":
             since = await store.time() - ALIVE_FOR

@@ -9,12 +9,16 @@ After a step ahead of n seconds, a lease that was given before it lapses n secon
 given before shows by the time of the claim, if it was never renewed. Else it was given before if it had lapsed right
 after the step and lasts `LONGEST_RENEWED` at most, or if a lease of `DEFAULT_LEASE` with this end was.
 
-The size of a step may be unknown: at the start, when nothing is known of what the clock did before; when two readings
-lie far apart, as in an outage, since the clock may have been set back and ahead by more; and when leases have lapsed
-before a moment at which none had, since the clock was set back and ahead again between two readings. Then a lease that
-had lapsed at that moment is held until its worker must have renewed it: one that was never renewed for its whole
-length, others for `UNKNOWN_HOLD_SECONDS` or, at the start, for `START_HOLD_SECONDS`. The hold at the start counts from
-the start of the first scheduler on record that found the lease lapsed, so one that starts again and again takes it.
+What happened to the clock between two readings is not known: a step may have been several, with leases given in
+between. So leases are held after a step of more than `DEFAULT_LEASE`; after a step between two readings that lie far
+apart, as in an outage; and when a lease ended before all that were there at the last reading, since the clock must have
+been set back and ahead again. Held are all leases that may have been given before the step was noticed. At the start
+nothing is known of what the clock did before; then leases are held that have lapsed by then. Not noticed is a clock
+that is set and set right again between two readings, if a lease given in between ends after the second one.
+
+A lease is held until its worker must have renewed it: one that was never renewed for its whole length, others for
+`UNKNOWN_HOLD_SECONDS` or, at the start, for `START_HOLD_SECONDS`. The hold at the start counts from the start of
+the first scheduler on record that found the lease lapsed, so one that starts again and again takes it.
 
 After a step back, and once after the start, the next fire times of schedules are corrected (see `Schedules.rearm`).
 """
@@ -66,6 +70,10 @@ class _ClockReading:
     asked_at: float
     answered_at: float
 
+    def is_far_from(self, later: _ClockReading) -> bool:
+        """Whether the clock may have been set more than once between this reading and a later one."""
+        return later.answered_at - self.asked_at > LONGEST_GAP_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class _ClockStep:
@@ -92,11 +100,14 @@ class _ClockDoubt:
     is_start: bool = False
 
     def hold_of(self, job: Job, lease_until: datetime) -> float:
-        """Return for how many seconds a lease is held that had lapsed at this moment."""
-        if lease_until > self.moment:
-            return 0.0
-        length = (lease_until - job.updated_at).total_seconds() if is_first_lease(job, lease_until) else 0.0
-        return max(length, START_HOLD_SECONDS if self.is_start else UNKNOWN_HOLD_SECONDS)
+        """Return for how many seconds a lease is held that may have been given before this moment."""
+        is_first = is_first_lease(job, lease_until)
+        length = (lease_until - job.updated_at).total_seconds() if is_first else 0.0
+        if self.is_start:
+            # Most starts follow no step: a lease that lapses after the start is not held.
+            return max(length, START_HOLD_SECONDS) if lease_until <= self.moment else 0.0
+        given_at = job.updated_at if is_first else lease_until - DEFAULT_LEASE
+        return max(length, UNKNOWN_HOLD_SECONDS) if given_at <= self.moment else 0.0
 
 
 def is_first_lease(job: Job, lease_until: datetime) -> bool:
@@ -115,8 +126,8 @@ class StoreClock:
         self._doubt: _ClockDoubt | None = None
         #: When schedulers on record started, by the store's clock; None before they were read.
         self.earlier_starts: Sequence[datetime] | None = None
-        #: A moment at which no lease had lapsed.
-        self._clear_at: datetime | None = None
+        #: The last moment before which no lease was known to end.
+        self._earliest_end: datetime | None = None
         self._last: _ClockReading | None = None
 
     def has_lapsed(self, job: Job, now: datetime) -> bool:
@@ -134,17 +145,11 @@ class StoreClock:
         starts = (self.earlier_starts or ()) if doubt.is_start else ()
         return not any(lease_until <= start <= now - timedelta(seconds=hold) for start in starts)
 
-    def note_clear(self, moment: datetime) -> None:
-        """Note a moment at which no lease had lapsed."""
-        self._clear_at = moment
-
-    def note_lapsed(self, lease_until: datetime, now: datetime) -> None:
-        """Note a lapsed lease, and doubt the clock if the lease should have been seen as lapsed before."""
-        if self._clear_at is None:
-            return
-        early = (self._clear_at - lease_until).total_seconds()
-        self._clear_at = None
-        if early > TOLERANCE_SECONDS:
+    def note_leases(self, earliest_end: datetime | None, now: datetime) -> None:
+        """Note when the first of all leases ends, if there are any, and doubt the clock if that moment moved back."""
+        before = self._earliest_end
+        self._earliest_end = now if earliest_end is None else min(earliest_end, now)
+        if before is not None and (before - self._earliest_end).total_seconds() > TOLERANCE_SECONDS:
             self._doubt = _ClockDoubt(now, self.steady())
 
     def note(self, moment: datetime, asked_at: float) -> None:
@@ -161,20 +166,24 @@ class StoreClock:
         if ahead > TOLERANCE_SECONDS:
             self._note_ahead(before, self._last, ahead)
         elif back > TOLERANCE_SECONDS:
-            self._note_back(moment, back)
+            self._note_back(before, self._last, back)
 
     def _note_ahead(self, before: _ClockReading, after: _ClockReading, seconds: float) -> None:
-        if after.answered_at - before.asked_at > LONGEST_GAP_SECONDS:
+        size, is_far = timedelta(seconds=seconds), before.is_far_from(after)
+        if is_far or size > DEFAULT_LEASE:
             self._doubt = _ClockDoubt(after.moment, after.answered_at)
-        else:
-            size = timedelta(seconds=seconds)
+        if not is_far:
             self._steps.append(_ClockStep(before.moment + size, after.moment - size, size))
         _log.warning("the store's clock was set %.1f s ahead; leases given before that lapse as much later", seconds)
 
-    def _note_back(self, moment: datetime, size: float) -> None:
-        self.may_be_behind, self._clear_at = True, None
-        if self._steps:
-            # How far it is ahead of where it was when a lease was given is no longer known.
+    def _note_back(self, before: _ClockReading, after: _ClockReading, seconds: float) -> None:
+        self.may_be_behind = True
+        if self._earliest_end is not None:
+            self._earliest_end = min(self._earliest_end, before.moment - timedelta(seconds=seconds))
+        if self._steps or before.is_far_from(after):
+            # How far the clock is ahead of where it was when a lease was given is no longer known.
             self._steps.clear()
-            self._doubt = _ClockDoubt(moment, self.steady())
-        _log.warning("the store's clock was set back by %.1f s; the next fire times of schedules are corrected", size)
+            self._doubt = _ClockDoubt(after.moment, after.answered_at)
+        _log.warning(
+            "the store's clock was set back by %.1f s; the next fire times of schedules are corrected", seconds
+        )

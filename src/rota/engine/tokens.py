@@ -15,6 +15,7 @@ from rota.core.access import (
     TokenDraft,
     check_draft,
     digest_of_secret,
+    qualified_id,
     secret_of,
 )
 from rota.core.errors import IllegalTransition, TokenNotFound
@@ -33,17 +34,18 @@ class Tokens:
         """Create a token, and return it with its secret; the name must not be that of a live token."""
         now = await self._deps.store.time()
         check_draft(draft, now)
-        if any(token.name == draft.name and token.is_live(now) for token in await self.all()):
+        if any(token.name == draft.name and token.is_live(now) for token in await self._deps.store.tokens()):
             raise IllegalTransition(
-                f"token {draft.name!r}: a live token has this name; rotate or revoke it, or choose another name"
+                f"token {draft.name!r}: a live token or user has this name; rotate or revoke it, or choose another name"
             )
-        token, secret = _make(draft, now)
+        token, secret = self._make(draft, now)
         await self._deps.store.put_tokens([token], entry=_entry(by, "create", token))
         return token, secret
 
     async def all(self) -> Sequence[Token]:
         """Return all tokens, the newest first."""
-        return sorted(await self._deps.store.tokens(), key=lambda token: (token.created_at, token.id), reverse=True)
+        tokens = [token for token in await self._deps.store.tokens() if not token.is_user]
+        return sorted(tokens, key=lambda token: (token.created_at, token.id), reverse=True)
 
     async def one(self, id_or_name: str) -> Token:
         """Return a token by id, or the newest one with a name."""
@@ -63,8 +65,8 @@ class Tokens:
         old = await self.one(id_or_name)
         if not old.is_live(now):
             raise IllegalTransition(f"token {old.name!r}: it is revoked or expired; create a new one")
-        draft = TokenDraft(old.name, old.role, old.actions, old.queues, old.expires_at)
-        token, secret = _make(draft, now)
+        draft = TokenDraft(old.name, old.role, old.actions, old.queues, old.limits, old.expires_at)
+        token, secret = self._make(draft, now)
         end = now + overlap
         ended = replace(old, expires_at=end if old.expires_at is None else min(old.expires_at, end))
         await self._deps.store.put_tokens([token, ended], entry=_entry(by, "rotate", token))
@@ -78,21 +80,27 @@ class Tokens:
             raise TokenNotFound(f"token {id_or_name[:60]!r}: unknown; `rota token list` lists the tokens")
         return matches
 
+    def _make(self, draft: TokenDraft, now: datetime) -> tuple[Token, str]:
+        token_id = random_id()
+        qualified = qualified_id(self._deps.namespace, token_id)
+        secret = secret_of(qualified, _base32(secrets.token_bytes(SECRET_BYTES)))
+        token = Token(
+            id=token_id,
+            name=draft.name,
+            digest=digest_of_secret(secret.encode()),
+            created_at=now,
+            role=draft.role,
+            actions=draft.actions,
+            queues=draft.queues,
+            limits=draft.limits,
+            expires_at=draft.expires_at,
+        )
+        return token, secret
 
-def _make(draft: TokenDraft, now: datetime) -> tuple[Token, str]:
-    token_id = _base32(secrets.token_bytes(ID_BYTES))
-    secret = secret_of(token_id, _base32(secrets.token_bytes(SECRET_BYTES)))
-    token = Token(
-        id=token_id,
-        name=draft.name,
-        digest=digest_of_secret(secret.encode()),
-        created_at=now,
-        role=draft.role,
-        actions=draft.actions,
-        queues=draft.queues,
-        expires_at=draft.expires_at,
-    )
-    return token, secret
+
+def random_id() -> str:
+    """Make the id of a token."""
+    return _base32(secrets.token_bytes(ID_BYTES))
 
 
 def _base32(random: bytes) -> str:
@@ -102,6 +110,7 @@ def _base32(random: bytes) -> str:
 def _entry(by: Actor, action: str, token: Token) -> LedgerEntry:
     granted = " ".join(part for part in (token.role, *token.actions) if part)
     limits = f" on {','.join(token.queues)}" if token.queues else ""
+    limits += "".join(f", {name} {limit}" for name, limit in token.limits.given.items())
     return LedgerEntry(
         by.name, f"tokens.{action}", f"{token.name} {token.id}", by.origin, f"{granted}{limits}", surface=by.surface
     )

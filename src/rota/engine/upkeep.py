@@ -1,4 +1,4 @@
-"""Upkeep verbs: promote due jobs, expire late ones, reap lapsed leases, prune finished jobs.
+"""Upkeep verbs: promote due jobs, end waits, expire late jobs, reap lapsed leases, prune finished jobs.
 
 Any number of processes may run them at the same time: the store applies each change once. The scheduler's loops call
 them; `timetable` says when the next of them is needed.
@@ -18,11 +18,11 @@ from rota.core.outcome import Lost
 from rota.engine.deps import EngineDeps
 from rota.engine.leases import Leases
 from rota.ports.store import Retention, Timetable
-from rota.telemetry.events import JobsPromoted, JobsPruned, LeasesLapsed
+from rota.telemetry.events import JobsPromoted, JobsPruned, LeasesLapsed, WaitsEnded
 
 
 class Upkeep:
-    """Promote, expire, reap, prune."""
+    """Promote, end waits, expire, reap, prune."""
 
     def __init__(self, deps: EngineDeps, leases: Leases) -> None:
         self._deps = deps
@@ -39,10 +39,21 @@ class Upkeep:
             await self._deps.broker.announce(queues)
         return sum(queues.values())
 
+    async def end_waits(self, limit: int) -> int:
+        """End waits for events that are due, and wake the workers of their jobs."""
+        begun = time.perf_counter()
+        queues = await self._deps.store.end_waits(limit)
+        if queues:
+            self._deps.telemetry.emit(WaitsEnded(queues, time.perf_counter() - begun))
+            await self._deps.broker.announce(queues)
+        return sum(queues.values())
+
     async def expire(self, limit: int) -> int:
         """Cancel waiting jobs that were not started by their `expires_at`."""
         jobs = await self._deps.store.expired(limit)
-        await self._leases.write_back(jobs, [expire(job) for job in jobs])
+        if jobs:
+            now = await self._deps.store.time()
+            await self._leases.write_back(jobs, [expire(job, self._leases.inputs_for(job, now)) for job in jobs])
         return len(jobs)
 
     async def reap(self, limit: int) -> int:
@@ -70,7 +81,7 @@ class Upkeep:
         """Leave out jobs whose leases have not lapsed by our steady clock."""
         clock = self._deps.store_clock
         # The store gives the longest lapsed first.
-        clock.note_lapsed(jobs[0].lease_until or now, now)
+        clock.note_leases(jobs[0].lease_until, now)
         if clock.earlier_starts is None:
             schedulers = await self._deps.store.members(role=Role.SCHEDULER)
             clock.earlier_starts = [one.started_at for one in schedulers if one.started_at is not None]
@@ -90,7 +101,6 @@ class Upkeep:
         asked_at = clock.steady()
         timetable = await self._deps.store.timetable()
         clock.note(timetable.now, asked_at)
-        if timetable.lease is None or timetable.lease > timetable.now:
-            clock.note_clear(timetable.now)
+        clock.note_leases(timetable.lease, timetable.now)
         self._leases.lookahead.observe(timetable)
         return timetable

@@ -16,12 +16,13 @@ from rota.core.ids import JobId
 from rota.core.queue import Lane
 from rota.core.value import value
 from rota.ports.store import Dispatched
+from rota.ports.wakeup import Wake
 
 
 class Subscription(Protocol):
     """A listener's subscription to wake-ups of some topics (see `rota.ports.wakeup`)."""
 
-    async def wait(self, at_most: timedelta) -> Collection[str]:
+    async def wait(self, at_most: timedelta) -> Wake:
         """Wait for a wake-up, at most for a while, and return its topics; none when the time has passed.
 
         A wake-up since the subscription began, or since the last wait ended, ends the wait at once.
@@ -86,16 +87,16 @@ class Broker(Protocol):
         ...
 
     def subscribe(
-        self, queues: Collection[str], types: Collection[str] | None = None, rank: Rank | None = None
+        self, topics: Wake, types: Collection[str] | None = None, rank: Rank | None = None
     ) -> AbstractContextManager[Subscription]:
-        """Subscribe to wake-ups of these queues. To miss nothing, subscribe first, then ask the store, then wait.
+        """Subscribe to wake-ups of these topics. To miss nothing, subscribe first, then ask the store, then wait.
 
         Lanes of these queues and types are filled by the dispatcher for as long as the subscription lasts. A worker
         with a rank may be woken for a single job a little later than the worker whose turn it is, see `rota.stagger`.
         """
         ...
 
-    async def announce(self, queues: Collection[str]) -> None:
+    async def announce(self, wake: Wake) -> None:
         """Wake the listeners of these topics. Cheap; never raises; may be lost."""
         ...
 

@@ -10,22 +10,26 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from rota.core.graph import NewWorkflow
 from rota.core.ids import JobId
 from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.value import value
+from rota.core.waiting import Emission, Emitted
 from rota.ports.store import Inserted
 
 T = TypeVar("T")
-#: Makes the jobs for a time by the store's clock. Another call takes other ids.
-MakeJobs = Callable[[datetime], Sequence[NewJob]]
+#: Makes the jobs, or a workflow, for a time by the store's clock. Another call takes other ids.
+MakeJobs = Callable[[datetime], Sequence[NewJob] | NewWorkflow]
 
 
 class CallerTransaction(Protocol):
     """Store verbs within the caller's transaction. With a blocking driver, no verb ever suspends."""
 
     async def insert(self, make: MakeJobs, *, bound: int | None = None) -> Sequence[Inserted]:
-        """Store new jobs as `JobStore.insert` does, but all of them or none, and answer each, in order.
+        """Store new jobs as `JobStore.insert` does, or a workflow with its jobs, but all of them or none.
+
+        Each job is answered, in order. A workflow is not stored if one of its jobs was submitted before.
 
         If one is refused, or anything is raised, the transaction is left as it was. Workers are woken soon after the
         commit, and not before.
@@ -44,6 +48,10 @@ class CallerTransaction(Protocol):
         """
         ...
 
+    async def emit(self, emission: Emission) -> Emitted:
+        """Emit an event as `EventStore.emit` does; jobs are woken soon after the commit."""
+        ...
+
 
 class OpenCallerTransaction(Protocol):
     """Opens a `CallerTransaction` on a connection that a handler passes."""
@@ -55,10 +63,16 @@ class OpenCallerTransaction(Protocol):
 
 @value
 class CallerTxConfig:
-    """How a process opens caller transactions: the factory, as `module:function`, and the store URL."""
+    """How a process opens caller transactions: the factory, as `module:function`, and its arguments."""
 
     factory: str
     url: str
+    #: The setting `encryption_keys`; with keys, the results of steps are encrypted.
+    encryption_keys: str = ""
+
+    def __repr__(self) -> str:
+        # Without the URL, which may have a password, and the keys.
+        return f"<CallerTxConfig {self.factory}>"
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -11,13 +11,17 @@ from enum import StrEnum
 from typing import Protocol
 
 from rota.core.errors import InvalidRequest
+from rota.core.graph import NewWorkflow, Node, StoredWorkflow, WorkflowId
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
+from rota.core.lifecycle import State
 from rota.core.outcome import Outcome
+from rota.core.settlement import JobError, Reason
 from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.value import value
+from rota.core.waiting import Emission, Emitted, Wait
 from rota.ports.store import Census, Inserted, JobQuery
 
 
@@ -29,6 +33,9 @@ class AttemptReport:
     fence: int
     outcome: Outcome
     log_tail: str | None = None
+    progress: str | None = None
+    #: The circuit breaker under which the outcome counts: a success, or a failure of the dependency.
+    breaker: str | None = None
 
 
 class WorkSource(Protocol):
@@ -60,6 +67,10 @@ class StepKeeper(Protocol):
 
     async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
         """Delete the record of a step whose effect certainly did not happen."""
+        ...
+
+    async def begin_wait(self, job_id: JobId, fence: int, wait: Wait) -> Step | None:
+        """Begin a wait, or come back to it; the step is done if it is over. None if the lease is lost."""
         ...
 
 
@@ -106,7 +117,60 @@ class ActionResult:
         return f"<ActionResult job {to_text(self.job_id)}: {self.deed or self.refusal}>"
 
 
-class Control(Protocol):
+@value
+class WorkflowReceipt:
+    """The answer to the submission of a workflow; `is_replayed` if an earlier submission had stored it."""
+
+    workflow_id: WorkflowId
+    is_replayed: bool = False
+
+
+@value
+class NodeResult:
+    """A node of a workflow, and how its job ended; `result` is JSON."""
+
+    position: int
+    name: str
+    job_id: JobId
+    state: State | None
+    reason: Reason | None
+    result: str | None = None
+    error: JobError | None = None
+
+
+class WorkflowControl(Protocol):
+    """What submitters and operators of workflows need."""
+
+    async def submit_workflow(self, workflow: NewWorkflow) -> WorkflowReceipt:
+        """Submit a workflow with its jobs, all of them or none; it is on stable storage when this returns."""
+        ...
+
+    async def workflow(self, workflow_id: WorkflowId) -> StoredWorkflow:
+        """Return a workflow and how far it is."""
+        ...
+
+    async def workflow_nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:
+        """Return the nodes of a workflow by position, those of earlier runs included."""
+        ...
+
+    async def workflow_results(self, workflow_id: WorkflowId) -> Sequence[NodeResult]:
+        """Return the current nodes of a workflow by position, with the results of their jobs."""
+        ...
+
+    async def cancel_workflow(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:
+        """Cancel all jobs of a workflow that wait, and ask those that run to stop."""
+        ...
+
+    async def retry_workflow(self, workflow_id: WorkflowId, by: Actor, *, node: str | None = None) -> StoredWorkflow:
+        """Run the failed nodes of a workflow again, or one node; and all nodes after them."""
+        ...
+
+    async def skip_node(self, workflow_id: WorkflowId, node: str, by: Actor) -> StoredWorkflow:
+        """Skip a node: the nodes after it go on as if it had succeeded."""
+        ...
+
+
+class Control(WorkflowControl, Protocol):
     """What submitters and operators need: submit, read, wait, cancel, retry, count."""
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Inserted]:
@@ -131,6 +195,10 @@ class Control(Protocol):
 
     async def retry(self, ids: Sequence[JobId], by: Actor) -> Sequence[ActionResult]:
         """Run finished jobs again, make scheduled and retrying ones due at once; one result per id, in order."""
+        ...
+
+    async def emit(self, emission: Emission, by: Actor) -> Emitted:
+        """Emit an event, unless it was emitted before, and wake the jobs that wait for it."""
         ...
 
     async def census(self) -> Census:

@@ -40,7 +40,7 @@ class Election(Protocol):
 
 
 class MemberRegistry(Protocol):
-    """Which processes are alive."""
+    """The live processes of the cluster: workers, schedulers, APIs; a process that stops its heartbeat drops out."""
 
     #: Whether the members are kept in the store, so that a process need not be registered in both.
     keeps_members_in_store: bool
@@ -94,7 +94,7 @@ class Locks(Protocol):
         ...
 
     async def unlock(self, name: str, holder: str | None) -> Lock | None:
-        """Release a lock at once, if `holder` has it (None: whoever has it), and return the lock that was released."""
+        """Release a lock at once, if `holder` has it (None: any holder), and return the lock that was released."""
         ...
 
     async def locks(self) -> Sequence[Lock]:

@@ -9,28 +9,45 @@ call that raises `StoreUnavailable` may have been committed (the reply can be lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from rota.core.access import Token
+from rota.core.breaker import CallCount, CircuitBreaker
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
+from rota.core.configuration import Configuration
+from rota.core.graph import NewWorkflow, Node, Rerun, StoredWorkflow, WorkflowId
 from rota.core.history import Bucket, HistoryFlush, HistoryQuery
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
+from rota.core.job_edit import JobChange
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
+from rota.core.limit import Limit, LimitUsage
+from rota.core.namespace import Namespace
 from rota.core.operation import Operation, OperationId
+from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Occurrence, Schedule
 from rota.core.settlement import Settlement
 from rota.core.step import Resolution, Step
 from rota.core.submission import NewJob
+from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
+from rota.core.webhook import Webhook
+from rota.core.worker_orders import OrderChange, WorkerOrders
 from rota.ports.store_values import (
+    ANSWERED,
+    CALL_POSITION,
     CLOCK_SLACK,
+    LATEST_COMMIT,
+    Ahead,
     AllCreated,
     Census,
+    CompletedCount,
     DeadGroup,
+    DeadNote,
+    DeathCount,
     Dispatched,
     Edge,
     Inserted,
@@ -39,24 +56,36 @@ from rota.ports.store_values import (
     Position,
     Receipt,
     Retention,
+    StoreCondition,
     Timetable,
 )
+from rota.ports.wakeup import OnWake, Wake
 
 __all__ = [
+    "ANSWERED",
+    "CALL_POSITION",
     "CLOCK_SLACK",
+    "LATEST_COMMIT",
+    "Ahead",
     "AllCreated",
+    "BreakerStore",
     "Census",
     "ClusterStore",
+    "CompletedCount",
     "DeadGroup",
+    "DeadNote",
+    "DeathCount",
     "DispatchStore",
     "Dispatched",
     "Edge",
+    "EventStore",
     "HistoryStore",
     "Inserted",
     "JobQuery",
     "JobSlice",
     "JobStore",
     "LedgerStore",
+    "LimitStore",
     "OnWake",
     "OperationStore",
     "Position",
@@ -65,11 +94,11 @@ __all__ = [
     "ScheduleStore",
     "StepStore",
     "Store",
+    "StoreCondition",
     "Timetable",
+    "WebhookStore",
+    "WorkflowStore",
 ]
-
-#: Called with the topics of a wake-up.
-OnWake = Callable[[Collection[str]], None]
 
 
 class JobStore(Protocol):
@@ -94,6 +123,11 @@ class JobStore(Protocol):
         `max_depth` says, or `bound` if the queue has none. The bound holds under concurrency; a key that was used
         before is answered all the same.
 
+        A submission with a unique key (`core/unique_keys.py`) makes no job if `decide` says that the job which has
+        this key counts: it is answered with that job, and a debounced one gives it its payload. Of concurrent
+        submissions with one key exactly one makes a job. The idempotency key of such a submission belongs to the job
+        of the answer from then on. A job that holds a key is kept for the key's period, whatever its retention.
+
         In the same transaction `entry` is written to the ledger if any job was made.
         """
         ...
@@ -112,9 +146,9 @@ class JobStore(Protocol):
         it no earlier. Jobs that were due before are left to the promoter. An at-most-once job is never claimed ahead:
         if its worker died before it started, it would have to end as dead.
 
-        A claim with a `handoff_wait` that finds nothing may be kept for at most that span, and be given the first due
+        A claim that `waits` and finds nothing may be kept for at most that span, and be given the first due
         job that is stored meanwhile, in the transaction that stores it: one that the claim asks for, and neither an
-        at-most-once job nor one with a single attempt. Then `watch` reports the claim's topic (`claim_topic`), and the
+        at-most-once job nor one with a single attempt. Then `watch` reports the claim's topic (`ClaimTopic`), and the
         repeated claim returns the job. Claims with `limit=1` are never answered this way, because a more urgent job may
         be committing.
         """
@@ -135,9 +169,18 @@ class JobStore(Protocol):
 
         A stale one is no error: its id is absent from the answer, and nothing of it is written, its follow-up included.
         Neither is a settlement applied that would run a job again after it was asked to stop, nor one with `if_lapsed`
-        while the lease has not lapsed. `result`, `error` and `reason` replace the job's former ones. In the same
-        transaction the follow-up is made, the attempt is recorded, the jobs that waited for this one are unblocked or
+        while the lease has not lapsed. `result`, `error` and `reason` replace the job's former ones. A job with a
+        `wait` is blocked until that step ends; if it has ended already, the job is pending. In the same transaction the
+        follow-up is made, the attempt is recorded, the jobs that waited for this one are unblocked or
         cancelled, and `entry` is written to the ledger if anything was applied.
+        """
+        ...
+
+    async def edit(self, change: JobChange, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        """Change a waiting job if it is still as it was read, and return whether it was changed.
+
+        Its place in claim order follows a changed time or priority; otherwise it keeps it. Its tags are replaced. In
+        the same transaction `entry` is written to the ledger if it was changed.
         """
         ...
 
@@ -181,8 +224,13 @@ class JobStore(Protocol):
         """Return a job's attempts, oldest first, including the running one."""
         ...
 
-    async def census(self) -> Census:
-        """Count all jobs. Submitted = counted + pruned, always."""
+    async def census(self, known: CompletedCount | None = None) -> Census:
+        """Count all jobs. Submitted = counted + pruned, always.
+
+        With what an earlier census knew of completed jobs, only those that ended since are read: the cost does not
+        grow with the history. `known` must be younger than the retention of completed jobs, and a job that is stored as
+        completed later than `LATEST_COMMIT` after its end is missed until a count without `known`.
+        """
         ...
 
     async def timetable(self) -> Timetable:
@@ -212,15 +260,40 @@ class JobStore(Protocol):
         """Return up to `limit` of the jobs that a job still waits for, oldest first."""
         ...
 
+    async def ahead(self, job_id: JobId, types: Sequence[str], limit: int) -> Ahead:
+        """Count the pending jobs that a claim takes before a pending one: those of some types in its queue.
+
+        At most `limit` are counted. Jobs with a concurrency key take turns and have no place: they are not counted, and
+        nothing is ahead of one; nor of a job that is not pending.
+        """
+        ...
+
     async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
         """Return the dependencies of `children`, or those on `parents`.
 
-        The dependencies of a child come in the order in which it named them.
+        The dependencies of a child come in the order in which it named them; those on jobs that it called are left out.
         """
         ...
 
     async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
         """Return the dead jobs grouped by type and cause, the largest groups first."""
+        ...
+
+    async def dead_trend(self, since: datetime, step: timedelta) -> Sequence[DeathCount]:
+        """Count the dead jobs that died since a moment, by type, cause and step of time; none for empty steps."""
+        ...
+
+    async def put_dead_note(
+        self, note: DeadNote, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        """Set the note on a type and cause at the store's time, or remove it; False if there was none to remove.
+
+        The last note counts. The ledger's entry is written with it.
+        """
+        ...
+
+    async def dead_notes(self) -> Sequence[DeadNote]:
+        """Return all notes, by type and fingerprint, also those on causes of which no job is dead any more."""
         ...
 
 
@@ -325,12 +398,28 @@ class StepStore(Protocol):
         """
         ...
 
+    async def begin_wait(
+        self, job_id: JobId, fence: int, wait: Wait, *, child: NewJob | None = None, now: datetime | None = None
+    ) -> Step | None:
+        """Record a wait of a running job, or find the one of this key; None if the fence is no longer valid.
+
+        A step of another kind is returned as it is. The end of a sleep, and of the longest wait, is counted from the
+        moment of the first call. A wait that is over is ended: a sleep by its time, a wait for an event by the event,
+        with its payload as the outcome, or by its time, with null. A call makes its `child` once.
+        """
+        ...
+
+    async def step(self, job_id: JobId, key: str) -> Step | None:
+        """Return one step of a job; None if there is none of this key."""
+        ...
+
     async def resolve(
         self, resolution: Resolution, *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> bool:
         """Apply an operator's resolution of a step in doubt, and return whether it was applied.
 
-        Only while its job does not run: the attempt would decide by itself. A step that is done stays done.
+        Only of an effect, and only while its job does not run: the attempt would decide by itself. A step that is done
+        stays done.
         """
         ...
 
@@ -339,11 +428,50 @@ class StepStore(Protocol):
         ...
 
 
+class EventStore(Protocol):
+    """Events that jobs wait for."""
+
+    async def emit(
+        self, emission: Emission, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Emitted:
+        """Store an event, end the waits for it and make their jobs pending.
+
+        The first emission of a name counts until it expires; a later one changes nothing, and the first is returned.
+        No wake-up is lost: a wait that begins at the same moment finds the event, or is found by it. Very many waits
+        are made due instead, and ended by `end_waits`.
+        """
+        ...
+
+    async def event(self, name: str, *, now: datetime | None = None) -> EmittedEvent | None:
+        """Return an event that has not expired; None if there is none."""
+        ...
+
+    async def end_waits(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        """End up to `limit` waits for events that are due, by their event or by their time, the longest due first.
+
+        Their jobs become pending; return the number of those by queue.
+        """
+        ...
+
+
 class ClusterStore(Protocol):
     """Members, leadership and the settings of queues."""
 
-    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
-        """Record that these processes are alive, with their description."""
+    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> Mapping[str, WorkerOrders]:
+        """Record that these processes are alive, with their description, and return the orders for them, by boot.
+
+        `orders` of a member are not written. A process without orders is absent from the answer.
+        """
+        ...
+
+    async def order(
+        self, change: OrderChange, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        """Set the orders for a recorded process if they are as they were, and return whether they were set.
+
+        They are returned by its heartbeats from then on. In the same transaction `entry` is written to the ledger if
+        they were set.
+        """
         ...
 
     async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
@@ -377,11 +505,19 @@ class ClusterStore(Protocol):
         ...
 
     async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
-        """Release a lock if `holder` has it (None: whoever has it), and return the lock that was released."""
+        """Release a lock if `holder` has it (None: any holder), and return the lock that was released."""
         ...
 
     async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
         """Return the locks that are held, by name."""
+        ...
+
+    async def configuration(self) -> Configuration:
+        """Return the shared configuration. Its revision grows with every change."""
+        ...
+
+    async def configure(self, key: str, value: str | None) -> None:
+        """Set a key of the shared configuration, or remove it (None). Changes of other keys at once hold as well."""
         ...
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
@@ -402,6 +538,75 @@ class ClusterStore(Protocol):
         ...
 
 
+class LimitStore(Protocol):
+    """Limits: how many jobs of a queue, task or key may run at once, and how often they may start."""
+
+    def limit_pause(self, wanted: Claim) -> timedelta | None:
+        """Return how soon a claim that found nothing should look again because of a limit, once. Reads nothing."""
+        ...
+
+    def frees_permit(self, ids: Collection[JobId]) -> bool:
+        """Return whether one of these jobs, which have ended, was claimed here under a limit. Reads nothing."""
+        ...
+
+    async def put_limits(
+        self, limits_: Sequence[Limit], *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Sequence[str]:
+        """Create or replace limits, and return their names. Whether a limit is closed stays as it is.
+
+        It holds for each claim that begins afterwards. Jobs that run already are not affected.
+        """
+        ...
+
+    async def close_limit(self, limit: Limit, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> None:
+        """Write `closed_until` and `reason` of a limit: no job starts under it until then. What it allows stays."""
+        ...
+
+    async def drop_limit(self, name: str, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        """Delete a limit, and return whether there was one."""
+        ...
+
+    async def limits(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Limit]:
+        """Return limits by name; without names, all of them ordered by name, those after `after`."""
+        ...
+
+    async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
+        """Count what runs and waits under a limit. The limit itself is used as it is given."""
+        ...
+
+
+class BreakerStore(Protocol):
+    """Circuit breakers, and the calls that they count."""
+
+    async def breakers(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[CircuitBreaker]:
+        """Return breakers by name; without names, all of them ordered by name, those after `after`."""
+        ...
+
+    async def put_breaker(
+        self, breaker: CircuitBreaker, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        """Create or change a breaker if it still has the version that was read, 0 if there was none; False if not.
+
+        While it is open, jobs of its tasks and with its key start only as its limit allows: this holds for each claim
+        that begins afterwards. The calls counted for it are forgotten.
+        """
+        ...
+
+    async def count_calls(
+        self, source: str, counts: Sequence[CallCount], *, now: datetime | None = None
+    ) -> Sequence[CallCount]:
+        """Add to the calls that a process has counted, and return those of all processes within each window."""
+        ...
+
+    async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
+        """Return the calls that all processes have counted within each window. Changes nothing."""
+        ...
+
+
 class LedgerStore(Protocol):
     """The ledger of operators' actions, and API tokens."""
 
@@ -419,6 +624,36 @@ class LedgerStore(Protocol):
 
     async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
         """Return tokens by id; without ids, all of them."""
+        ...
+
+
+class WebhookStore(Protocol):
+    """Webhooks: addresses that are told of events."""
+
+    async def put_webhook(self, webhook: Webhook, *, entry: LedgerEntry | None = None) -> bool:
+        """Create (version 0) or replace a webhook whose version is current; False if it was changed meanwhile.
+
+        The ledger's entry is written with it.
+        """
+        ...
+
+    async def webhooks(self) -> Sequence[Webhook]:
+        """Return all webhooks, also disabled and removed ones, by id."""
+        ...
+
+
+class NamespaceStore(Protocol):
+    """Namespaces: the other stores of this deployment, listed in the default one."""
+
+    async def put_namespace(self, namespace: Namespace, *, entry: LedgerEntry | None = None) -> bool:
+        """Create (version 0) or replace a namespace whose version is current; False if it was changed meanwhile.
+
+        The ledger's entry is written with it.
+        """
+        ...
+
+    async def namespaces(self) -> Sequence[Namespace]:
+        """Return all namespaces, also deleted ones, by name."""
         ...
 
 
@@ -447,6 +682,46 @@ class OperationStore(Protocol):
         ...
 
 
+class WorkflowStore(Protocol):
+    """Workflows: graphs of jobs that are stored, shown and acted on as one."""
+
+    async def put_workflow(
+        self,
+        workflow: NewWorkflow,
+        *,
+        bound: int | None = None,
+        entry: LedgerEntry | None = None,
+        now: datetime | None = None,
+    ) -> Sequence[Inserted]:
+        """Store a workflow with its jobs as `insert` does, but all of them or none, and answer each, in order.
+
+        If one job is refused or replayed, nothing is stored: neither jobs, nor nodes, nor the entry.
+        """
+        ...
+
+    async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        """Let nodes run again with new jobs, in one transaction: True if it was done, False if nothing was.
+
+        It is done only while the jobs in `replaces` are the current ones of their nodes and the new ids are free. Old
+        jobs that wait are cancelled as replaced; those that run are asked to stop.
+        """
+        ...
+
+    async def workflows(
+        self, ids: Sequence[WorkflowId] | None = None, *, before: WorkflowId | None = None, limit: int = 100
+    ) -> Sequence[StoredWorkflow]:
+        """Return workflows by id, or those before an id, newest first, with the counts of their current nodes."""
+        ...
+
+    async def nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:
+        """Return the nodes of a workflow by position; of a node that ran again, the oldest first."""
+        ...
+
+    async def nodes_of_jobs(self, ids: Sequence[JobId]) -> Sequence[Node]:
+        """Return the nodes of some jobs, by job; jobs that belong to no workflow have none."""
+        ...
+
+
 class HistoryStore(Protocol):
     """Counts of jobs by minute and hour, to which every process adds."""
 
@@ -463,12 +738,37 @@ class HistoryStore(Protocol):
         ...
 
     async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
-        """Delete up to `limit` rows of each length of bucket that are past their time, and count them."""
+        """Delete up to `limit` rows of each length of bucket that are past their time, and count them.
+
+        Payload schemas that were not registered for as long as the oldest bucket is kept are deleted too.
+        """
+        ...
+
+    async def register_schemas(self, schemas: Mapping[str, str], *, now: datetime | None = None) -> None:
+        """Record the JSON Schemas of payloads by task type; the last registration of a type holds."""
+        ...
+
+    async def payload_schema(self, type_: str) -> PayloadSchema | None:
+        """Return what was last registered for a task type; None if nothing was."""
         ...
 
 
 class Store(
-    JobStore, DispatchStore, ScheduleStore, StepStore, ClusterStore, LedgerStore, OperationStore, HistoryStore, Protocol
+    JobStore,
+    DispatchStore,
+    ScheduleStore,
+    StepStore,
+    EventStore,
+    ClusterStore,
+    LimitStore,
+    BreakerStore,
+    LedgerStore,
+    OperationStore,
+    WebhookStore,
+    NamespaceStore,
+    WorkflowStore,
+    HistoryStore,
+    Protocol,
 ):
     """All of it, as one adapter provides it."""
 
@@ -482,12 +782,12 @@ class Store(
         ...
 
     @property
-    def has_handoff(self) -> bool:
-        """Whether a waiting claim may be answered by the process that stores a job, see `claim`."""
+    def keeps_waiting_claims(self) -> bool:
+        """Whether a job may be leased to a claim while it waits, see `claim`."""
         ...
 
-    def handed_off(self, wanted: Claim) -> Sequence[Job]:
-        """Return the job handed off to a waiting claim, once, if it is known here; `claim` returns it anyway."""
+    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:
+        """Return the job leased to a waiting claim, once, if it is known here; `claim` returns it anyway."""
         ...
 
     async def close(self) -> None:
@@ -502,13 +802,20 @@ class Store(
         """Make `watch` report new work too from now on."""
         ...
 
-    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Collection[str]:
+    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Wake:
         """Wait until another process may have changed something, at most for a while; return the topics, or none.
 
         Topics are queues that may have work, and those of `rota.ports.wakeup`. New work need not be reported before
         this store was asked for some, by a claim or by `watch_for_work`. A store that is notified at once may call
         `on_wake` instead, on the caller's loop and as often as needed meanwhile, and does not return those topics as
         well. `on_wake` neither waits nor raises.
+        """
+        ...
+
+    async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
+        """Return the condition of the store itself; cheap enough to be asked for every second.
+
+        Of the jobs past their retention only the oldest are looked at, some hundred of each state.
         """
         ...
 

@@ -19,6 +19,8 @@ from rota.core.value import value
 
 #: How far the time in an id may differ from the time at which the job was stored.
 CLOCK_SLACK: Final = timedelta(hours=1)
+#: How long after its end the completion of a job is stored at the latest: transactions are given up sooner.
+LATEST_COMMIT: Final = timedelta(seconds=30)
 
 
 class Receipt(StrEnum):
@@ -33,6 +35,20 @@ class Receipt(StrEnum):
     ID_TAKEN = "id_taken"
     #: The queue has reached its bound: no job was made; try again later.
     QUEUE_FULL = "queue_full"
+    #: A job with the same unique key counts: the answer is that job.
+    UNIQUE_CONFLICT = "unique_conflict"
+    #: A job of the same throttle key was made within its period: the answer is that job.
+    THROTTLED = "throttled"
+    #: A job of the same debounce key waits: it got this payload and is the answer.
+    DEBOUNCED = "debounced"
+    #: As many jobs of its key run or wait as may run at once: no job was made; the answer is the oldest of these.
+    DROPPED = "dropped"
+
+
+#: Submissions that made no job and were answered with an earlier one.
+ANSWERED: Final = frozenset(
+    {Receipt.REPLAYED, Receipt.UNIQUE_CONFLICT, Receipt.THROTTLED, Receipt.DEBOUNCED, Receipt.DROPPED}
+)
 
 
 @value
@@ -77,6 +93,18 @@ class AllCreated(Sequence[Inserted]):
         if isinstance(place, slice):
             return AllCreated(self.ids[place], self.state, self.at)
         return Inserted(self.ids[place], Receipt.CREATED, self.state, self.at)
+
+
+#: The position of a dependency of a job on a child that it called. Those that a job was submitted with begin at 0.
+CALL_POSITION: Final = -1
+
+
+@value
+class Ahead:
+    """How many jobs are claimed before a pending one, and how many of them have a higher priority."""
+
+    count: int
+    higher: int
 
 
 @value
@@ -161,6 +189,19 @@ class Retention:
 
 
 @value
+class StoreCondition:
+    """The condition of a store itself: its schema, its disk, and whether retention keeps up."""
+
+    #: Migrations of this release that the database lacks, and applied ones that this release does not know.
+    missing_migrations: tuple[str, ...] = ()
+    unknown_migrations: tuple[str, ...] = ()
+    #: The end of the oldest job that `prune` would delete; None if there is none.
+    oldest_prunable: datetime | None = None
+    #: Free bytes on the disk of the database; None if the store cannot tell.
+    free_bytes: int | None = None
+
+
+@value
 class Timetable:
     """The store's time, and when upkeep of each kind is needed next; None if nothing waits for it."""
 
@@ -173,20 +214,40 @@ class Timetable:
     expiry: datetime | None = None
     #: When the next schedule fires.
     schedule: datetime | None = None
+    #: When the next wait for an event ends by its time.
+    wait: datetime | None = None
 
     @property
     def first(self) -> datetime | None:
         """The earliest of all."""
-        return min((at for at in (self.job, self.lease, self.expiry, self.schedule) if at is not None), default=None)
+        times = (self.job, self.lease, self.expiry, self.schedule, self.wait)
+        return min((at for at in times if at is not None), default=None)
+
+
+@value
+class CompletedCount:
+    """How many completed jobs had ended by a time, and how many completed jobs had been pruned when they were counted.
+
+    A completed job never changes and leaves only by being pruned, so the next count needs to read those that ended
+    later alone.
+    """
+
+    until: datetime
+    count: int
+    pruned: int
 
 
 @value
 class Census:
-    """Counts of all jobs: unfinished by lane and state, finished by state, and pruned."""
+    """Counts of all jobs: unfinished by lane and state, finished by state, and pruned.
+
+    `completed` makes the next count cheaper, see `Store.census`.
+    """
 
     lanes: tuple[LaneCount, ...]
     finished: Mapping[State, int]
     pruned: Mapping[State, int]
+    completed: CompletedCount | None = None
 
     def total(self, *states: State) -> int:
         """Count the jobs in some states; in any, if none is given."""
@@ -204,6 +265,28 @@ class DeadGroup:
     first_at: datetime
     last_at: datetime
     example: JobId
+
+
+@value
+class DeathCount:
+    """How many dead jobs of one type and one cause died in one step of time, counted from a moment on."""
+
+    type: str
+    fingerprint: str | None
+    step: int
+    count: int
+
+
+@value
+class DeadNote:
+    """An operator's note on dead jobs of one type and one cause; without a text, its removal."""
+
+    type: str
+    #: Empty for jobs that died without an error.
+    fingerprint: str
+    text: str | None = None
+    set_by: str = ""
+    set_at: datetime | None = None
 
 
 @value

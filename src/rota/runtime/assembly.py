@@ -15,7 +15,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from rota.core.breaker import CircuitBreaker
 from rota.core.cluster import Role
+from rota.core.limit import Limit
 from rota.core.schedule import Draft
 from rota.core.submission import DEFAULT_QUEUE
 from rota.engine import Engine
@@ -43,6 +45,10 @@ class AppDefinition:
 
     handlers: tuple[Handler, ...] = ()
     schedules: tuple[Draft, ...] = ()
+    #: The limits of the app's tasks.
+    limits: tuple[Limit, ...] = ()
+    #: The circuit breakers of the app's tasks.
+    breakers: tuple[CircuitBreaker, ...] = ()
     #: The app's name; empty for a process without one.
     app: str = ""
     #: By task, the options of jobs whose submission over HTTP leaves them out.
@@ -133,6 +139,7 @@ def build_worker(
         poll_interval=settings.poll_interval,
         drain_timeout=settings.drain_timeout,
         fail_rate=settings.fail_rate,
+        capture_logs=settings.capture_logs,
         version=__version__,
         address=address,
         logs=logs,
@@ -143,21 +150,37 @@ def build_worker(
         handlers_of(settings, app),
         options,
         announce_member=announce,
+        register_schemas=link.register_schemas,
         steps=link.steps,
         inputs=link.inputs,
         spans=spans,
         store_time=None if link.engine is None else link.engine.store.time,
         lease_keeper=keeper,
+        lease_tokens=link.lease_tokens,
+        cipher=link.cipher,
     )
 
 
 def build_membership(
-    settings: Settings, engine: Engine | None, roles: list[Role], *, address: str = "", instance: str = ""
+    settings: Settings,
+    engine: Engine | None,
+    roles: list[Role],
+    *,
+    address: str = "",
+    instance: str = "",
+    follows_configuration: bool = True,
 ) -> Membership | None:
     """Build the membership of this process; None without a coordinator (a worker over HTTP)."""
     if engine is None and not settings.coordinator.strip():
         return None
-    coordinator = open_coordinator(settings.coordinator, None if engine is None else engine.store)
+    store = None if engine is None else engine.store
+    coordinator = open_coordinator(settings.coordinator, store, settings.namespace)
     return Membership(
-        coordinator, engine, roles, address=address, log_level=settings.log_level, instance=instance or instance_name()
+        coordinator,
+        engine,
+        roles,
+        address=address,
+        log_level=settings.log_level,
+        instance=instance or instance_name(),
+        follows_configuration=follows_configuration,
     )

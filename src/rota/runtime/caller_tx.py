@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
 from rota.ports.caller_tx import CallerTransaction, OpenCallerTransaction
+from rota.runtime.encryption import open_cipher
 from rota.runtime.store import is_mysql, is_postgres, path_of
 from rota.stores.caller_tx import resolved
 
@@ -116,8 +117,9 @@ async def caller_connection_of(url: str, tx: Any) -> CallerTransaction:  # noqa:
     return driver_kind.wrap(connection, url)
 
 
-def caller_connections_of(url: str) -> OpenCallerTransaction:
+def caller_connections_of(url: str, encryption_keys: str = "") -> OpenCallerTransaction:
     """Give the wrapper of handlers' connections for the store at a URL; see `CALLER_TX_FACTORY`."""
+    cipher = open_cipher(encryption_keys)
 
     async def wrap(tx: object, *, is_async: bool) -> CallerTransaction:
         kind = kind_of(tx)
@@ -125,7 +127,12 @@ def caller_connections_of(url: str) -> OpenCallerTransaction:
             raise InvalidRequest(f"tx: the {kind.name} is async; use astep", field="tx")
         if is_async and not kind.is_async:
             raise InvalidRequest(f"tx: the {kind.name} would block the event loop; use step", field="tx")
-        return await caller_connection_of(url, tx)
+        opened = await caller_connection_of(url, tx)
+        if cipher is None:
+            return opened
+        from rota.encryption.worker import EncryptedCallerTransaction  # noqa: PLC0415 - an extra
+
+        return EncryptedCallerTransaction(opened, cipher)
 
     return wrap
 

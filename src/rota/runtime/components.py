@@ -27,9 +27,19 @@ from rota.core.ids import JobId
 from rota.engine import Engine
 from rota.engine.app_schedules import AppSchedules
 from rota.runtime import Link
-from rota.runtime.assembly import AppDefinition, beat_of, build_membership, build_scheduler, build_worker, handlers_of
+from rota.runtime.assembly import (
+    AppDefinition,
+    beat_of,
+    build_membership,
+    build_scheduler,
+    build_worker,
+    handlers_of,
+    instance_name,
+)
 from rota.runtime.history import HistoryWriter
 from rota.runtime.membership import Membership
+from rota.runtime.namespaces import NamespaceServices
+from rota.runtime.webhooks import WebhookDelivery
 from rota.scheduler import Scheduler
 from rota.settings import Settings, host_of, port_of
 from rota.telemetry.events import CancelAsked, Event
@@ -39,6 +49,7 @@ from rota.worker import SourceReference, Worker
 from rota.worker.builtin import CHECKS, load_http
 
 if TYPE_CHECKING:
+    from rota.api.server.tls import ServerTls
     from rota.runtime.worker_endpoint import WorkerEndpoint
 
 #: How long to try to remove a worker from the members while the store or the API is unavailable.
@@ -60,6 +71,8 @@ class RolePlan:
     logs: tuple[str, str] | None = None
     #: The name in the cluster; empty for host and process id.
     instance: str = ""
+    #: Whether this is a namespace that the process hosts beside its own; the API serves it on the same port.
+    is_hosted: bool = False
 
 
 @dataclass(slots=True)
@@ -68,6 +81,7 @@ class BoundPorts:
 
     api: list[socket.socket] = field(default_factory=list)
     worker: list[socket.socket] = field(default_factory=list)
+    tls: ServerTls | None = None
 
     @classmethod
     def bound(cls, plan: RolePlan, settings: Settings) -> BoundPorts:
@@ -76,22 +90,26 @@ class BoundPorts:
         if not (plan.serves or has_endpoint):
             return cls()
         # Imported when needed: most workers serve nothing.
-        from rota.api.server.serve import bind_checked, check_strength  # noqa: PLC0415
+        from rota.api.server.serve import bind_checked  # noqa: PLC0415
+        from rota.runtime.api_server import protection_of, server_tls  # noqa: PLC0415
 
-        ports = cls()
-        has_token = bool(settings.token)
+        ports = cls(tls=server_tls(settings))
+        protection = protection_of(settings)
         try:
             if plan.serves:
-                check_strength(settings.host, settings.token, settings.insecure)
-                ports.api = bind_checked(settings.host, settings.port, has_token, settings.insecure)
+                ports.api = bind_checked(settings.host, settings.port, protection)
             if has_endpoint:
                 host, port = host_of(settings.worker_address), port_of(settings.worker_address)
-                check_strength(host, settings.token, settings.insecure, field="worker_address")
-                ports.worker = bind_checked(host, port, has_token, settings.insecure, field="worker_address")
+                ports.worker = bind_checked(host, port, protection, field="worker_address")
         except BaseException:
             ports.close()
             raise
         return ports
+
+    def reload_tls(self) -> None:
+        """Read the TLS certificates again, for new connections."""
+        if self.tls is not None:
+            self.tls.reload()
 
     def close(self) -> None:
         """Close them all; closing twice does no harm."""
@@ -109,8 +127,10 @@ class Components:
         self._link = link
         self._ports = ports
         self.scheduler: Scheduler | None = None
-        self._membership: Membership | None = None
+        self.membership: Membership | None = None
         self._worker: Worker | None = None
+        self._webhooks: WebhookDelivery | None = None
+        self._namespaces: NamespaceServices | None = None
         self._working: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
@@ -126,13 +146,17 @@ class Components:
             history = HistoryWriter(engine)
             self._unsubscribe.append(history.stop_listening)
             self._start_task(history.run(), "history")
-        self._membership = self._build_membership()
-        if self._membership is not None:
-            self._start_task(self._membership.run(), "membership")
-            if self._membership.coordinator.check_in is not None:
-                link = replace(link, announce_member=self._membership.announce)
-        if engine is not None and self._membership is not None:
-            await self._start_services(engine, self._membership)
+        self.membership = self._build_membership()
+        if self.membership is not None:
+            self._start_task(self.membership.run(), "membership")
+            if self.membership.coordinator.check_in is not None:
+                link = replace(link, announce_member=self.membership.announce)
+        if engine is not None and self._app.app and self._app.limits:
+            await engine.limits.put_of_app(self._app.limits, self._app.app)
+        if engine is not None and self._app.app:
+            await engine.breakers.put_of_app(self._app.breakers, self._app.app)
+        if engine is not None and self.membership is not None:
+            await self._start_services(engine, self.membership, link)
         if self._plan.works:
             await self._start_worker(link)
 
@@ -141,6 +165,11 @@ class Components:
         if self._worker is not None:
             self._worker.stop()
         self._is_stopping = True
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a component has ended, which none does by itself."""
+        return any(task.done() for task in self._tasks)
 
     async def failed(self) -> None:
         """Wait until a component ends, which none does by itself, and raise its error."""
@@ -160,13 +189,17 @@ class Components:
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._namespaces is not None:
+            await self._namespaces.close()
         if self._worker is not None:
             await self._remove_member(self._worker.options.boot)
+        if self._webhooks is not None and self._webhooks.boot is not None:
+            await self._remove_member(self._webhooks.boot)
         self._ports.close()
         for unsubscribe in self._unsubscribe:
             unsubscribe()
-        if self._membership is not None:
-            await self._membership.coordinator.close()
+        if self.membership is not None:
+            await self.membership.coordinator.close()
 
     async def _remove_member(self, boot: str) -> None:
         """Remove a worker that has ended from the members; if that fails, its missing heartbeats remove it."""
@@ -180,16 +213,40 @@ class Components:
         plan, settings = self._plan, self._settings
         roles = [*([Role.SCHEDULER] if plan.schedules else []), *([Role.API] if plan.serves else [])]
         address = f"{settings.host}:{settings.port}" if plan.serves else ""
-        return build_membership(settings, self._link.engine, roles, address=address, instance=plan.instance)
+        return build_membership(
+            settings,
+            self._link.engine,
+            roles,
+            address=address,
+            instance=plan.instance,
+            follows_configuration=not plan.is_hosted,
+        )
 
-    async def _start_services(self, engine: Engine, membership: Membership) -> None:
+    async def _start_services(self, engine: Engine, membership: Membership, link: Link) -> None:
         if self._plan.schedules:
             if self._app.app:
                 await self._store_schedules(engine)
             self.scheduler = build_scheduler(engine, self._settings, lambda: membership.stands_by)
             self._start_task(self.scheduler.run(), "scheduler")
-        if self._plan.serves:
+            name = self._plan.instance or instance_name()
+            self._webhooks = WebhookDelivery(engine, self._settings, name, link.announce_member)
+            self._start_task(self._webhooks.run(), "webhooks")
+        if not (self._plan.is_hosted or self._settings.namespace or link.caller_tx is None):
+            self._namespaces = self._host_namespaces(engine, membership, link.caller_tx.url)
+            self._start_task(self._namespaces.run(), "namespaces")
+        if self._plan.serves and not self._plan.is_hosted:
             await self._start_api(engine, membership)
+
+    def _host_namespaces(self, engine: Engine, membership: Membership, url: str) -> NamespaceServices:
+        """Host the other namespaces of the deployment beside the default one."""
+        plan = replace(self._plan, works=False, keeper=None, is_hosted=True)
+
+        def make(settings: Settings, link: Link) -> Components:
+            return Components(plan, settings, AppDefinition(), link, BoundPorts())
+
+        return NamespaceServices(
+            engine, self._settings, url, make, schedules=plan.schedules, stands_by=lambda: membership.stands_by
+        )
 
     async def _store_schedules(self, engine: Engine) -> None:
         app = self._app
@@ -199,14 +256,16 @@ class Components:
 
     async def _start_api(self, engine: Engine, membership: Membership) -> None:
         # Imported when needed: a worker does not serve the API.
-        from rota.runtime.api_server import build_api, serve_api  # noqa: PLC0415
+        from rota.runtime.api_server import build_api, host_namespaces, serve_api  # noqa: PLC0415
 
         # Before the first request: payloads of the built-in type `http` are checked with its client.
         load_http()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         known = handlers_of(self._settings, self._app).types if self._plan.works else None
         api = build_api(engine, self._settings, self._app, membership, CHECKS, known_types=known)
-        self._start_task(serve_api(api, self._settings, self._ports.api, ready), "api")
+        if self._namespaces is not None:
+            host_namespaces(api, self._namespaces, CHECKS)
+        self._start_task(serve_api(api, self._settings, self._ports.api, ready, self._ports.tls), "api")
         await self._until(ready)
 
     async def _until(self, ready: asyncio.Future[Any]) -> None:
@@ -218,6 +277,10 @@ class Components:
 
     async def _start_worker(self, link: Link) -> None:
         plan, settings = self._plan, self._settings
+        if link.engine is None and self._app.limits:
+            _log.warning("limits of tasks are not stored by a worker over HTTP; start the scheduler with --app")
+        if link.engine is None and self._app.breakers:
+            _log.warning("breakers of tasks are not stored by a worker over HTTP; start the scheduler with --app")
         endpoint, address = await self._start_endpoint(link) if self._ports.worker else (None, "")
         worker = self._worker = build_worker(
             settings,
@@ -233,8 +296,8 @@ class Components:
         )
         if endpoint is not None:
             endpoint.show(worker)
-        if self._membership is not None:
-            self._membership.add_worker(worker.member)
+        if self.membership is not None:
+            self.membership.add_worker(worker.member, worker.obey)
         if self._is_stopping:
             worker.stop()
         if link.engine is not None:
@@ -254,9 +317,9 @@ class Components:
         # Imported when needed: most workers serve nothing.
         from rota.runtime.worker_endpoint import WorkerEndpoint  # noqa: PLC0415
 
-        endpoint = WorkerEndpoint(self._settings, link, beat_of(self._settings), self._membership)
+        endpoint = WorkerEndpoint(self._settings, link, beat_of(self._settings), self.membership)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._start_task(endpoint.serve(ready, self._ports.worker), "worker-endpoint")
+        self._start_task(endpoint.serve(ready, self._ports.worker, self._ports.tls), "worker-endpoint")
         await self._until(ready)
         return endpoint, ready.result()
 

@@ -32,9 +32,10 @@ from functools import partial
 from typing import Final
 
 from rota.backoff import JitteredBackoff
-from rota.core.cluster import Leadership, Member, MemberHeartbeat, Role, trusted_seconds
+from rota.core.cluster import LEAD, Leadership, Member, MemberHeartbeat, Role, trusted_seconds
 from rota.core.configuration import LOG_LEVEL, Configuration, checked
 from rota.core.errors import CoordinatorUnavailable, InvalidRequest, RotaError
+from rota.core.worker_orders import NO_ORDERS, WorkerOrders
 from rota.engine import Engine
 from rota.ports.coordinator import Coordinator, SendHeartbeat
 from rota.telemetry.events import LeaderChanged
@@ -48,7 +49,6 @@ READ_INTERVAL: Final = timedelta(seconds=4)
 #: How soon a failed call is repeated.
 RETRY_SECONDS: Final = 1.0
 TERM: Final = timedelta(seconds=6)
-LEAD: Final = "scheduler"
 #: Longer than an interval, an answer's timeout and the pause before it is repeated: one lost answer is no outage.
 HEALTHY_FOR_SECONDS: Final = 14.0
 #: How long one watch of the configuration lasts at most: a watch whose connection died costs no more.
@@ -74,6 +74,7 @@ class Membership:
         address: str = "",
         log_level: str = "info",
         instance: str = "",
+        follows_configuration: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.instance = instance or f"{socket.gethostname()}-{os.getpid()}"
@@ -81,8 +82,11 @@ class Membership:
         self._engine = engine
         self._boots = {role: secrets.token_hex(8) for role in roles}
         self._describe_workers: list[Callable[[], Member]] = []
+        self._obey: list[Callable[[WorkerOrders], None]] = []
         self._address = address
         self._log_level = log_level
+        #: False for a namespace that this process hosts beside its own, which must not set the log level of all.
+        self._follows_configuration = follows_configuration
         self._clock = clock
         self._leadership: Leadership | None = None
         self._trusted_until = clock()
@@ -115,20 +119,22 @@ class Membership:
         """Whether the coordinator answered in the last seconds."""
         return self._clock() - self._answered_at <= HEALTHY_FOR_SECONDS
 
-    def add_worker(self, describe: Callable[[], Member]) -> None:
-        """Record a worker of this process with every heartbeat, as `describe` gives it."""
+    def add_worker(self, describe: Callable[[], Member], obey: Callable[[WorkerOrders], None] = lambda _: None) -> None:
+        """Record a worker of this process with every heartbeat, as `describe` gives it, and pass it its orders."""
         self._describe_workers.append(describe)
+        self._obey.append(obey)
 
-    async def announce(self, member: Member) -> None:
+    async def announce(self, member: Member) -> WorkerOrders | None:
         """Take a worker's heartbeat. Checking in covers it: only a worker that is new or drains is recorded at once.
 
         If checking in fails, the worker is recorded by a call of its own, whose failure the worker sees.
         """
         is_recorded = self._recorded.get(member.boot) == member.is_draining
         if is_recorded and self._clock() - self._answered_at <= SILENCE_SECONDS:
-            return
+            return None
         await self.coordinator.register([member])
         self._recorded[member.boot] = member.is_draining
+        return None
 
     async def run(self) -> None:
         """Send heartbeats until cancelled, then leave."""
@@ -141,7 +147,8 @@ class Membership:
                 else:
                     group.create_task(self._repeated("leader election", self._campaign, interval))
                     group.create_task(self._repeated("heartbeat", self._enlist, HEARTBEAT))
-                group.create_task(self._follow_configuration())
+                if self._follows_configuration:
+                    group.create_task(self._follow_configuration())
         finally:
             await self._leave()
 
@@ -177,10 +184,11 @@ class Membership:
 
     async def _check_in(self, check_in: SendHeartbeat) -> None:
         holder = self.instance if Role.SCHEDULER in self._boots else None
+        workers = self._workers()
         sent = self._clock()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                view = await check_in(MemberHeartbeat((*self._own(), *self._workers()), LEAD, holder, TERM))
+                view = await check_in(MemberHeartbeat((*self._own(), *workers), LEAD, holder, TERM))
         except TimeoutError as error:
             self.is_store_writable = False
             raise CoordinatorUnavailable(f"no answer within {ANSWER_SECONDS:g} s") from error
@@ -192,6 +200,8 @@ class Membership:
         engine = self._engine
         if engine is not None:
             engine.leases.ranks = view.ranks
+        for worker, obey in zip(workers, self._obey, strict=False):
+            obey(view.orders.get(worker.boot, NO_ORDERS))
 
     def _on_leadership(self, now: Leadership | None, sent: float) -> None:
         before, self._leadership = self._leadership, now
@@ -205,11 +215,14 @@ class Membership:
         members = self._own()
         if self._engine is not None:
             try:
-                await self._engine.store.beat(members)
+                # A write that waits for a lock is no write: health must say so before this process counts as gone.
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._engine.store.beat(members)
                 self.is_store_writable = True
-            except RotaError as error:
+            except (RotaError, TimeoutError) as error:
                 self.is_store_writable = False
-                _log.warning("cannot record in the store that this process is alive: %s", error)
+                why = str(error) or f"no answer within {ANSWER_SECONDS:g} s"
+                _log.warning("cannot record in the store that this process is alive: %s", why)
         # A worker records itself in the store.
         await self.coordinator.register([*members, *self._workers()])
 

@@ -13,12 +13,14 @@ import logging
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import astuple
 from typing import Final
 
 from rota._loop import new_loop
 from rota.runtime.assembly import AppDefinition, worker_name
 from rota.runtime.components import BoundPorts, Components, RolePlan
 from rota.runtime.link import Link, open_link, work_source
+from rota.runtime.namespace_stores import store_url
 from rota.runtime.store import wait_for_store
 from rota.settings import Settings
 from rota.telemetry.logs import set_up
@@ -71,8 +73,10 @@ def _lease_keeper_source(settings: Settings, *, over_http: bool) -> SourceRefere
         # Imported when needed. The lease keeper loads only this client: half as much as with a store.
         from rota.client.client import source_of  # noqa: PLC0415
 
-        return _reference(source_of, {"urls": list(settings.api_url), "token": settings.token})
-    return _reference(work_source, {"url": settings.store})
+        tls = astuple(settings.client_tls)
+        source = {"urls": list(settings.api_url), "token": settings.token, "tls": tls}
+        return _reference(source_of, {**source, "namespace": settings.namespace})
+    return _reference(work_source, {"url": store_url(settings.store, settings.namespace)})
 
 
 def _reference(function: Callable[..., object], argument: object) -> SourceReference:
@@ -95,6 +99,8 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
+        if self._settings.tls_cert:
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         running = asyncio.create_task(self._run_components(), name="rota-process")
         stop = asyncio.create_task(self._stop.wait())
         try:
@@ -110,7 +116,8 @@ class Process:
         settings = self._settings
         plan = plan_of(self._role, settings)
         self._ports = BoundPorts.bound(plan, settings)
-        urls = settings.api_url if works_over_http(self._role, settings) else (settings.store,)
+        store = store_url(settings.store, settings.namespace)
+        urls = settings.api_url if works_over_http(self._role, settings) else (store,)
         self._link = await wait_for_store(urls[0], lambda: open_link(settings, *urls), settings.start_timeout)
         self._components = Components(plan, settings, self._app, self._link, self._ports)
         await self._components.start()
@@ -124,6 +131,10 @@ class Process:
         self._stop.set()
         if self._components is not None:
             self._components.stop()
+
+    def _on_hangup(self) -> None:
+        """Read the TLS certificates again."""
+        self._ports.reload_tls()
 
     async def _end(self) -> None:
         if self._components is not None:

@@ -22,6 +22,7 @@ from typing import Final, NoReturn, TypeVar
 from rota.backoff import JitteredBackoff
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.ports.store import Store
+from rota.stores.grants import Grants, Roles
 from rota.stores.migrations import MigrationState, compare
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection
@@ -38,13 +39,17 @@ _GO_STYLE: Final = re.compile(r"(?:.*@)?(?:tcp|unix)\([^()]*\)/.*", re.DOTALL)
 _LIBPQ_WORDS: Final = re.compile(r"\s*(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
 
 
-async def open_store(url: str) -> Store:
-    """Open the store that a URL or a path names, and migrate it to the schema of this release."""
+async def open_store(url: str, *, hand_over: bool = True, few_connections: bool = False) -> Store:
+    """Open the store that a URL or a path names, and migrate it to the schema of this release.
+
+    Without `hand_over`, workers of this process get jobs only by claiming them; MariaDB never hands jobs over.
+    `few_connections` is for a process that opens many stores.
+    """
     if is_postgres(url):
-        return await _open_postgres(url)
+        return await _open_postgres(url, hand_over=hand_over, few_connections=few_connections)
     if is_mysql(url):
-        return await _open_mysql(url)
-    return await SqliteStore.open(path_of(url))
+        return await _open_mysql(url, few_connections=few_connections)
+    return await SqliteStore.open(path_of(url), hand_over=hand_over)
 
 
 async def wait_for_store(
@@ -87,6 +92,27 @@ def migrations_of(url: str) -> list[MigrationState]:
     return compare(all_migrations(), seen)
 
 
+def grants_of(url: str, roles: Roles) -> Grants:
+    """Return the SQL that gives roles of the database the least privileges; connects to nothing."""
+    if is_postgres(url):
+        try:
+            from rota.stores.postgres import grants as postgres  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            _refuse_without("asyncpg", "postgres", error)
+        return postgres.grants(url, roles)
+    if is_mysql(url):
+        try:
+            from rota.stores.mysql import grants as mysql  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            _refuse_without("asyncmy", "mysql", error)
+        return mysql.grants(url, roles)
+    raise InvalidRequest(
+        f"store: {path_of(url)} is a file of SQLite, which has no roles; set the file's owner and mode instead, or name"
+        " a store on PostgreSQL or MariaDB",
+        field="store",
+    )
+
+
 def is_server(url: str) -> bool:
     """Whether a URL names a database on a server."""
     return is_postgres(url) or is_mysql(url)
@@ -97,12 +123,12 @@ def is_postgres(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
 
 
-async def _open_postgres(url: str) -> Store:
+async def _open_postgres(url: str, *, hand_over: bool, few_connections: bool) -> Store:
     try:
         from rota.stores.postgres import PostgresStore  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         _refuse_without("asyncpg", "postgres", error)
-    return await PostgresStore.open(url)
+    return await PostgresStore.open(url, hand_over=hand_over, few_connections=few_connections)
 
 
 async def _postgres_status(url: str) -> list[MigrationState]:
@@ -118,12 +144,12 @@ def is_mysql(url: str) -> bool:
     return url.startswith(("mysql://", "mariadb://")) or _GO_STYLE.fullmatch(url) is not None
 
 
-async def _open_mysql(url: str) -> Store:
+async def _open_mysql(url: str, *, few_connections: bool) -> Store:
     try:
         from rota.stores.mysql import MysqlStore  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         _refuse_without("asyncmy", "mysql", error)
-    return await MysqlStore.open(url)
+    return await MysqlStore.open(url, few_connections=few_connections)
 
 
 async def _mysql_status(url: str) -> list[MigrationState]:

@@ -16,14 +16,17 @@ from typing import Final
 
 from rota.api import ApiKey, ApiSettings, check_bind, serve
 from rota.api.http import Response, json_response
+from rota.api.server.tls import ServerTls
 from rota.api.status_app import StatusApp
 from rota.core.cluster import Member
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Unknown
+from rota.core.worker_orders import WorkerOrders
 from rota.ports.client import AttemptReport, WorkSource
 from rota.runtime import Link
+from rota.runtime.api_server import protection_of
 from rota.runtime.membership import Membership
 from rota.settings import Settings, host_of, port_of
 from rota.telemetry import metric_definitions
@@ -57,7 +60,7 @@ class WorkerEndpoint:
     ) -> None:
         self._membership = membership
         self.host, self._port = host_of(settings.worker_address), port_of(settings.worker_address)
-        self._insecure = settings.insecure
+        self._protection = protection_of(settings)
         self._linked_seconds = heartbeat.total_seconds() * _MISSED_HEARTBEATS
         self._announce = link.announce_member
         self._announced_at: float | None = None
@@ -70,7 +73,7 @@ class WorkerEndpoint:
         else:
             link.engine.telemetry.listen(self._metrics.on_event)
         keys = (ApiKey.of("token", settings.token),) if settings.token else ()
-        check_bind(self.host, bool(keys), settings.insecure, field="worker_address")
+        check_bind(self.host, self._protection, field="worker_address")
         pages = {
             "/livez": self._live,
             "/readyz": self._ready,
@@ -83,21 +86,30 @@ class WorkerEndpoint:
     def show(self, worker: Worker) -> None:
         self._worker = worker
 
-    async def announce(self, member: Member) -> None:
+    async def announce(self, member: Member) -> WorkerOrders | None:
         """Pass the worker's heartbeat on, and remember when it succeeded."""
-        await self._announce(member)
+        orders = await self._announce(member)
         self._announced_at = time.monotonic()
+        return orders
 
-    async def serve(self, ready: asyncio.Future[str], sockets: list[socket.socket] | None = None) -> None:
+    async def serve(
+        self, ready: asyncio.Future[str], sockets: list[socket.socket] | None = None, tls: ServerTls | None = None
+    ) -> None:
         """Serve until cancelled, on sockets that are bound already if given; `ready` gets the address."""
 
         def on_ready(host: str, port: int) -> None:
-            _log.info("worker health and metrics on http://%s:%d", host, port)
+            _log.info("worker health and metrics on %s://%s:%d", "http" if tls is None else "https", host, port)
             if not ready.done():
                 ready.set_result(f"{host}:{port}")
 
         await serve(
-            self.board, host=self.host, port=self._port, insecure=self._insecure, on_ready=on_ready, sockets=sockets
+            self.board,
+            host=self.host,
+            port=self._port,
+            protection=self._protection,
+            tls=tls,
+            on_ready=on_ready,
+            sockets=sockets,
         )
 
     @property

@@ -30,7 +30,7 @@ from rota.ports.store import Retention
 from rota.ports.wakeup import TIMETABLE
 from rota.scheduler.dispatcher import Dispatcher
 from rota.scheduler.operations import OperationRunner
-from rota.scheduler.upkeep import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker
+from rota.scheduler.upkeep import BATCH, Duty, Expirer, Promoter, Pruner, Reaper, Ticker, Waker
 from rota.supervision import supervised
 from rota.telemetry.outage import Outage
 
@@ -73,7 +73,7 @@ class DutyTimer:
             self._moved.set()
 
     async def wait_until_due(self) -> None:
-        """Wait until the duty is due. After that its next time is unknown."""
+        """Wait until the next run of this loop is due. Its next time is unknown after that."""
         loop = asyncio.get_running_loop()
         while (left := self._at - loop.time()) > 0:
             if left - FINE_SECONDS < FINE_STEP_SECONDS:
@@ -109,7 +109,7 @@ class Scheduler:
         self.engine = engine
         self._rng = rng
         self._stands_by = stands_by
-        duties: Sequence[Duty] = (Promoter(engine), Ticker(engine), Reaper(engine), Expirer(engine))
+        duties: Sequence[Duty] = (Promoter(engine), Waker(engine), Ticker(engine), Reaper(engine), Expirer(engine))
         self._timers = [DutyTimer(duty, JitteredBackoff(rng, longest=LONGEST_RETRY_SECONDS)) for duty in duties]
         self._pruner = Pruner(engine, retention or Retention())
         self._dispatcher = Dispatcher(engine, stands_by=stands_by, rng=rng)

@@ -1,4 +1,7 @@
-"""Upkeep duties of the scheduler: ticker, promoter, reaper, expirer, pruner. Each does one pass and counts its work."""
+"""Upkeep duties of the scheduler: ticker, promoter, waker, reaper, expirer, pruner.
+
+Each does one pass and counts its work.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,21 @@ class Promoter:
 
     async def tick(self) -> int:
         return await self.engine.upkeep.promote(BATCH)
+
+
+class Waker:
+    """Ends waits for events that are due, so that their jobs run again."""
+
+    name = "waker"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def due(self, timetable: Timetable) -> datetime | None:
+        return timetable.wait
+
+    async def tick(self) -> int:
+        return await self.engine.upkeep.end_waits(BATCH)
 
 
 class Reaper:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Final, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NoReturn, get_args
 
 from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
+from rota.core.limit import Limit, OnFull, check_limit, task_limit
+from rota.core.namespace import DEFAULT, check_name
 from rota.core.schedule import rule_of, zone_of
-from rota.sdk.options import Duration
+from rota.core.unique_keys import CONTROL_OPTIONS
+from rota.sdk.options import Duration, Options
 
+#: What becomes of a new job of a full key, as `OnFull`.
+WhenFull = Literal["wait", "drop", "cancel_oldest", "cancel_newest", "replace"]
 Executor = Literal["auto", "async", "thread", "process"]
 
 
@@ -28,6 +33,13 @@ def app_name_of(name: object) -> str:
         " Rota(name='shop'), or leave it out",
         field="name",
     )
+
+
+def namespace_of(namespace: object) -> str:
+    """Check the namespace of an app; `default` or nothing means the default one."""
+    if not isinstance(namespace, str):
+        raise InvalidRequest(f"namespace: {namespace!r} is not text; write Rota(namespace='acme')", field="namespace")
+    return "" if namespace in {"", DEFAULT} else check_name(namespace, field="namespace")
 
 
 def name_of(function: object, name: str | None) -> str:
@@ -91,6 +103,44 @@ def rule_for(
     return rule
 
 
+def limit_for(name: str, function: Callable[..., Any], per: str | None, values: Mapping[str, Any]) -> Limit | None:
+    """Give the limit of a task, None without one; refuse bad values, naming the option."""
+    if per is not None and per not in tuple(inspect.signature(function).parameters):
+        known = ", ".join(inspect.signature(function).parameters) or "none"
+        _refuse_limit(name, "per", per, f"it is not an argument of the function; its arguments: {known}")
+    given = {option: value for option, value in values.items() if value is not None}
+    for option, value in given.items():
+        if not isinstance(value, _LIMIT_TYPES[option]) or isinstance(value, bool):
+            _refuse_limit(name, option, value, _LIMIT_REMEDIES[option])
+        if per is None and option in {"weight", "order", "on_full"}:
+            _refuse_limit(name, option, value, "it holds for each value of an argument; name the argument with per")
+    if not given:
+        return None
+    fields = {(f"per_key_{option}" if per and option in _PER_KEY else option): one for option, one in given.items()}
+    limit = Limit(task_limit(name), **fields)
+    try:
+        check_limit(limit)
+    except InvalidRequest as error:
+        text = str(error).replace("per_key_", "")
+        raise InvalidRequest(f"task {name!r}: {text}", field=(error.field or "").replace("per_key_", "")) from None
+    return limit
+
+
+_PER_KEY: Final = frozenset({"max_running", "rate_limit"})
+_LIMIT_TYPES: Final = {"max_running": int, "rate_limit": str, "weight": int, "order": str, "on_full": str}
+_LIMIT_REMEDIES: Final = {
+    "max_running": "give how many may run at once, as a number",
+    "rate_limit": "write e.g. '10/s'",
+    "weight": "give a whole number",
+    "order": "write 'strict', or leave it out",
+    "on_full": f"it must be one of {', '.join(OnFull)}",
+}
+
+
+def _refuse_limit(name: str, option: str, value: object, remedy: str) -> NoReturn:
+    raise InvalidRequest(f"task {name!r}: {option}: {value!r} will not do: {remedy}", field=option)
+
+
 def _require_text(name: str, cron: object, zone: object) -> None:
     for option, value, remedy in (("cron", cron, "write e.g. '0 3 * * *'"), ("tz", zone, "write e.g. 'Europe/Berlin'")):
         if value is not None and not isinstance(value, str):
@@ -106,6 +156,16 @@ def _refuse_without_effect(name: str, cron: str | None, zone: str, delay: Durati
         remedy = "the job of a schedule starts at its fire time; give it to submissions, as in task.using(delay=…)"
         raise InvalidRequest(
             f"task {name!r}: delay: {delay!r} cannot be combined with cron or every; {remedy}", field="delay"
+        )
+
+
+def refuse_control(name: str, options: Options) -> None:
+    """Refuse the control of repeated submissions for a schedule, whose jobs are not submitted."""
+    for option in sorted(CONTROL_OPTIONS & options.keys()):
+        remedy = "its jobs are made at their fire times, one for each; leave it out, or give it to submissions, as in"
+        raise InvalidRequest(
+            f"task {name!r}: {option}: cannot be combined with cron or every; {remedy} task.using({option}=…)",
+            field=option,
         )
 
 

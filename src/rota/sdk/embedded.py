@@ -11,7 +11,7 @@ import itertools
 import logging
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
@@ -54,9 +54,9 @@ class StoppedAtStart(Exception):
 
 
 class Signals:
-    """Handles SIGTERM and SIGINT during `serve`; restores the former handlers at the end."""
+    """Handles SIGTERM and SIGINT during `serve`, with TLS also SIGHUP; restores the former handlers at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reloads_tls: bool = False) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise InvalidRequest(
                 "serve() needs the main thread, which gets the signals; use run() on other threads", field=""
@@ -65,9 +65,14 @@ class Signals:
             raise InvalidRequest("serve() would block the event loop that runs here; use run()", field="")
         self.count = 0
         self._listener: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._reloads_tls = reloads_tls
+        #: Called on the loop that listens, for SIGHUP.
+        self.on_hangup: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         self._former = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        if self._reloads_tls:
+            self._former[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -81,6 +86,11 @@ class Signals:
         if self.count:
             event.set()
         return event
+
+    def _on_hangup(self, _number: int, _frame: FrameType | None) -> None:
+        if self._listener is not None and self.on_hangup is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._listener[0].call_soon_threadsafe(self.on_hangup)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
@@ -147,6 +157,8 @@ async def start(app: Rota, settings: Settings, *, api: bool, signals: Signals | 
         instance=instance_name() if number == 1 else f"{instance_name()}-{number}",
     )
     ports = BoundPorts.bound(plan, settings)
+    if signals is not None:
+        signals.on_hangup = ports.reload_tls
     try:
         link = await _open_link(app, settings, event)
         components = Components(plan, settings, definition_of(app), link, ports)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ _encode: Final = msgspec.json.Encoder().encode
 #: The payload of a call without arguments.
 NO_ARGUMENTS: Final = '{"args":[],"kwargs":{}}'
 _EXACT: Final = frozenset({int, str, bool})
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class TaskSignature:
@@ -58,9 +60,45 @@ class TaskSignature:
             return False
         return True
 
+    @cached_property
+    def positional_names(self) -> tuple[str, ...]:
+        """The names of the parameters that positional arguments go to."""
+        parameters = inspect.signature(self._function).parameters.values()
+        return tuple(one.name for one in parameters if one.kind in _POSITIONAL)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """The defaults of parameters, as JSON; those that cannot be written as JSON are left out."""
+        found: dict[str, Any] = {}
+        for one in inspect.signature(self._function).parameters.values():
+            if one.default is not inspect.Parameter.empty:
+                with suppress(TypeError, ValueError, RecursionError):
+                    found[one.name] = msgspec.json.decode(_encode(one.default))
+        return found
+
+    def require(self, task: str, names: Sequence[str]) -> None:
+        """Refuse names that no argument of the function can have."""
+        parameters = inspect.signature(self._function).parameters
+        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+            return
+        for name in names:
+            if name not in parameters:
+                known = ", ".join(parameters) or "none"
+                raise InvalidRequest(
+                    f"task {task!r}: unique_by: the function has no argument {name!r}; its arguments: {known}",
+                    field="unique_by",
+                )
+
     def check(self, payload: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Refuse a call that the worker would refuse, by decoding it as the worker does."""
         self._calling.check(payload, args, kwargs)
+
+    def arguments(self, task: str, payload: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Decode a payload as the worker does; refuse one that the worker would refuse."""
+        try:
+            return self._calling.decode(payload)
+        except WrongArguments as error:
+            raise InvalidRequest(f"task {task!r}: {error}", field="payload") from None
 
 
 def encode_call(name: str, signature: TaskSignature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

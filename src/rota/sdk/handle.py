@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -9,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from rota.core.duration import parse_duration
+from rota.core.envelope import is_encrypted
 from rota.core.errors import RotaError
 from rota.core.ids import JobId, to_text
-from rota.core.job import Job
+from rota.core.job import Job, JobFailed
 from rota.core.lifecycle import FINISHED, State
+from rota.core.waiting import signal_name
 from rota.ports.client import ActionResult, Actor
+from rota.ports.store import Receipt
+from rota.worker.context import CURRENT
 
 if TYPE_CHECKING:
     from rota.sdk.app import Rota
@@ -23,17 +28,19 @@ R = TypeVar("R")
 _LONGEST_WAIT = timedelta(seconds=30)
 
 
-class JobFailed(RotaError):
-    """The job ended without a result; `job` has its error and why it ended."""
-
-    def __init__(self, job: Job) -> None:
-        cause = f": {job.error.kind}: {job.error.message}" if job.error is not None else ""
-        super().__init__(f"{job.name} is {job.state}{f' ({job.reason})' if job.reason else ''}{cause}")
-        self.job = job
-
-
 class ResultTimeout(RotaError, TimeoutError):
     """The job had not finished within the timeout; it is not cancelled."""
+
+
+def warn_in_handler(verb: str) -> None:
+    """Warn of a blocking wait in a handler: its slot does nothing meanwhile, and all slots may wait for ever."""
+    if CURRENT.get(None) is not None:
+        warnings.warn(
+            f"{verb} in a handler blocks its slot until the other job has ended, which may need that slot; let the"
+            " other job follow this one instead: return, and use .then(…) or on_success",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
@@ -42,6 +49,9 @@ class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
     _app: Rota
     _job_id: JobId
     _decode: Callable[[str], R]
+    #: Whether the submission made this job (`created`), or was answered with an earlier one, and why: `replayed`,
+    #: `unique_conflict`, `throttled`, `debounced`, `dropped`.
+    receipt: Receipt = Receipt.CREATED
 
     @property
     def id(self) -> str:
@@ -58,6 +68,7 @@ class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
 
     def result(self, timeout: timedelta | float | str | None = None) -> R:
         """Wait for the job's result, at most for `timeout`."""
+        warn_in_handler("result()")
         return self._app.portal.call(self._result(timeout))
 
     async def aresult(self, timeout: timedelta | float | str | None = None) -> R:  # noqa: ASYNC109 - the public name
@@ -83,8 +94,28 @@ class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
         """Retry a dead or cancelled job, or start one now that waits for its time."""
         return await self._app.portal.acall(self._act("retry"))
 
+    def signal(self, name: str = "", payload: object = None) -> bool:
+        """Emit the event that is a signal to this job; return whether it is the first of this name.
+
+        The handler waits for it with `current().wait(key, event=current().signal_name(name))`.
+        """
+        return self._app.emit(signal_name(self._job_id, name), payload)
+
+    async def asignal(self, name: str = "", payload: object = None) -> bool:
+        """Signal the job as `signal` does, in async code."""
+        return await self._app.aemit(signal_name(self._job_id, name), payload)
+
     def __repr__(self) -> str:
         return f"<Handle of job {self.id}>"
+
+    @property
+    def app(self) -> Rota:
+        """The app that the job was submitted with."""
+        return self._app
+
+    async def wait_briefly(self, at_most: timedelta) -> Job:
+        """Wait for the job's end, at most for a while, and return it as it is then; runs on the app's own loop."""
+        return await (await self._app.control()).wait(self._job_id, at_most)
 
     async def _get(self) -> Job:
         control = await self._app.control()
@@ -100,6 +131,8 @@ class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
             wait = _LONGEST_WAIT if left is None else min(left, _LONGEST_WAIT)
             job = await control.wait(self._job_id, wait)
             if job.state is State.COMPLETED:
+                if job.result is not None and is_encrypted(job.result):
+                    raise self._app.undecryptable(job)
                 return self._decode(job.result or "null")
             if job.state in FINISHED:
                 raise JobFailed(job)

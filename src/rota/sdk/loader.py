@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
-from rota.core.submission import Template
 from rota.runtime.assembly import AppDefinition
 from rota.sdk.app import Rota
 from rota.sdk.options import retry_of
+from rota.sdk.task import AsyncTask, Task
 from rota.wire.submission import Defaults
 from rota.worker import Handler, handler_of
+from rota.worker.exceptions import DEPENDENCY_ERRORS
 
 
 def load_app(name: str) -> Rota:
@@ -41,14 +43,17 @@ def definition_of(app: Rota) -> AppDefinition:
     return AppDefinition(
         handlers=tuple(_handler(app, name) for name in app.tasks),
         schedules=tuple(app.recurring),
+        limits=tuple(app.limits),
+        breakers=app.breakers.stored(app.name),
         app=app.name,
-        defaults={task.name: _defaults_of(task.template) for task in tasks},
+        defaults={task.name: _defaults_of(task) for task in tasks},
         queues=tuple(dict.fromkeys(task.template.queue for task in tasks)),
     )
 
 
-def _defaults_of(template: Template) -> Defaults:
+def _defaults_of(task: Task[..., Any] | AsyncTask[..., Any]) -> Defaults:
     """Give the options of a task's jobs for submissions over HTTP that leave them out."""
+    template = task.template
     return Defaults(
         max_attempts=template.max_attempts,
         backoff=template.backoff,
@@ -58,10 +63,14 @@ def _defaults_of(template: Template) -> Defaults:
         delivery=template.delivery,
         expires=template.expires,
         delay=template.delay,
+        concurrency_key=template.concurrency_key,
         tags=template.tags,
         meta=template.meta,
         on_success=template.on_success,
         on_failure=template.on_failure,
+        control=task.control,
+        argument_names=task.argument_names,
+        argument_defaults=task.argument_defaults,
     )
 
 
@@ -69,11 +78,15 @@ def _handler(app: Rota, name: str) -> Handler:
     task = app.tasks[name]
     retry = retry_of(task.options["retry"]) if "retry" in task.options else None
     timeout = task.options.get("timeout")
+    calls = app.batches.get(name)
+    breaker = app.breakers.of(name)
     return handler_of(
-        task.function,
+        task.function if calls is None else calls.for_worker(),
         type=name,
-        executor=app.executors[name],
+        executor=app.executors[name] if calls is None else "async",
         timeout=None if timeout is None else parse_duration(timeout, field="timeout"),
         give_up_on=() if retry is None else retry.give_up_on,
         retry_on=(Exception,) if retry is None else retry.on,
+        breaker=None if breaker is None else breaker.name,
+        dependency_errors=DEPENDENCY_ERRORS if breaker is None else breaker.on,
     )

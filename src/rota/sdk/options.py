@@ -10,14 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Protocol, TypedDict
 
 import msgspec
 
+from rota.core.breaker import BREAKER_IS_KEY, check_breaker_name
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest
+from rota.core.lifecycle import State
+from rota.core.limit import breaker_limit
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
-from rota.core.submission import NO_META, UNAVAILABLE, Delivery, Takes, Template, check
+from rota.core.submission import NO_META, Delivery, Takes, Template, check
+from rota.core.unique_keys import CONTROL_OPTIONS, SubmitControl, UniqueKind, control_of, overridden
 from rota.wire.scalars import (
     Name,
     Priority,
@@ -30,6 +34,7 @@ from rota.wire.scalars import (
 from rota.wire.submission import Attempts, Metadata, Tags, positive_duration
 
 if TYPE_CHECKING:
+    from rota.sdk.breakers import Breaker
     from rota.sdk.task import Call
 
 Duration = timedelta | float | str
@@ -54,11 +59,15 @@ class Retry:
     on: tuple[type[BaseException], ...] = (Exception,)
     give_up_on: tuple[type[BaseException], ...] = ()
     max_elapsed: Duration | None = None
+    #: Retries are at most this share of the starts of the task within the window; more of them start later.
+    budget: float | None = None
+    budget_window: Duration = "1m"
 
     def __post_init__(self) -> None:
         _read("retry.max_attempts", self.max_attempts, Attempts | None, "give the number of attempts, as in Retry(5)")
         _read("retry.factor", self.factor, float, "give a number")
         _read("retry.jitter", self.jitter, float | None, "give a number")
+        _read("retry.budget", self.budget, float | None, "give a share of the starts, as in budget=0.1")
         if self.delays is not None and not _is_filled(self.delays):
             _refuse("retry.delays", self.delays, "not a list of delays", 'give one or more, as in delays=["1s", "5m"]')
         for name in ("on", "give_up_on"):
@@ -77,6 +86,10 @@ class Retry:
             jitter=default.jitter if self.jitter is None else self.jitter,
             delays=tuple(parse_duration(delay, field="retry.delays") for delay in self.delays or ()),
             max_elapsed=elapsed,
+            budget=self.budget,
+            budget_window=DEFAULT_BACKOFF.budget_window
+            if self.budget is None
+            else parse_duration(self.budget_window, field="retry.budget_window"),
         )
         return shared(rule)
 
@@ -117,6 +130,23 @@ class Options(TypedDict, total=False):
     retry: Retry | int
     delivery: Delivery | Literal["at_least_once", "at_most_once"]
     idempotency_key: str
+    #: A submission is answered with an earlier job of the same arguments that was made within this time.
+    unique_for: Duration
+    #: The arguments that make two submissions equal; for unique jobs all of them unless some are named.
+    unique_by: Sequence[str]
+    #: A text that makes two submissions equal, instead of arguments.
+    unique_key: str
+    #: The states in which an earlier job counts; without `unique_for`, for as long as it is in one of them.
+    unique_states: Sequence[str]
+    #: The job starts when no further submission came for this long, with the last one's arguments.
+    debounce: Duration
+    #: The longest time that a debounced job waits for further submissions.
+    max_wait: Duration
+    #: At most one job is made in this time; submissions in between are answered with it.
+    throttle: Duration
+    concurrency_key: str
+    #: Of a task, the circuit breaker of its dependency, or its name. Of a submission, the name of one for this job.
+    breaker: Breaker | str
     tags: Sequence[str]
     meta: Mapping[str, str]
     #: A call, or a task that takes the result of the job.
@@ -152,10 +182,27 @@ def refuse_exceptions(name: str, retry: Retry | int | None, defined: Retry | int
         )
 
 
+def control_in(options: Mapping[str, Any]) -> SubmitControl | None:
+    """Read the options that control repeated submissions; refuse bad values and combinations, naming the option."""
+    given = {name: options[name] for name in CONTROL_OPTIONS & options.keys() if options[name] is not None}
+    if not given:
+        return None
+    control = control_of(**{name: _CONTROL_READERS[name](name, value) for name, value in given.items()})
+    if control is not None and control.kind is UniqueKind.DEBOUNCE:
+        for option in ("run_at", "delay"):
+            if options.get(option) is not None:
+                raise InvalidRequest(
+                    f"{option}: cannot be combined with debounce, which decides when the job starts; give one of them",
+                    field=option,
+                )
+    return control
+
+
 def template_of(name: str, payload: str, options: Options, defaults: RetryDefaults = PLAIN) -> Template:
     """Make the template that options describe; refuse bad values, naming the option."""
     check_type_name(_read("name", name, UncheckedTypeName, "give the task's name, as in 'send_email'"), "name")
     template = Template(type=name, payload=payload, max_attempts=defaults.max_attempts, backoff=defaults.backoff)
+    control_in(options)
     return changed(template, options, defaults)
 
 
@@ -166,6 +213,8 @@ def changed(template: Template, options: Options, defaults: RetryDefaults = PLAI
         read = _READERS.get(name) or _unknown(name)
         if value is not None:
             changes |= read(name, value, defaults)
+    if options.get("breaker") is not None and options.get("concurrency_key") is not None:
+        raise InvalidRequest(f"breaker: {BREAKER_IS_KEY}", field="breaker")
     if options.get("run_at") is not None and options.get("delay") is not None:
         raise InvalidRequest("delay: give either run_at or delay, not both", field="delay")
     if changes:
@@ -177,6 +226,8 @@ def changed(template: Template, options: Options, defaults: RetryDefaults = PLAI
 def merged(options: Options, others: Options) -> Options:
     """Override options with others. None removes one; run_at and delay replace each other."""
     both: dict[str, Any] = {**options, **others}
+    if not CONTROL_OPTIONS.isdisjoint(others):
+        both = overridden(options, others)
     for name, other in (("run_at", "delay"), ("delay", "run_at")):
         if others.get(name) is not None and other not in others:
             both.pop(other, None)
@@ -210,8 +261,6 @@ def _refuse(name: str, value: object, what: str, remedy: str) -> NoReturn:
 
 
 def _unknown(name: str) -> NoReturn:
-    if name in UNAVAILABLE:
-        raise InvalidRequest(f"{name}: {UNAVAILABLE[name]}", field=name)
     close = get_close_matches(name, KNOWN, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     raise InvalidRequest(f"{name!r} is not an option{meant}; known options: {', '.join(sorted(KNOWN))}", field=name)
@@ -221,10 +270,15 @@ def _is_filled(values: object) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
 
 
-def _check_exceptions(name: str, kinds: object) -> None:
-    if not isinstance(kinds, tuple) or not all(
+def are_exceptions(kinds: object) -> bool:
+    """Whether a value is a tuple of exception classes."""
+    return isinstance(kinds, tuple) and all(
         isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds
-    ):
+    )
+
+
+def _check_exceptions(name: str, kinds: object) -> None:
+    if not are_exceptions(kinds):
         remedy = f"give exception classes in parentheses, as in {name}=(ValueError,)"
         _refuse(f"retry.{name}", kinds, "not a tuple of exception classes", remedy)
 
@@ -292,10 +346,24 @@ def _follow_up(name: str, value: Any, defaults: RetryDefaults) -> dict[str, Any]
             raise InvalidRequest(
                 f"{name}: a follow-up takes no {option}: it is created when its job finishes", field=name
             )
+    for option in sorted(CONTROL_OPTIONS & value.options.keys()):
+        raise InvalidRequest(
+            f"{name}: a follow-up takes no {option}: each finished job makes its own; leave it out, as in"
+            f" .using({option}=None)",
+            field=name,
+        )
     return {name: make(defaults)}
 
 
 _FOLLOW_UP_TAKES: Final = {"on_success": Takes.RESULT, "on_failure": Takes.FAILURE}
+
+
+def _breaker(name: str, value: Any, _: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
+    """Give one job a breaker of its own, which is its concurrency key. That of a task is no default of its jobs."""
+    if not isinstance(value, str):
+        _refuse(name, value, "not the name of a breaker", 'give a name, as in breaker="stripe"')
+    check_breaker_name(value)
+    return {"concurrency_key": breaker_limit(value)}
 
 
 def _unchanged(_: str, __: Any, ___: RetryDefaults) -> dict[str, Any]:  # noqa: ANN401 - any option
@@ -303,7 +371,34 @@ def _unchanged(_: str, __: Any, ___: RetryDefaults) -> dict[str, Any]:  # noqa: 
     return {}
 
 
+def _read_names(name: str, value: Any) -> Any:  # noqa: ANN401 - any option
+    remedy = 'give names of arguments, as in unique_by=["customer"]'
+    return _read(name, value, Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)], remedy)
+
+
+def _read_states(name: str, value: Any) -> Any:  # noqa: ANN401 - any option
+    remedy = f'give some of {", ".join(State)}, as in unique_states=["pending", "running"]'
+    listed = list(value) if isinstance(value, tuple | set | frozenset) else value
+    return _read(name, listed, Annotated[list[State], msgspec.Meta(min_length=1)], remedy)
+
+
+def _read_period(name: str, value: Any) -> Any:  # noqa: ANN401 - any option
+    return parse_duration(value, field=name)
+
+
+#: Given the name and the value of an option that controls repeated submissions, the value as the core has it.
+_CONTROL_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "unique_for": _read_period,
+    "unique_by": _read_names,
+    "unique_key": lambda name, value: _read(name, value, Name, "give a text of at most 200 characters"),
+    "unique_states": _read_states,
+    "debounce": _read_period,
+    "max_wait": _read_period,
+    "throttle": _read_period,
+}
+
 _READERS: Final[Mapping[str, _Reader]] = {
+    **dict.fromkeys(_CONTROL_READERS, _unchanged),
     "queue": _queue,
     "priority": _converted(Priority, "give a number from 1 (least urgent) to 10"),
     "delay": _duration,
@@ -313,6 +408,8 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "retry": _retry,
     "delivery": _converted(Delivery, "give 'at_least_once' or 'at_most_once'"),
     "idempotency_key": _idempotency_key,
+    "breaker": _breaker,
+    "concurrency_key": _converted(Name, "give a text; jobs with the same text run one at a time"),
     "tags": _tags,
     "meta": _meta,
     "on_success": _follow_up,

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import json
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
+import msgspec
 from msgspec import Struct
 
+from rota.core.breaker import BREAKER_IS_KEY
+from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
+from rota.core.limit import key_of
 from rota.core.request_hash import canonical_request_hash
-from rota.core.submission import TAKES, IdempotencyKey, NewJob, Takes, Template
+from rota.core.submission import HOST, TAKES, IdempotencyKey, NewJob, Takes, Template
 from rota.core.time import EPOCH
+from rota.core.unique_keys import CONTROL_OPTIONS, SubmitControl, UniqueKey, UniqueKind
 from rota.engine.engine import wall_clock
 from rota.sdk.encoding import NO_ARGUMENTS, TaskSignature, encode_call
+from rota.sdk.flow import Failure, Flow, Step, flow_of
 from rota.sdk.handle import Handle
-from rota.sdk.options import Options, RetryDefaults, changed, merged, refuse_exceptions, template_of
+from rota.sdk.options import Options, RetryDefaults, changed, control_in, merged, refuse_exceptions, template_of
 from rota.telemetry.tracing import current_traceparent
 
 if TYPE_CHECKING:
@@ -25,8 +33,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-#: With these options each job is built by itself.
-_PER_JOB: Final = frozenset({"run_at", "idempotency_key"})
+R2 = TypeVar("R2")
+#: With these options each job is built by itself: they depend on its arguments or on the time.
+PER_JOB: Final = frozenset({"run_at", "idempotency_key"}) | CONTROL_OPTIONS
 
 
 # A msgspec struct takes half as long to create as a Python class. Handles are structs too.
@@ -59,13 +68,15 @@ class Call(Struct, Generic[R], eq=False):
         task = self.task
         if task.shared_fields is not None and self.traceparent is None:
             return NewJob(job_id, task.name, self.payload, *task.shared_fields)
+        moment = wall_clock() if now is None else now
         return task.template.make(
             job_id,
-            wall_clock() if now is None else now,
+            moment,
             payload=self.payload,
             traceparent=self.traceparent,
-            run_at=task.options.get("run_at"),
+            run_at=task.options.get("run_at") if task.debounce is None else moment + task.debounce,
             idempotency=self._key(),
+            unique=task.unique_key_of(self.payload),
         )
 
     def submit(self) -> Handle[R]:
@@ -81,6 +92,18 @@ class Call(Struct, Generic[R], eq=False):
             return (await app.asubmit_many([self]))[0]
         (answer,) = await app.gateway.asubmit([app.job(self)])
         return app.handle(self, answer)
+
+    def then(self, following: Step[R, R2]) -> Flow[R2]:
+        """Chain: a task that takes the result of this call, or a call or flow of its own, runs after its success."""
+        return flow_of(self).then(following)
+
+    def always(self, following: Step[Any, R2]) -> Flow[R2]:
+        """Run a task, call or flow after this call has ended in any way; a task gets the result, or None."""
+        return flow_of(self).always(following)
+
+    def on_failure(self, handler: Step[Failure, Any]) -> Flow[R]:
+        """Run a task, call or flow if this call fails; a task gets what failed, its error and its payload."""
+        return flow_of(self).on_failure(handler)
 
     def _key(self) -> IdempotencyKey | None:
         key = self.options.get("idempotency_key")
@@ -103,10 +126,30 @@ class JobSpec:
         return template_of(self.name, "null", self.options, self._app.retry_defaults)
 
     @cached_property
+    def control(self) -> SubmitControl | None:
+        """How repeated submissions are treated."""
+        return control_in(self.options)
+
+    @property
+    def debounce(self) -> timedelta | None:
+        """How long a job waits for further submissions; None if it does not."""
+        control = self.control
+        return None if control is None or control.kind is not UniqueKind.DEBOUNCE else control.period
+
+    def unique_key_of(self, payload: str) -> UniqueKey | None:
+        """Give the key by which a submission with this payload is recognised as a repetition."""
+        return None if self.control is None else self.control.key_of(payload)
+
+    @cached_property
     def shared_fields(self) -> tuple[Any, ...] | None:
         """The fields of a job after id, type and payload; None if they depend on the time or on the payload."""
         template = self.template
-        if template.delay or template.expires is not None or not _PER_JOB.isdisjoint(self.options):
+        if (
+            template.delay
+            or template.expires is not None
+            or HOST in (template.concurrency_key or "")
+            or not PER_JOB.isdisjoint(self.options)
+        ):
             return None
         job = template.make(JobId(0), EPOCH)
         return tuple(getattr(job, field.name) for field in fields(NewJob)[3:])
@@ -120,10 +163,30 @@ class TaskBase(JobSpec, Generic[P, R]):
     ) -> None:
         super().__init__(app, name, options)
         self.function = function
+        #: The argument whose value is the concurrency key of each job.
+        self.per: str | None = None
         #: Shared by all tasks that `using` derives: inspecting a function takes longer than submitting a job.
         self._signature = TaskSignature(function) if signature is None else signature
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+        if "unique_by" in options:
+            self._signature.require(name, options["unique_by"])
+
+    def unique_key_of(self, payload: str) -> UniqueKey | None:
+        """Give the key of a submission; positional arguments are known by their names."""
+        return (
+            None if self.control is None else self.control.key_of(payload, self.argument_names, self.argument_defaults)
+        )
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The names of the parameters that positional arguments go to."""
+        return self._signature.positional_names
+
+    @property
+    def argument_defaults(self) -> Mapping[str, Any]:
+        """The values of arguments that are left out, as JSON."""
+        return self._signature.defaults
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submit a job that calls this task with these arguments."""
@@ -148,14 +211,36 @@ class TaskBase(JobSpec, Generic[P, R]):
         if len(both) < len({*self.options, *options}):
             # An option was removed by None.
             template = template_of(self.name, "null", both, defaults)
+        if not CONTROL_OPTIONS.isdisjoint(both):
+            control_in(both)
         other = type(self)(self._app, self.function, self.name, both, self._signature)
         other.template = template
+        # A key that is given by hand counts, not the argument.
+        other.per = None if "concurrency_key" in options else self.per
+        if options.get("breaker") is not None and (other.per is not None or "concurrency_key" in both):
+            raise InvalidRequest(f"task {self.name!r}: breaker: {BREAKER_IS_KEY}", field="breaker")
         return other
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a call without submitting it."""
         payload = encode_call(self.name, self._signature, args, kwargs)
-        return Call(self._app, self, payload, self._signature.decode, current_traceparent())
+        task = self if self.per is None else self.keyed(*args, **kwargs)
+        return Call(self._app, task, payload, self._signature.decode, current_traceparent())
+
+    def call_with(self, payload: str) -> Call[Any]:
+        """Make a call of a payload in JSON, as other programs write it: checked as the arguments of `call` are."""
+        args, kwargs = self._signature.arguments(self.name, payload)
+        return Call(self._app, self.keyed(*args, **kwargs), payload, json.loads, current_traceparent())
+
+    def keyed(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - arguments of the function
+        """Give this task with the concurrency key that the value of the argument `per` makes, if it names one."""
+        if self.per is None:
+            return self
+        bound = signature(self.function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        value = bound.arguments[self.per]
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return self.using(concurrency_key=key_of(self.name, text))
 
     @property
     def takes_one_argument(self) -> bool:
@@ -164,6 +249,12 @@ class TaskBase(JobSpec, Generic[P, R]):
 
     def taking(self, takes: Takes) -> Call[R]:
         """Make a call whose only argument comes from the jobs before it."""
+        if self.per is not None:
+            remedy = f"give a key, as in {self.name}.using(concurrency_key=…), or a call, as in {self.name}.call(…)"
+            message = (
+                f"task {self.name!r}: per: {self.per!r} comes from the job before it, so there is no key yet; {remedy}"
+            )
+            raise InvalidRequest(message, field="per")
         meta = {**self.options.get("meta", {}), TAKES: takes.value}
         return Call(self._app, self.using(meta=meta), NO_ARGUMENTS, self._signature.decode, current_traceparent())
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.core.errors import InvalidRequest
+from rota.core.graph import NewWorkflow
 from rota.core.ids import JobId
-from rota.core.submission import unknown_parent
+from rota.core.submission import NewJob, unknown_parent
 from rota.ports.store import Inserted, Receipt
 from rota.stores.migrations import Migration
 
@@ -36,8 +37,15 @@ async def resolved(answer: Any) -> Any:  # noqa: ANN401 - whatever a driver give
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def has_refusal(answers: Iterable[Inserted]) -> bool:
-    """Whether a submission was refused, so that none of the batch may be kept."""
+def jobs_in(made: Sequence[NewJob] | NewWorkflow) -> Sequence[NewJob]:
+    """Return the jobs of a submission."""
+    return made.jobs if isinstance(made, NewWorkflow) else made
+
+
+def has_refusal(made: Sequence[NewJob] | NewWorkflow, answers: Iterable[Inserted]) -> bool:
+    """Whether a submission was refused, so that none of the batch may be kept; a workflow is new as a whole."""
+    if isinstance(made, NewWorkflow):
+        return any(answer.receipt is not Receipt.CREATED for answer in answers)
     return any(answer.receipt in _REFUSALS for answer in answers)
 
 

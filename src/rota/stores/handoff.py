@@ -57,7 +57,7 @@ _READER: Final = msgspec.json.Decoder(HandedOffJob)
 
 def handoff_wait(wanted: Claim) -> timedelta | None:
     """Return for how long a claim is registered for a handoff; None if it is not."""
-    span = min(wanted.handoff_wait, LONGEST_WAIT) - DELIVERY_MARGIN
+    span = min(wanted.waits, LONGEST_WAIT) - DELIVERY_MARGIN
     # Not for `limit=1`, because a more urgent job may be committing.
     is_one_of_many = wanted.claim_id is not None and wanted.limit > 1
     return span if is_one_of_many and span >= SHORTEST_WAIT - DELIVERY_MARGIN else None
@@ -113,6 +113,10 @@ class ClaimRegistry(Generic[K]):
             return None
         self.leave(wanted.worker.boot)
         return kept.answer
+
+    def is_waiting(self, wanted: Claim) -> bool:
+        """Whether a claim is registered for a handoff."""
+        return wanted.claim_id in self._by_claim
 
     def at_hand(self, wanted: Claim) -> Sequence[Job]:
         """Return the job that was handed off to a claim, once, unless it must be read from the store."""

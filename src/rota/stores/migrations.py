@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from rota.core.errors import SchemaTooNew
+from rota.core.errors import InvalidRequest, SchemaTooNew
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered step."""
+    """A numbered SQL script that changes the schema of a store."""
 
     number: int
     name: str
@@ -49,6 +49,13 @@ def compare(ours: Sequence[Migration], applied: Mapping[int, str]) -> list[Migra
     return [*known, *(MigrationState(name, is_applied=True, is_known=False) for name in _unknown(ours, applied))]
 
 
+def differences(ours: Sequence[Migration], applied: Mapping[int, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the migrations that a database lacks, and those that this release does not know."""
+    states = compare(ours, applied)
+    missing = tuple(state.name for state in states if not state.is_applied)
+    return missing, tuple(state.name for state in states if not state.is_known)
+
+
 def require_known(ours: Sequence[Migration], applied: Mapping[int, str]) -> None:
     """Refuse a database with migrations that this release does not know: writing to it may not be safe.
 
@@ -71,3 +78,13 @@ def _unknown(ours: Sequence[Migration], applied: Mapping[int, str]) -> dict[str,
     """Return names and numbers of the applied migrations that this release does not have."""
     names = {migration.number: migration.name for migration in ours}
     return {name: number for number, name in sorted(applied.items()) if names.get(number) != name}
+
+
+def refuse_unprivileged(ours: Sequence[Migration], applied: Mapping[int, str], reason: object) -> NoReturn:
+    """Refuse a store whose migrations are missing if the role may not apply them."""
+    missing = ", ".join(migration.name for migration in ours if migration.number not in applied)
+    raise InvalidRequest(
+        f"store: the migration {missing} is missing, and this role may not apply it ({reason}); run `rota db migrate`"
+        " with the role that owns the tables, then `rota db grants --only tables`",
+        field="store",
+    )

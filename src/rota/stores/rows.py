@@ -9,20 +9,27 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from rota.core.access import Token
+from rota.core.access import Token, TokenLimits
 from rota.core.cluster import ClusterView, Leadership, Lock, Member, Role
-from rota.core.ids import JobId
+from rota.core.configuration import Configuration
+from rota.core.ids import JobId, to_text
 from rota.core.job import AGING_MICROS, Attempt, Job, turn_at
+from rota.core.job_edit import JobChange
 from rota.core.lease import Claim
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import Event, State
+from rota.core.limit import Limit
 from rota.core.queue import Lane, LaneCount, Queue
+from rota.core.queue import due_since as first_due
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.schedule import Blackout, CatchUp, Fate, Occurrence, Overlap, Schedule
 from rota.core.settlement import JobError, Reason, Settlement
-from rota.core.step import Step
+from rota.core.step import Step, StepKind
 from rota.core.submission import NO_META, Delivery, Dependency, Need, NewJob, Template
 from rota.core.time import MICROSECOND, from_micros, span_to_micros, to_micros
+from rota.core.unique_keys import UNIQUE
+from rota.core.waiting import EmittedEvent, Wait
+from rota.core.worker_orders import OrderChange, WorkerFacts, WorkerOrders
 from rota.ports.store import Edge, Timetable
 
 Row = tuple[Any, ...]
@@ -90,7 +97,7 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
         None if job.idempotency is None else job.idempotency.key,
         job.concurrency_key,
         json.dumps(job.tags, ensure_ascii=False) if job.tags else None,
-        json.dumps(dict(job.meta), ensure_ascii=False) if job.meta else None,
+        meta_text(job),
         len({dependency.on for dependency in job.after}),
         None if job.on_success is None else job.on_success.to_text(),
         None if job.on_failure is None else job.on_failure.to_text(),
@@ -100,12 +107,20 @@ def new_job_row(job: NewJob, state: State, run_at: datetime, now: int) -> Row:
     )
 
 
+def meta_text(job: NewJob) -> str | None:
+    """Write the meta of a new job, with the name of its unique key."""
+    meta = dict(job.meta)
+    if job.unique is not None:
+        meta[UNIQUE] = " ".join(job.unique.name_for(job.type, job.queue))
+    return json.dumps(meta, ensure_ascii=False) if meta else None
+
+
 #: The optional fields of a new job, and their defaults.
 _OPTIONAL = attrgetter(
     "timeout", "expires_at", "idempotency", "concurrency_key", "on_success", "on_failure", "parent_id", "schedule_id",
-    "fire_time", "tags", "after", "meta", "backoff",
+    "fire_time", "unique", "tags", "after", "meta", "backoff",
 )  # fmt: skip
-_DEFAULTS = (*(None,) * 9, (), (), NO_META, DEFAULT_BACKOFF)
+_DEFAULTS = (*(None,) * 10, (), (), NO_META, DEFAULT_BACKOFF)
 
 
 def is_plain(job: NewJob) -> bool:
@@ -141,6 +156,25 @@ def plain_job_row(job: NewJob, now: int) -> Row:
 def _turn(due_at: int, now: int, priority: int) -> int:
     # A job submitted with a time in the past is due now; else that time would outweigh any priority.
     return turn_at(max(due_at, now), priority)
+
+
+def change_row(change: JobChange, now: int) -> dict[str, Any]:
+    """Write the change of a waiting job, by the names in edit_job."""
+    return {
+        "id": change.job_id,
+        "fence": change.fence,
+        "source": change.source.value,
+        "updated_at": to_micros(change.updated_at),
+        "target": change.target.value,
+        "queue": change.queue,
+        "priority": change.priority,
+        "run_at": to_micros(change.run_at),
+        "max_attempts": change.max_attempts,
+        "payload": change.payload,
+        "tags": json.dumps(change.tags, ensure_ascii=False) if change.tags else None,
+        "aging": AGING_MICROS,
+        "now": now,
+    }
 
 
 def job_of(row: Row) -> Job:
@@ -191,6 +225,14 @@ def job_of(row: Row) -> Job:
     )
 
 
+def must_be_read_whole(more: object) -> bool:
+    """Whether a claimed job sets optional fields besides its concurrency key, by the last of claim_columns.sql.
+
+    That column is NULL if the job sets none, and the key if that is all it sets.
+    """
+    return more is not None and (more.__class__ is not str or not more)
+
+
 def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
     """Build leased jobs from rows in the order of claim_columns.sql; `elaborate` builds those with optional fields."""
     if not rows:
@@ -202,9 +244,9 @@ def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], J
         Job(
             row[0], row[1], row[2], row[3], row[4], _RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,
             row[7], row[8], row[9], row[10], DEFAULT_BACKOFF, _DELIVERIES[row[11]], None, None, name, boot, until,
-            started_at, meta=NO_META,
+            started_at, concurrency_key=row[13], meta=NO_META,
         )
-        if row[13] is None
+        if row[13] is None or not must_be_read_whole(row[13])
         else elaborate(row)
         for row in rows
     ]  # fmt: skip
@@ -337,12 +379,29 @@ def occurrence_of(row: Row) -> Occurrence:
 
 def step_of(row: Row) -> Step:
     """Read a step, in the order of step.sql."""
-    job_id, key, began_under, began_at, ended_at, outcome = row
-    return Step(job_id, key, began_under, from_micros(began_at), moment(ended_at), outcome)
+    job_id, key, began_under, began_at, ended_at, outcome, kind, until, subject = row
+    times = from_micros(began_at), moment(ended_at)
+    return Step(job_id, key, began_under, *times, outcome, StepKind(kind), moment(until), subject)
+
+
+def event_of(row: Row) -> EmittedEvent:
+    """Read an emitted event: name, payload, time, expiry."""
+    name, payload, at, expires_at = row
+    return EmittedEvent(name, payload, from_micros(at), from_micros(expires_at))
+
+
+def due_of(wait: Wait, now: int) -> int | None:
+    """Return when a wait that begins now ends by its time; None if it does not."""
+    return None if wait.span is None else now + span_to_micros(wait.span)
+
+
+def subject_of(wait: Wait, child_id: JobId | None) -> str | None:
+    """Return what a wait waits for: the name of an event, or the id of a child job."""
+    return wait.event if child_id is None else to_text(child_id)
 
 
 def member_row(member: Member, now: int) -> dict[str, Any]:
-    """Write a process, by the names of beat.sql."""
+    """Write a process, by the names of upsert_member."""
     return {
         "boot": member.boot,
         "role": member.role.value,
@@ -355,15 +414,27 @@ def member_row(member: Member, now: int) -> dict[str, Any]:
         "types": None if member.types is None else json.dumps(member.types),
         "slots": member.slots,
         "busy": member.busy,
-        "is_draining": int(member.is_draining),
+        "is_draining": member.is_draining,
         "started_at": micros(member.started_at),
+        "facts": None if member.facts is None else member.facts.text(),
         "now": now,
     }
 
 
+def orders_of(rows: Iterable[Row]) -> Mapping[str, WorkerOrders]:
+    """Read pairs of a boot and the orders for that process; those without orders are left out."""
+    return {boot: WorkerOrders.of(text) for boot, text in rows if text}
+
+
+def order_row(change: OrderChange) -> dict[str, Any]:
+    """Write new orders for a process, by the names of set_orders."""
+    return {"boot": change.boot, "orders": change.orders.text() or None, "was": change.was.text()}
+
+
 def member_of(row: Row) -> Member:
-    """Read a process, in the order of members.sql."""
-    role, name, boot, host, pid, version, address, queues, types, slots, busy, is_draining, started_at, seen_at = row
+    """Read a process, in the order of cluster.sql."""
+    role, name, boot, host, pid, version, address, queues, types, slots, busy, is_draining, started_at, *rest = row
+    seen_at, facts, orders = rest
     return Member(
         role=Role(role),
         name=name,
@@ -379,6 +450,8 @@ def member_of(row: Row) -> Member:
         is_draining=bool(is_draining),
         started_at=from_micros(started_at),
         seen_at=from_micros(seen_at),
+        facts=WorkerFacts.of(facts),
+        orders=WorkerOrders.of(orders),
     )
 
 
@@ -401,21 +474,27 @@ def lock_of(row: Row) -> Lock:
 
 
 def members_text(members: Sequence[Member]) -> str:
-    """Write processes as check_in.sql reads them: JSON, in the order in which rows are always written."""
+    """Write processes as the statement heartbeat reads them: JSON, in the order in which rows are always written."""
     rows = [member_row(member, 0) for member in sorted(members, key=lambda one: one.boot)]
-    return json.dumps([{**row, "is_draining": bool(row["is_draining"])} for row in rows])
+    return json.dumps(rows)
 
 
 def cluster_view_of(row: Row) -> ClusterView:
-    """Read the view of the cluster, in the order of check_in.sql: time, leader, and the row of the configuration."""
-    now, lead, queue = row[0], tuple(row[1:5]), tuple(row[5:])
-    return ClusterView(
-        None if lead[0] is None else current_leadership([lead], now), None if queue[0] is None else queue_of(queue)
-    )
+    """Read the view of the cluster, as the statement heartbeat gives it: time, leader, configuration."""
+    now, *lead, configuration = row
+    leadership = None if lead[0] is None else current_leadership([tuple(lead)], now)
+    return ClusterView(leadership, configuration_of(json.loads(configuration or "[]")))
+
+
+def configuration_of(rows: Iterable[Row]) -> Configuration:
+    """Read the shared configuration: key, value and version of each; a removed key has no value."""
+    known = list(rows)
+    values = {key: value for key, value, _ in known if value is not None}
+    return Configuration(values, sum(int(version) for _, _, version in known))
 
 
 def queue_row(queue: Queue) -> dict[str, Any]:
-    """Write a queue's settings, by the names of create_queue.sql."""
+    """Write a queue's settings, by the names of create_queue."""
     return {
         "name": queue.name,
         "paused_at": micros(queue.paused_at),
@@ -434,30 +513,57 @@ def queue_of(row: Row) -> Queue:
     return Queue(name, moment(paused_at), pause_reason, moment(resume_at), max_depth, max_running, rate_limit, version)
 
 
+def limit_row(limit: Limit) -> dict[str, Any]:
+    """Write a limit, by the names of save_limit and close_limit."""
+    return {
+        "name": limit.name,
+        "max_running": limit.max_running,
+        "rate_limit": limit.rate_limit,
+        "per_key_max_running": limit.per_key_max_running,
+        "per_key_rate_limit": limit.per_key_rate_limit,
+        "weight": limit.weight,
+        "ordering": limit.order,
+        "on_full": limit.on_full,
+        "closed_until": micros(limit.closed_until),
+        "reason": limit.reason,
+        "app": limit.app,
+        "set_by": limit.set_by,
+    }
+
+
+def limit_of(row: Row) -> Limit:
+    """Read a limit, in the order of limit_columns."""
+    name, most, rates, key_most, key_rates, weight, order, on_full, closed_until, *rest = row
+    reason, app, set_by, set_at, breaker = rest
+    allowed = (most, rates, key_most, key_rates, weight, order, on_full)
+    return Limit(name, *allowed, moment(closed_until), reason, app, set_by, moment(set_at), breaker)
+
+
 def entry_of(row: Row) -> LedgerEntry:
     """Read an entry of the ledger, in the order of ledger.sql."""
     number, at, actor, action, target, origin, detail, digest, surface = row
     return LedgerEntry(actor, action, target, origin, detail, from_micros(at), number, digest, surface)
 
 
-def token_row(token: Token) -> Row:
-    """Write a token, in the order of ledger.sql."""
-    return (
-        token.id,
-        token.name,
-        token.digest,
-        token.role,
-        json.dumps(token.actions),
-        json.dumps(token.queues),
-        to_micros(token.created_at),
-        micros(token.expires_at),
-        micros(token.revoked_at),
-    )
+def token_row(token: Token) -> dict[str, Any]:
+    """Write a token, by the names of save_token."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "digest": token.digest,
+        "role": token.role,
+        "actions": json.dumps(token.actions),
+        "queues": json.dumps(token.queues),
+        "limits": json.dumps(token.limits.given),
+        "created_at": to_micros(token.created_at),
+        "expires_at": micros(token.expires_at),
+        "revoked_at": micros(token.revoked_at),
+    }
 
 
 def token_of(row: Row) -> Token:
     """Read a token, in the order of ledger.sql."""
-    token_id, name, digest, role, actions, queues, created_at, expires_at, revoked_at = row
+    token_id, name, digest, role, actions, queues, limits, created_at, expires_at, revoked_at = row
     return Token(
         id=token_id,
         name=name,
@@ -466,17 +572,22 @@ def token_of(row: Row) -> Token:
         role=role,
         actions=tuple(json.loads(actions)),
         queues=tuple(json.loads(queues)),
+        limits=TokenLimits(**json.loads(limits)),
         expires_at=moment(expires_at),
         revoked_at=moment(revoked_at),
     )
 
 
 def lanes_of(rows: Iterable[Row]) -> tuple[LaneCount, ...]:
-    """Read counts by lane and state, in the order of census_lanes.sql."""
-    return tuple(
-        LaneCount(Lane(queue, type_), _STATES[state], count, moment(due_since))
-        for queue, type_, state, count, due_since in rows
-    )
+    """Read counts by lane and state. Jobs with and without a key are counted apart, and added up here."""
+    found: dict[tuple[str, str, str], LaneCount] = {}
+    for queue, type_, state, count, due_since in rows:
+        one = LaneCount(Lane(queue, type_), _STATES[state], count, moment(due_since))
+        other = found.get((queue, type_, state))
+        if other is not None:
+            one = LaneCount(one.lane, one.state, one.count + other.count, first_due((one, other)))
+        found[queue, type_, state] = one
+    return tuple(found.values())
 
 
 def states_of(rows: Sequence[Row]) -> Mapping[State, int]:
@@ -485,6 +596,6 @@ def states_of(rows: Sequence[Row]) -> Mapping[State, int]:
 
 
 def timetable_of(row: Row) -> Timetable:
-    """Read a timetable: the time, then when a job, a lease, an expiry and a schedule are due."""
+    """Read a timetable: the time, then when a job, a lease, an expiry, a schedule and a wait are due."""
     now, *edges = row
     return Timetable(from_micros(now), *map(moment, edges))

@@ -20,7 +20,10 @@ _FRAGMENT: Final = re.compile(r"\{(\w+)\}")
 
 
 def statements_of(package: str) -> Callable[[str], str]:
-    """Return a function that gives the statement of a name, from the SQL files of a store's package."""
+    """Return a function that gives the statement of a name, from the SQL files of a store's package.
+
+    A store that needs no lock where others do has an empty statement of that name.
+    """
 
     @cache
     def texts() -> dict[str, str]:
@@ -54,11 +57,12 @@ def _read(package: str) -> Iterator[tuple[str, str]]:
 def _split(name: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the name and text of each statement of a file. A file without names is one statement, named as the file."""
     lines: list[str] = []
+    is_named = False
     for line in text.splitlines():
         if found := _NAME.match(line):
-            if any(lines):
+            if is_named or any(lines):
                 yield name, _joined(lines)
-            name, lines = found[1], []
+            name, lines, is_named = found[1], [], True
         elif not line.startswith("--"):
             lines.append(line)
     yield name, _joined(lines)

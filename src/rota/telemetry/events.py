@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rota.core.cluster import Leadership
+from rota.core.graph import WorkflowId
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.ledger import LedgerEntry
@@ -16,6 +17,7 @@ from rota.core.schedule import Firing, Schedule
 from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
 from rota.core.value import value
+from rota.core.waiting import Emitted
 
 
 @value
@@ -44,6 +46,31 @@ class JobsSettled:
 
 
 @value
+class ClaimLimited:
+    """`claim.limited`: a claim found nothing, because limits keep jobs of its queues from starting."""
+
+    queues: Sequence[str]
+
+
+@value
+class LimitChanged:
+    """`limit.changed`: a limit was set, deleted, closed or opened."""
+
+    name: str
+    action: str
+
+
+@value
+class BreakerChanged:
+    """`breaker.changed`: a circuit breaker has opened or closed, or an operator has changed it."""
+
+    name: str
+    #: opened, reopened (a probe failed), closed, forced_open, forced_closed, reset
+    action: str
+    reason: str = ""
+
+
+@value
 class SettlementsRefused:
     """`settlement.refused`: outcomes came too late; their workers had lost the leases."""
 
@@ -60,6 +87,22 @@ class LeasesLapsed:
 @value
 class JobsPromoted:
     """`job.due`: jobs whose time has come are pending."""
+
+    queues: Mapping[str, int]
+    seconds: float
+
+
+@value
+class EventEmitted:
+    """`event.emitted`: an event was emitted, for the first time or again, and jobs that waited for it are pending."""
+
+    emitted: Emitted
+    seconds: float
+
+
+@value
+class WaitsEnded:
+    """`wait.ended`: waits for events ended by their time, or by an event that very many wait for."""
 
     queues: Mapping[str, int]
     seconds: float
@@ -137,6 +180,15 @@ class LeaderChanged:
 
 
 @value
+class WorkflowChanged:
+    """`workflow.changed`: a workflow was submitted, cancelled, retried, or had a node skipped."""
+
+    workflow_id: WorkflowId
+    name: str
+    action: str
+
+
+@value
 class Acted:
     """`operator.acted`: an action was recorded in the ledger."""
 
@@ -148,8 +200,13 @@ Event = (
     | JobsClaimed
     | JobsSettled
     | SettlementsRefused
+    | ClaimLimited
+    | BreakerChanged
+    | LimitChanged
     | LeasesLapsed
     | JobsPromoted
+    | EventEmitted
+    | WaitsEnded
     | CancelAsked
     | ScheduleFired
     | ScheduleChanged
@@ -159,5 +216,6 @@ Event = (
     | JobsRecalled
     | BrokerCalled
     | LeaderChanged
+    | WorkflowChanged
     | Acted
 )

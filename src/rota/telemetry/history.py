@@ -112,6 +112,8 @@ class HistoryCounts:
         for job, settlement in zip(jobs, settlements, strict=True):
             if settlement.follow_up is not None:
                 self._submitted([settlement.follow_up])
+            if settlement.events:
+                self._submitted(settlement.events)
             if settlement.source is State.RUNNING:
                 self._ended(job, settlement)
 

@@ -13,7 +13,7 @@ from rota.core import lifecycle
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason, Settlement
-from rota.telemetry.events import Event, JobsSettled, LeaderChanged, LeasesLapsed
+from rota.telemetry.events import BreakerChanged, Event, JobsSettled, LeaderChanged, LeasesLapsed
 from rota.telemetry.logs import about
 
 _log: Final = logging.getLogger("rota.jobs")
@@ -41,6 +41,10 @@ class EventLogger:
             case LeasesLapsed():
                 for job in event.jobs:
                     _log.warning("%s was taken from a worker that did not renew its lease", job.name, extra=about(job))
+            case BreakerChanged():
+                why = f": {event.reason}" if event.reason else ""
+                level = logging.WARNING if event.action in {"opened", "forced_open"} else logging.INFO
+                _log.log(level, "circuit breaker %s: %s%s", event.name, event.action.replace("_", " "), why)
             case LeaderChanged():
                 _log.info("%s leads, in term %d", event.leadership.holder, event.leadership.term)
             case _:

@@ -55,7 +55,7 @@ ATTEMPTS: Final = Metric(
 OUTCOMES: Final = Metric(
     "rota_attempt_outcomes_total",
     MetricKind.COUNTER,
-    "Attempts ended: succeeded, failed, dead, snoozed, released, cancelled or lost.",
+    "Attempts ended: succeeded, failed, dead, snoozed, suspended, released, cancelled or lost.",
     ("type", "outcome"),
 )
 DURATION: Final = Metric(
@@ -87,8 +87,31 @@ REFUSED: Final = Metric(
     MetricKind.COUNTER,
     "Outcomes that came too late: their jobs belonged to someone else.",
 )
+CLAIMS_LIMITED: Final = Metric(
+    "rota_claims_limited_total",
+    MetricKind.COUNTER,
+    "Claims that found nothing because a limit kept jobs from starting.",
+)
+BREAKER_CHANGES: Final = Metric(
+    "rota_breaker_changes_total",
+    MetricKind.COUNTER,
+    "Changes of circuit breakers by this process: opened, reopened, closed, forced_open, forced_closed, reset.",
+    ("breaker", "action"),
+)
 LEADER_CHANGES: Final = Metric(
     "rota_leader_changes_total", MetricKind.COUNTER, "Times this process learned of a new leader, the first included."
+)
+EMITTED: Final = Metric(
+    "rota_events_emitted_total",
+    MetricKind.COUNTER,
+    "Emissions of events: the first of a name, or repeated ones.",
+    ("emission",),
+)
+WORKFLOWS: Final = Metric(
+    "rota_workflow_changes_total",
+    MetricKind.COUNTER,
+    "Workflows that were submitted, cancelled or retried, or of which a node was skipped.",
+    ("action",),
 )
 PRUNED: Final = Metric("rota_jobs_pruned_total", MetricKind.COUNTER, "Finished jobs deleted past their time.")
 CPU: Final = Metric(
@@ -160,6 +183,22 @@ QUEUE_OLDEST_DUE: Final = Metric(
     ("queue",),
     source=MetricSource.API,
 )
+LIMIT_RUNNING: Final = Metric(
+    "rota_limit_running", MetricKind.GAUGE, "Jobs that run under the limit of a queue or a task.", ("limit",),
+    source=MetricSource.API,
+)  # fmt: skip
+LIMIT_WAITING: Final = Metric(
+    "rota_limit_waiting", MetricKind.GAUGE, "Due jobs that wait under the limit of a queue or a task.", ("limit",),
+    source=MetricSource.API,
+)  # fmt: skip
+BREAKER_STATE: Final = Metric(
+    "rota_breaker_state", MetricKind.GAUGE, "State of a circuit breaker: 0 closed, 1 half-open, 2 open.", ("breaker",),
+    source=MetricSource.API,
+)  # fmt: skip
+BREAKER_WAITING: Final = Metric(
+    "rota_breaker_waiting", MetricKind.GAUGE, "Due jobs of the tasks of a circuit breaker that is not closed.",
+    ("breaker",), source=MetricSource.API,
+)  # fmt: skip
 QUEUE_PAUSED: Final = Metric(
     "rota_queue_paused", MetricKind.GAUGE, "Whether a queue is paused; absent for a queue without settings.",
     ("queue",), source=MetricSource.API,
@@ -200,8 +239,9 @@ LINKED: Final = Metric(
 
 ALL_METRICS: Final = (
     BUILD, CPU, SUBMITTED, ATTEMPTS, OUTCOMES, DURATION, START_LATENCY, LATENESS, LEASES_LOST, REFUSED, LEADER_CHANGES,
-    HTTP_REJECTED,
-    COORDINATOR_UP, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, QUEUE_DUE,
+    HTTP_REJECTED, CLAIMS_LIMITED, LIMIT_RUNNING, LIMIT_WAITING, WORKFLOWS,
+    BREAKER_STATE, BREAKER_WAITING, BREAKER_CHANGES,
+    COORDINATOR_UP, EMITTED, PRUNED, STORE, DISPATCHED, RECALLED, BROKER, BROKER_UP, JOBS, FINISHED, DEPTH, QUEUE_DUE,
     QUEUE_OLDEST_DUE, QUEUE_PAUSED, DEAD_LETTERS, WORKERS, FLEET_SLOTS, FLEET_BUSY, LEADER, STORE_UP,
     STORE_WRITABLE, SLOTS, BUSY, DRAINING, LINKED,
 )  # fmt: skip

@@ -24,8 +24,11 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Settlement
 from rota.telemetry import metric_definitions
 from rota.telemetry.events import (
+    BreakerChanged,
     BrokerCalled,
+    ClaimLimited,
     Event,
+    EventEmitted,
     JobsClaimed,
     JobsDispatched,
     JobsPromoted,
@@ -37,6 +40,8 @@ from rota.telemetry.events import (
     LeasesLapsed,
     ScheduleFired,
     SettlementsRefused,
+    WaitsEnded,
+    WorkflowChanged,
 )
 from rota.telemetry.metric_definitions import Metric
 
@@ -131,6 +136,7 @@ ENDS: Final = {
     lifecycle.Event.FAIL: "failed",
     lifecycle.Event.EXHAUST: "dead",
     lifecycle.Event.SNOOZE: "snoozed",
+    lifecycle.Event.SUSPEND: "suspended",
     lifecycle.Event.RELEASE: "released",
     lifecycle.Event.POSTPONE: "released",
     lifecycle.Event.CANCEL: "cancelled",
@@ -157,6 +163,7 @@ class Metrics:
         self._begun: dict[JobId, tuple[int, float]] = {}
         self.types = LabelNames()
         self.queues = LabelNames()
+        self.breakers = LabelNames()
         self._submitted = Counts(metric_definitions.SUBMITTED)
         self._attempts = Counts(metric_definitions.ATTEMPTS)
         self._outcomes = Counts(metric_definitions.OUTCOMES)
@@ -165,7 +172,11 @@ class Metrics:
         self._lateness = Histograms(metric_definitions.LATENESS)
         self._lost = Counts(metric_definitions.LEASES_LOST)
         self._refused = Counts(metric_definitions.REFUSED)
+        self._limited = Counts(metric_definitions.CLAIMS_LIMITED)
+        self._breakers = Counts(metric_definitions.BREAKER_CHANGES)
         self._leaders = Counts(metric_definitions.LEADER_CHANGES)
+        self._emitted = Counts(metric_definitions.EMITTED)
+        self._workflows = Counts(metric_definitions.WORKFLOWS)
         self._pruned = Counts(metric_definitions.PRUNED)
         self._store = Histograms(metric_definitions.STORE)
         self._dispatched = Counts(metric_definitions.DISPATCHED)
@@ -176,7 +187,8 @@ class Metrics:
         """Return the values of all metrics."""
         return (
             self._submitted, self._attempts, self._outcomes, self._durations, self._starts, self._lateness, self._lost,
-            self._refused, self._leaders, self._pruned, self._store, self._dispatched, self._recalled, self._broker,
+            self._refused, self._limited, self._breakers, self._leaders, self._emitted, self._workflows, self._pruned,
+            self._store, self._dispatched, self._recalled, self._broker,
         )  # fmt: skip
 
     def on_event(self, event: Event) -> None:
@@ -219,8 +231,24 @@ class Metrics:
                 self.refused(event.ids)
             case ScheduleFired():
                 self._lateness.add((), event.late_seconds)
+            case _:
+                self._on_rarest_event(event)
+
+    def _on_rarest_event(self, event: Event) -> None:
+        match event:
             case LeaderChanged():
                 self._leaders.add(())
+            case ClaimLimited():
+                self._limited.add(())
+            case BreakerChanged():
+                self._breakers.add((self.breakers.shown(event.name), event.action))
+            case WaitsEnded():
+                self._store.add(("end_waits",), event.seconds)
+            case EventEmitted():
+                self._store.add(("emit",), event.seconds)
+                self._emitted.add(("first" if event.emitted.is_new else "repeated",))
+            case WorkflowChanged():
+                self._workflows.add((event.action,))
             case _:
                 pass
 

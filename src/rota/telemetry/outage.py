@@ -14,7 +14,10 @@ REPEAT_SECONDS: Final = 60.0
 
 
 class Outage:
-    """One operation. Its first failure is logged at once, later ones of the same type once a minute with a count."""
+    """Limits the log messages of an operation that keeps failing.
+
+    Its first failure is logged at once, later ones of the same type once a minute with a count.
+    """
 
     def __init__(self, log: logging.Logger, what: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Final
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rota.core.cluster import Member, Role
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
+from rota.core.worker_orders import WorkerFacts
+from rota.wire.limits import MostRunning
 from rota.wire.scalars import Count, Moment, Name, QueueName, ShortText, moment_of
+from rota.wire.workers import FactsForm, OrdersForm, facts_form, facts_of, orders_form
 
+NO_FACTS: Final = WorkerFacts()
 Slots = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
@@ -31,6 +35,7 @@ class HeartbeatForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
     busy: Slots = 0
     is_draining: bool = False
     started_at: Moment | None = None
+    facts: FactsForm | None = None
 
 
 class HeartbeatRequest(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +68,26 @@ class WorkerForm(Struct, kw_only=True):
     is_alive: bool
     started_at: Moment | None
     seen_at: Moment | None
+    #: The rest is null or empty for processes that are no workers.
+    is_quiet: bool = False
+    #: In cores, since the heartbeat before.
+    cpu: float | None = None
+    #: In bytes.
+    rss: int | None = None
+    fds: int | None = None
+    threads_left_behind: Count = 0
+    #: How many seconds its clock is ahead of the store's, to the delay of a heartbeat.
+    clock_offset: float | None = None
+    #: Some of the jobs that it runs.
+    jobs: list[str] = []
+    orders: OrdersForm | None = None
+
+
+class WorkerDetail(WorkerForm, kw_only=True):
+    """A worker, with its stacks if they were asked for."""
+
+    stacks: str = ""
+    stacks_at: Moment | None = None
 
 
 class WorkerList(Struct, kw_only=True):
@@ -100,13 +125,21 @@ class QueueForm(Struct, kw_only=True):
     pause_reason: str | None
     resume_at: Moment | None
     max_depth: int | None
+    max_running: int | None
+    rate_limit: str | None
     version: Count
 
 
 class QueueChange(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A queue's limits. `max_depth` is how many jobs may wait in it; null for the server's own limit."""
+    """A queue's limits; what is left out stays, null removes it.
 
-    max_depth: Annotated[int, Meta(ge=0, le=1_000_000_000)] | None
+    `max_depth` is how many jobs may wait in it (null for the server's own limit), `max_running` how many may run at
+    once, `rate_limit` how often they may start.
+    """
+
+    max_depth: Annotated[int, Meta(ge=0, le=1_000_000_000)] | UnsetType | None = UNSET
+    max_running: MostRunning | UnsetType | None = UNSET
+    rate_limit: Name | UnsetType | None = UNSET
 
 
 class QueueList(Struct, kw_only=True):
@@ -152,6 +185,7 @@ def member_of(form: HeartbeatForm) -> Member:
         busy=form.busy,
         is_draining=form.is_draining,
         started_at=moment_of(form.started_at, "started_at"),
+        facts=facts_of(form.facts),
     )
 
 
@@ -170,28 +204,49 @@ def heartbeat_form(member: Member) -> HeartbeatForm:
         busy=member.busy,
         is_draining=member.is_draining,
         started_at=member.started_at,
+        facts=facts_form(member.facts),
     )
 
 
 def worker_form(member: Member, alive_since: datetime) -> WorkerForm:
     """Convert a member; it counts as alive if its last heartbeat is not older than `alive_since`."""
-    return WorkerForm(
-        worker_id=member.name,
-        boot_id=member.boot,
-        role=member.role,
-        host=member.host,
-        pid=member.pid,
-        version=member.version,
-        address=member.address,
-        queues=list(member.queues),
-        types=None if member.types is None else list(member.types),
-        slots=member.slots,
-        busy=member.busy,
-        is_draining=member.is_draining,
-        is_alive=member.seen_at is not None and member.seen_at >= alive_since,
-        started_at=member.started_at,
-        seen_at=member.seen_at,
-    )
+    return WorkerForm(**_worker_fields(member, alive_since))
+
+
+def worker_detail(member: Member, alive_since: datetime) -> WorkerDetail:
+    """Convert a worker, with its stacks."""
+    facts = member.facts or NO_FACTS
+    return WorkerDetail(**_worker_fields(member, alive_since), stacks=facts.stacks, stacks_at=facts.stacks_at)
+
+
+def _worker_fields(member: Member, alive_since: datetime) -> dict[str, Any]:
+    facts = member.facts or NO_FACTS
+    offset = None if facts.sent_at is None or member.seen_at is None else facts.sent_at - member.seen_at
+    return {
+        "worker_id": member.name,
+        "boot_id": member.boot,
+        "role": member.role,
+        "host": member.host,
+        "pid": member.pid,
+        "version": member.version,
+        "address": member.address,
+        "queues": list(member.queues),
+        "types": None if member.types is None else list(member.types),
+        "slots": member.slots,
+        "busy": member.busy,
+        "is_draining": member.is_draining,
+        "is_alive": member.seen_at is not None and member.seen_at >= alive_since,
+        "started_at": member.started_at,
+        "seen_at": member.seen_at,
+        "is_quiet": facts.is_quiet,
+        "cpu": facts.cpu,
+        "rss": facts.rss,
+        "fds": facts.fds,
+        "threads_left_behind": facts.threads_left_behind,
+        "clock_offset": None if offset is None else round(offset.total_seconds(), 3),
+        "jobs": list(facts.jobs),
+        "orders": orders_form(member.orders) if member.role is Role.WORKER else None,
+    }
 
 
 def ledger_entry_form(entry: LedgerEntry) -> LedgerEntryForm:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from rota.wire.scalars import Fence, Identifier
+from rota.wire.scalars import Fence, Identifier, LeaseToken
 
 
-class InputRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+class InputRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A worker's question for what its job takes from the jobs before it."""
 
     id: Identifier
     fence: Fence
+    lease_token: LeaseToken | None = None
 
 
 class InputReply(Struct, kw_only=True):

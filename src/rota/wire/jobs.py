@@ -9,12 +9,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType, structs
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_text
 from rota.core.job import Attempt, Job
+from rota.core.job_edit import RETRIED_FROM
 from rota.core.lifecycle import FINISHED, Event, State
 from rota.core.retry import DEFAULT_BACKOFF, Backoff
 from rota.core.settlement import JobError, Reason
 from rota.core.submission import NO_META, Delivery, NewJob
 from rota.ports.client import Deed
 from rota.ports.store import Inserted, Receipt
+from rota.wire.logs import ProgressForm, log_text, progress_form
 from rota.wire.problem import Problem
 from rota.wire.scalars import (
     NULL,
@@ -39,6 +41,15 @@ class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=
     kind: Text = "Error"
     message: Text = ""
     traceback: Text = ""
+
+
+class ConflictForm(Struct, kw_only=True):
+    """Why a submission was answered with an earlier job, and by which, such as `unique_conflict`."""
+
+    code: Receipt
+    id: Identifier
+    detail: str
+    fix: str
 
 
 class JobForm(Struct, kw_only=True, omit_defaults=True):
@@ -75,15 +86,20 @@ class JobForm(Struct, kw_only=True, omit_defaults=True):
     lease_until: Moment | None = None
     cancel_requested_at: Moment | None = None
     idempotency_key: str | None = None
+    concurrency_key: str | None = None
     tags: list[str] = []
     meta: dict[str, str] = {}
     blockers: Count = 0
     on_success: FollowUp | None = None
     on_failure: FollowUp | None = None
     parent_id: Identifier | None = None
+    #: The job that this one was made from by a retry with changes, or as a duplicate.
+    retried_from: Identifier | None = None
     schedule_id: Identifier | None = None
     fire_time: Moment | None = None
     warnings: list[str] = []
+    #: In the answer to a submission that made no job: why this one is the answer.
+    conflict: ConflictForm | None = None
 
 
 class TaskForm(JobForm, kw_only=True, omit_defaults=True):
@@ -111,6 +127,8 @@ class AttemptForm(Struct, kw_only=True):
     """One run of a job under one fence. `event` says how it ended, `outcome` in words; `event` is null while it runs.
 
     `number` counts the runs from 1, also those that did not count as attempts. `duration` is in seconds.
+    `progress` is text if the worker sent another form of it, or encrypted it. `log_tail` is the end of the log as text;
+    its lines are in `GET /v1/jobs/{id}/logs`.
     """
 
     number: Count
@@ -123,7 +141,7 @@ class AttemptForm(Struct, kw_only=True):
     outcome: str
     duration: float | None
     error: ErrorForm | None
-    progress: str | None
+    progress: ProgressForm | str | None
     log_tail: str | None
 
 
@@ -158,6 +176,8 @@ class BatchItem(Struct, kw_only=True, omit_defaults=True):
     id: Identifier | None = None
     state: State | None = None
     receipt: Receipt | None = None
+    #: Why an earlier job is the answer.
+    conflict: ConflictForm | None = None
     error: Problem | None = None
 
 
@@ -280,7 +300,7 @@ def job_of(form: JobForm) -> Job:
         None if form.error is None else error_of(form.error),
         form.reason,
         form.idempotency_key,
-        None,
+        form.concurrency_key,
         tuple(form.tags),
         form.meta or NO_META,
         form.blockers,
@@ -331,10 +351,13 @@ def _set_optional_fields(form: JobForm, job: Job | NewJob) -> None:
         form.retry = _retry_rule(job.backoff)
     if job.timeout is not None:
         form.timeout = job.timeout.total_seconds()
+    if job.concurrency_key is not None:
+        form.concurrency_key = job.concurrency_key
     if job.tags:
         form.tags = list(job.tags)
     if job.meta:
         form.meta = dict(job.meta)
+        form.retried_from = job.meta.get(RETRIED_FROM)
     if job.on_success is not None:
         form.on_success = follow_up_of(job.on_success)
     if job.on_failure is not None:
@@ -385,8 +408,8 @@ def attempt_form(attempt: Attempt, number: int) -> AttemptForm:
         ended_at=attempt.ended_at,
         event=attempt.event,
         error=None if attempt.error is None else error_form(attempt.error),
-        progress=attempt.progress,
-        log_tail=attempt.log_tail,
+        progress=progress_form(attempt.progress),
+        log_tail=log_text(attempt.log_tail),
     )
 
 
@@ -402,7 +425,36 @@ def result_form(job: Job) -> ResultForm:
     )
 
 
-_NOT_CREATED: Final = frozenset({Receipt.KEY_REUSED, Receipt.QUEUE_FULL})
+_CONFLICTS: Final = {
+    Receipt.UNIQUE_CONFLICT: (
+        "no job was made: job {id} has the same unique key",
+        "wait for its result, or change an argument or unique_key",
+    ),
+    Receipt.THROTTLED: (
+        "no job was made: job {id} was made within the period of this throttle",
+        "wait for its result, or submit again when the period is over",
+    ),
+    Receipt.DEBOUNCED: (
+        "no job was made: job {id} waits for further submissions, and got this payload",
+        "to start it at once: rota jobs run-now {id}",
+    ),
+    Receipt.DROPPED: (
+        "no job was made: job {id} and others hold all places of this concurrency key, and its limit drops new jobs",
+        "submit it again when they have ended, or let it wait: rota limits set key:… --on-full wait",
+    ),
+}
+
+
+def conflict_form(inserted: Inserted) -> ConflictForm | None:
+    """Say why a submission was answered with an earlier job; None if it was not."""
+    if inserted.receipt not in _CONFLICTS:
+        return None
+    detail, fix = _CONFLICTS[inserted.receipt]
+    name = to_text(inserted.job_id)
+    return ConflictForm(code=inserted.receipt, id=name, detail=detail.format(id=name), fix=fix.format(id=name))
+
+
+_NOT_CREATED: Final = frozenset({Receipt.KEY_REUSED, Receipt.ID_TAKEN, Receipt.QUEUE_FULL})
 
 
 def inserted_of(item: BatchItem, own_id: JobId) -> Inserted:

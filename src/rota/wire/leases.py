@@ -10,7 +10,8 @@ from msgspec import Meta, Raw, Struct
 from rota.core.duration import parse_duration
 from rota.core.ids import to_text
 from rota.core.lease import DEFAULT_LEASE, Claim, Renewal, Renewed, WorkerId
-from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Unknown
+from rota.core.limit import check_limit_name
+from rota.core.outcome import Failed, Lost, Outcome, Released, Snoozed, Stopped, Succeeded, Suspended, Unknown
 from rota.core.submission import DEFAULT_QUEUE
 from rota.ports.client import AttemptReport
 from rota.wire.jobs import ErrorForm, JobForm, error_form, error_of
@@ -18,6 +19,7 @@ from rota.wire.scalars import (
     Duration,
     Fence,
     Identifier,
+    LeaseToken,
     Moment,
     Name,
     QueueName,
@@ -26,6 +28,7 @@ from rota.wire.scalars import (
     job_id_of,
     null_value,
 )
+from rota.wire.steps import StepKey
 from rota.wire.submission import positive_duration, text_of
 
 LARGEST_CLAIM: Final = 1_000
@@ -53,10 +56,15 @@ class ClaimRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     lease: LeaseSpan = _DEFAULT_LEASE_SECONDS
 
 
-class ClaimReply(Struct, kw_only=True):
-    """The leased jobs; empty when there are none to run."""
+class ClaimReply(Struct, kw_only=True, omit_defaults=True):
+    """The leased jobs; empty when there are none to run.
+
+    `lease_tokens` has a token for each job by its id. Every later request about the lease must repeat it. A server that
+    needs no token issues none.
+    """
 
     jobs: list[JobForm]
+    lease_tokens: dict[str, str] = {}
 
 
 class RenewalForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -67,6 +75,7 @@ class RenewalForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_default
     lease: LeaseSpan = _DEFAULT_LEASE_SECONDS
     progress: Text | None = None
     log_tail: Text | None = None
+    lease_token: LeaseToken | None = None
 
 
 class RenewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +126,10 @@ class _ReportForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_default
     id: Identifier
     fence: Fence
     log_tail: Text | None = None
+    progress: Text | None = None
+    lease_token: LeaseToken | None = None
+    #: The circuit breaker under which it counts: a success, or a failure with `dependency`.
+    breaker: Name | None = None
 
 
 class SucceededForm(_ReportForm, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="succeeded"):
@@ -130,12 +143,25 @@ class FailedForm(_ReportForm, kw_only=True, forbid_unknown_fields=True, omit_def
 
     error: ErrorForm
     permanent: bool = False
+    #: The error is one by which the dependency of the circuit breaker fails.
+    dependency: bool = False
 
 
 class SnoozedForm(_ReportForm, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="snoozed"):
-    """The handler asked to run again later."""
+    """The handler asked to run again later, or, with `started: false`, the worker could not start it yet.
+
+    `limit` names a limit under which no job starts for as long: one of a key, or that of the job's queue or type.
+    """
 
     delay: Duration
+    started: bool = True
+    limit: Name | None = None
+
+
+class SuspendedForm(_ReportForm, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="suspended"):
+    """The handler waits for a step of its job, which was begun by `act: wait`."""
+
+    key: StepKey
 
 
 class ReleasedForm(_ReportForm, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="released"):
@@ -160,7 +186,9 @@ class UnknownForm(_ReportForm, kw_only=True, forbid_unknown_fields=True, omit_de
     error: ErrorForm
 
 
-ReportForm = SucceededForm | FailedForm | SnoozedForm | ReleasedForm | LostForm | StoppedForm | UnknownForm
+ReportForm = (
+    SucceededForm | FailedForm | SnoozedForm | SuspendedForm | ReleasedForm | LostForm | StoppedForm | UnknownForm
+)
 
 
 class SettleRequest(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -205,13 +233,14 @@ def renewal_of(form: RenewalForm) -> Renewal:
     return Renewal(id_in_field(form.id, "id"), form.fence, lease, form.progress, form.log_tail)
 
 
-def renewal_form(renewal: Renewal) -> RenewalForm:
+def renewal_form(renewal: Renewal, lease_token: str | None = None) -> RenewalForm:
     return RenewalForm(
         id=to_text(renewal.job_id),
         fence=renewal.fence,
         lease=renewal.lease.total_seconds(),
         progress=renewal.progress,
         log_tail=renewal.log_tail,
+        lease_token=lease_token,
     )
 
 
@@ -224,7 +253,9 @@ def renewed_of(form: RenewedForm) -> Renewed:
 
 
 def report_of(form: ReportForm) -> AttemptReport:
-    return AttemptReport(id_in_field(form.id, "id"), form.fence, _outcome_of(form), form.log_tail)
+    return AttemptReport(
+        id_in_field(form.id, "id"), form.fence, _outcome_of(form), form.log_tail, form.progress, form.breaker
+    )
 
 
 def _outcome_of(form: ReportForm) -> Outcome:
@@ -232,9 +263,13 @@ def _outcome_of(form: ReportForm) -> Outcome:
         case SucceededForm():
             return Succeeded(text_of(form.result))
         case FailedForm():
-            return Failed(error_of(form.error), form.permanent)
+            return Failed(error_of(form.error), form.permanent, form.dependency)
         case SnoozedForm():
-            return Snoozed(parse_duration(form.delay, field="delay"))
+            if form.limit is not None:
+                check_limit_name(form.limit, "limit")
+            return Snoozed(parse_duration(form.delay, field="delay"), form.started, form.limit)
+        case SuspendedForm():
+            return Suspended(form.key)
         case ReleasedForm():
             return Released(form.started)
         case LostForm():
@@ -247,19 +282,34 @@ def _outcome_of(form: ReportForm) -> Outcome:
             assert_never(form)
 
 
-def report_form(report: AttemptReport) -> ReportForm:
+def report_form(report: AttemptReport, lease_token: str | None = None) -> ReportForm:
     outcome = report.outcome
     if isinstance(outcome, Succeeded):
         # The common case, without a dictionary.
         return SucceededForm(
-            id=to_text(report.job_id), fence=report.fence, log_tail=report.log_tail, result=Raw(outcome.result)
+            id=to_text(report.job_id),
+            fence=report.fence,
+            log_tail=report.log_tail,
+            progress=report.progress,
+            lease_token=lease_token,
+            breaker=report.breaker,
+            result=Raw(outcome.result),
         )
-    known: dict[str, Any] = {"id": to_text(report.job_id), "fence": report.fence, "log_tail": report.log_tail}
+    known: dict[str, Any] = {
+        "id": to_text(report.job_id),
+        "fence": report.fence,
+        "log_tail": report.log_tail,
+        "progress": report.progress,
+        "lease_token": lease_token,
+        "breaker": report.breaker,
+    }
     match outcome:
-        case Failed(error, permanent):
-            return FailedForm(**known, error=error_form(error), permanent=permanent)
-        case Snoozed(delay):
-            return SnoozedForm(**known, delay=delay.total_seconds())
+        case Failed(error, permanent, dependency):
+            return FailedForm(**known, error=error_form(error), permanent=permanent, dependency=dependency)
+        case Snoozed(delay, started, limit):
+            return SnoozedForm(**known, delay=delay.total_seconds(), started=started, limit=limit)
+        case Suspended(key):
+            return SuspendedForm(**known, key=key)
         case Released(started):
             return ReleasedForm(**known, started=started)
         case Lost(error):

@@ -36,6 +36,8 @@ class OverviewForm(Struct, kw_only=True):
     """
 
     checked_at: Moment
+    #: When the jobs were counted: of millions of jobs the last count is shown, and the next one begins.
+    counted_at: Moment
     is_idle: bool
     last_ended_at: Moment | None
     states: dict[State, Count]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec import Struct
 
 
@@ -22,3 +24,8 @@ class Problem(Struct, kw_only=True, omit_defaults=True):
     code: str
     errors: list[FieldError] = []
     fix: str = ""
+    #: Of a full queue: the position that the job would have, when it would start at the present rate, and when there is
+    #: a place again, in seconds.
+    position: int | None = None
+    expected_start: datetime | None = None
+    retry_after: float | None = None

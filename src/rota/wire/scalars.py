@@ -63,6 +63,8 @@ Priority = Annotated[int, Meta(ge=1, le=10, description="1 is the least urgent, 
 Fence = Annotated[
     int, Meta(ge=0, le=_LARGEST_INTEGER, description="Counts the claims of a job; only the latest one may write.")
 ]
+#: From the answer to a claim; needed where the server needs a token.
+LeaseToken = Annotated[str, Meta(max_length=64)]
 Count = Annotated[int, Meta(ge=0)]
 Text = Annotated[str, Meta(max_length=65_536)]
 ShortText = Annotated[str, Meta(max_length=1_000)]
@@ -74,6 +76,10 @@ def check_type_name(name: str, field: str) -> str:
     """Refuse a name with control characters."""
     if not name.isprintable() and re.search(_PRINTABLE, name) is None:
         raise InvalidRequest(f"{field}: {name[:40]!r} must have no control characters", field=field)
+    if name.startswith("rota."):
+        raise InvalidRequest(
+            f"{field}: {name[:40]!r} is reserved: types that begin with 'rota.' are Rota's own", field=field
+        )
     return name
 
 

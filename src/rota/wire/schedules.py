@@ -148,16 +148,18 @@ class OccurrencePage(Struct, kw_only=True):
 
 
 class BackfillRequest(Struct, kw_only=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
-    """The period whose missed fire times get their jobs."""
+    """The period whose missed fire times get their jobs; with `dry_run` they are only listed."""
 
     start: Moment
     end: Moment
+    dry_run: bool = False
 
 
 class BackfillReply(Struct, kw_only=True):
-    """The created jobs."""
+    """The created jobs; with `dry_run` the fire times that would get one."""
 
-    jobs: list[Identifier]
+    jobs: list[Identifier] = []
+    times: list[Moment] = []
 
 
 class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

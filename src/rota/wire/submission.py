@@ -10,13 +10,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from rota.core.breaker import BREAKER_IS_KEY, check_breaker_name
+from rota.core.envelope import is_encrypted
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_text
+from rota.core.lifecycle import State
+from rota.core.limit import breaker_limit
 from rota.core.request_hash import canonical_request_hash
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import (
@@ -31,9 +36,11 @@ from rota.core.submission import (
     NewJob,
     Takes,
     Template,
+    key_for,
     no_meta,
     request_hash,
 )
+from rota.core.unique_keys import CONTROL_OPTIONS, SubmitControl, UniqueKey, UniqueKind, control_of, overridden
 from rota.wire.scalars import (
     Duration,
     Identifier,
@@ -68,6 +75,9 @@ class RetryRule(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=
     jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
     delays: Annotated[list[Duration], Meta(min_length=1, max_length=100)] | None = None
     max_elapsed: Duration | None = None
+    #: Retries are at most this share of the starts of the job's type within `budget_window`; more of them start later.
+    budget: Annotated[float, Meta(gt=0, le=1)] | None = None
+    budget_window: Duration | None = None
 
 
 class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -83,6 +93,11 @@ class FollowUp(Struct, kw_only=True, forbid_unknown_fields=True):
     timeout: Duration | None = None
     expires: Duration | None = None
     delay: Duration | None = None
+    #: Jobs with the same key run one at a time, or as many at once as the key's limit says.
+    concurrency_key: Name | None = None
+    #: The circuit breaker that the job waits for while it is open, instead of a `concurrency_key`. For the type `http`,
+    #: `{host}` stands for the host of the URL.
+    breaker: Name | None = None
     tags: Tags | None = None
     meta: Metadata | None = None
     on_success: FollowUp | None = None
@@ -102,6 +117,8 @@ class AfterForm(Struct, kw_only=True, forbid_unknown_fields=True):
 class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A new job. With `cron` it is a schedule that creates such jobs."""
 
+    #: The job's id, for a payload that is encrypted and bound to it; otherwise the server makes one.
+    id: Identifier | None = None
     run_at: Moment | None = None
     due_at: Moment | None = None
     schedule_at: Moment | None = None
@@ -111,6 +128,21 @@ class Submission(FollowUp, kw_only=True, forbid_unknown_fields=True, omit_defaul
     #: with newly computed times sends a different request.
     idempotency_fingerprint: Name | None = None
     after: Annotated[list[Identifier | AfterForm], Meta(max_length=1_000)] | None = None
+    #: A submission is answered with an earlier job of the same arguments that was made within this time; 0 for none, as
+    #: with `debounce` and `throttle`.
+    unique_for: Duration | None = None
+    #: The arguments that make two submissions equal; for unique jobs all of them unless some are named.
+    unique_by: Annotated[list[Name], Meta(min_length=1, max_length=32)] | None = None
+    #: A text that makes two submissions equal, instead of arguments.
+    unique_key: Name | None = None
+    #: The states in which an earlier job counts; without `unique_for`, for as long as it is in one of them.
+    unique_states: Annotated[list[State], Meta(min_length=1, max_length=9)] | None = None
+    #: The job starts when no further submission came for this long, with the last one's payload.
+    debounce: Duration | None = None
+    #: The longest time that a debounced job waits for further submissions.
+    max_wait: Duration | None = None
+    #: At most one job is made in this time; submissions in between are answered with it.
+    throttle: Duration | None = None
     cron: Name | None = None
     schedule: Name | None = None
     zone: Name | None = None
@@ -129,10 +161,15 @@ class Defaults:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     expires: timedelta | None = None
     delay: timedelta | None = None
+    concurrency_key: str | None = None
     tags: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=no_meta)
     on_success: Template | None = None
     on_failure: Template | None = None
+    control: SubmitControl | None = None
+    #: The names of the task's positional arguments, and the values of those that may be left out.
+    argument_names: tuple[str, ...] = ()
+    argument_defaults: Mapping[str, Any] = field(default_factory=dict)
     tasks: Mapping[str, Defaults] = field(default_factory=dict)
 
     def of(self, job_type: str) -> Defaults:
@@ -187,10 +224,15 @@ def request_of(submission: Submission, defaults: Defaults) -> bytes:
     A fingerprint of 32 hexadecimal digits is a hash already, as Rota's own client sends it.
     """
     if (given := submission.idempotency_fingerprint) is not None:
-        return bytes.fromhex(given) if _HASH.fullmatch(given) else request_hash(given.encode())
+        return fingerprint_hash(given)
     return canonical_request_hash(
         template_of(submission, defaults), run_at=submission.run_at, after=_parents(submission)
     )
+
+
+def fingerprint_hash(given: str) -> bytes:
+    """Give the hash of a fingerprint; one that is a hash already stays as it is."""
+    return bytes.fromhex(given) if _HASH.fullmatch(given) else request_hash(given.encode())
 
 
 _HASH: Final = re.compile(r"[0-9a-f]{32}")
@@ -224,6 +266,9 @@ def new_job_of(
     s, own = submission, defaults.of(submission.type)
     delay = duration_of(s.delay, "delay") if s.delay is not None or s.run_at is not None else own.delay
     run_at = now + delay if delay else s.run_at
+    control = _control_of(s, own)
+    if control is not None and control.kind is UniqueKind.DEBOUNCE:
+        run_at = now + _debounce(s, control)
     expires = own.expires if s.expires is None else duration_of(s.expires, "expires")
     key = None
     if s.idempotency_key is not None:
@@ -241,12 +286,62 @@ def new_job_of(
         timeout=own.timeout if s.timeout is None else positive_duration(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
+        concurrency_key=_key_of(s, own),
         tags=own.tags if s.tags is None else tuple(dict.fromkeys(s.tags)),
         meta=(own.meta if s.meta is None else s.meta or NO_META) if s.takes is None else _meta(s, own),
         after=_parents(s) if s.after else (),
         on_success=own.on_success if s.on_success is None else template_of(s.on_success, defaults),
         on_failure=own.on_failure if s.on_failure is None else template_of(s.on_failure, defaults),
+        unique=None
+        if control is None
+        else control.key_of(text_of(s.payload), own.argument_names, own.argument_defaults),
     )
+
+
+def _key_of(form: FollowUp, own: Defaults) -> str | None:
+    """Return the concurrency key of a job, which may be that of its own circuit breaker."""
+    if form.breaker is None:
+        return own.concurrency_key if form.concurrency_key is None else form.concurrency_key
+    if form.concurrency_key is not None:
+        raise InvalidRequest(f"breaker: {BREAKER_IS_KEY}", field="breaker")
+    check_breaker_name(form.breaker)
+    return key_for(breaker_limit(form.breaker), form.type, text_of(form.payload))
+
+
+_CONTROL_NAMES: Final = ("unique_for", *sorted(CONTROL_OPTIONS - {"unique_for"}))
+_control_values: Final = attrgetter(*_CONTROL_NAMES)
+_NOT_GIVEN: Final = (None,) * len(_CONTROL_NAMES)
+_OFF: Final = (0.0, *_NOT_GIVEN[1:])
+
+
+def _control_of(s: Submission, own: Defaults) -> SubmitControl | None:
+    """Return how repeated submissions are treated: as the submission says, else as its task does."""
+    values = _control_values(s)
+    # Nearly all submissions say nothing, or, if Rota's own client sends them, that there is none.
+    if values == _NOT_GIVEN:
+        return own.control
+    if values == _OFF:
+        return None
+    given = {name: value for name, value in zip(_CONTROL_NAMES, values, strict=True) if value is not None}
+    for name in ("unique_for", "debounce", "max_wait", "throttle"):
+        if name in given:
+            given[name] = duration_of(given[name], name)
+    return control_of(**overridden({} if own.control is None else own.control.options(), given))
+
+
+def _debounce(s: Submission, control: SubmitControl) -> timedelta:
+    """Return how long a debounced job waits; refuse other options that decide when it starts."""
+    for name in ("run_at", "delay", "after"):
+        if getattr(s, name):
+            message = "cannot be combined with debounce, which decides when the job starts; give one of them"
+            raise InvalidRequest(f"{name}: {message}", field=name)
+    assert control.period is not None
+    return control.period
+
+
+def control_fields(s: Submission) -> list[str]:
+    """Name the options for repeated submissions that a submission has; a schedule takes none."""
+    return [name for name in _CONTROL_NAMES if getattr(s, name) is not None]
 
 
 def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Template:
@@ -262,6 +357,7 @@ def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Templat
         timeout=own.timeout if form.timeout is None else positive_duration(form.timeout, "timeout"),
         expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
         delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),
+        concurrency_key=_key_of(form, own),
         tags=own.tags if form.tags is None else tuple(dict.fromkeys(form.tags)),
         meta=_meta(form, own),
         on_success=own.on_success if form.on_success is None else template_of(form.on_success, defaults),
@@ -279,15 +375,37 @@ def submission_of(job: NewJob, now: datetime) -> Submission:
     A job without a time gets a delay of 0: otherwise the delay of its task in the server's app would apply.
     """
     expires = None if job.expires_at is None else max((job.expires_at - (job.run_at or now)).total_seconds(), 0.0)
+    is_debounced = job.unique is not None and job.unique.kind is UniqueKind.DEBOUNCE
     return Submission(
         **_fields_of(job),
-        run_at=job.run_at,
-        delay=0.0 if job.run_at is None else None,
+        **_control_fields_of(job.unique),
+        id=to_text(job.id) if is_encrypted(job.payload) else None,
+        run_at=None if is_debounced else job.run_at,
+        delay=0.0 if job.run_at is None and not is_debounced else None,
         expires=expires,
         idempotency_key=None if job.idempotency is None else job.idempotency.key,
         idempotency_fingerprint=None if job.idempotency is None else job.idempotency.request.hex() or None,
         after=[_after_form(one) for one in job.after] or None,
     )
+
+
+#: Without it, the control of the job's task in the server's app would apply.
+_NO_CONTROL: Final[Mapping[str, Any]] = {"unique_for": 0.0}
+
+
+def _control_fields_of(key: UniqueKey | None) -> Mapping[str, Any]:
+    if key is None:
+        return _NO_CONTROL
+    period = _seconds(key.period)
+    fields: dict[str, Any] = {"unique_key": key.text}
+    match key.kind:
+        case UniqueKind.UNIQUE:
+            fields |= {"unique_for": period, "unique_states": sorted(key.states)}
+        case UniqueKind.THROTTLE:
+            fields |= {"throttle": period}
+        case UniqueKind.DEBOUNCE:
+            fields |= {"debounce": period, "max_wait": _seconds(key.max_wait)}
+    return fields
 
 
 def _fields_of(one: Template | NewJob) -> dict[str, Any]:
@@ -300,6 +418,7 @@ def _fields_of(one: Template | NewJob) -> dict[str, Any]:
         "retry": retry_rule_of(one.backoff),
         "delivery": one.delivery,
         "timeout": _seconds(one.timeout),
+        "concurrency_key": one.concurrency_key,
         "tags": list(one.tags) or None,
         "meta": dict(one.meta) or None,
         "on_success": None if one.on_success is None else follow_up_of(one.on_success),
@@ -307,9 +426,12 @@ def _fields_of(one: Template | NewJob) -> dict[str, Any]:
     }
 
 
+_SPANS: Final = ("base", "cap", "max_elapsed", "budget_window")
+
+
 def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
     """Convert a rule; fields that it leaves out are taken from `default`."""
-    spans = {name: duration_of(getattr(rule, name), f"retry.{name}") for name in ("base", "cap", "max_elapsed")}
+    spans = {name: duration_of(getattr(rule, name), f"retry.{name}") for name in _SPANS}
     changes: dict[str, Any] = {name: span for name, span in spans.items() if span is not None}
     if rule.delays is not None:
         changes["delays"] = tuple(duration_of(delay, "retry.delays") for delay in rule.delays)
@@ -318,7 +440,7 @@ def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
         changes["growth"] = rule.growth
         if rule.growth is not Growth.LISTED:
             changes["delays"] = ()
-    for name in ("factor", "jitter"):
+    for name in ("factor", "jitter", "budget"):
         if (value := getattr(rule, name)) is not None:
             changes[name] = value
     return shared(replace(default, **changes))
@@ -334,6 +456,8 @@ def retry_rule_of(backoff: Backoff) -> RetryRule:
         jitter=backoff.jitter,
         delays=[delay.total_seconds() for delay in backoff.delays] or None,
         max_elapsed=_seconds(backoff.max_elapsed),
+        budget=backoff.budget,
+        budget_window=None if backoff.budget is None else _seconds(backoff.budget_window),
     )
 
 

@@ -182,6 +182,14 @@ class ExplanationForm(Struct, kw_only=True):
     reasons: list[ReasonForm]
 
 
+class DeadLetterNote(Struct, kw_only=True):
+    """An operator's note on dead letters of one cause."""
+
+    text: str
+    set_by: str
+    set_at: Moment
+
+
 class DeadLetterGroup(Struct, kw_only=True):
     """Dead letters of one cause: the same type, and the same error except for numbers."""
 
@@ -192,6 +200,11 @@ class DeadLetterGroup(Struct, kw_only=True):
     first_at: Moment
     last_at: Moment
     example_id: Identifier
+    #: The tags of the example.
+    tags: list[str]
+    #: How many died in each of the last 24 hours, oldest first, and are still dead.
+    trend: list[Count]
+    note: DeadLetterNote | None
 
 
 class DeadLetterGroups(Struct, kw_only=True):
@@ -199,6 +212,8 @@ class DeadLetterGroups(Struct, kw_only=True):
 
     items: list[DeadLetterGroup]
     is_complete: bool
+    #: The start of the first hour of the trends.
+    trend_since: Moment
 
 
 class Overview(Struct, kw_only=True):

@@ -114,6 +114,7 @@ class CallSignature:
         hints = annotations_of(function)
         parameters = self._signature.parameters.values()
         known = {one.name: Argument.of(one, hints) for one in parameters}
+        self.arguments: Mapping[str, Argument] = known
         self._positional = [known[one.name] for one in parameters if one.kind in _POSITIONAL]
         self._named = {one.name: known[one.name] for one in parameters if one.kind in _KEYWORD}
         self._rest = next((known[one.name] for one in parameters if one.kind is Parameter.VAR_POSITIONAL), None)
@@ -178,6 +179,10 @@ class CallSignature:
         """The annotations of the parameters, in order; None if some cannot be given by position."""
         is_plain = len(self._positional) == len(self._signature.parameters)
         return tuple(one.wanted for one in self._positional) if is_plain else None
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        return self._signature.parameters
 
     def convert(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Call:
         """Check a call and convert its arguments."""

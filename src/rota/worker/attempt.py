@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from rota.core.job import Job
 from rota.core.outcome import Outcome, Released, Stopped
+from rota.core.submission import BREAKER
 from rota.worker.context import JobContext
 from rota.worker.handlers import Handler
 from rota.worker.lease_keeper.protocol import LeaseKey
@@ -73,6 +74,12 @@ class RunningAttempt:
     def limit(self) -> timedelta | None:
         """The longest time that the handler may run: the job's own limit, or else the handler's."""
         return self.job.timeout if self.job.timeout is not None else self.handler.timeout
+
+    @property
+    def breaker(self) -> str | None:
+        """The circuit breaker under which the outcome counts: the job's own, or else the handler's."""
+        key = self.job.concurrency_key
+        return key.removeprefix(BREAKER) if key is not None and key.startswith(BREAKER) else self.handler.breaker
 
     @property
     def has_updates(self) -> bool:

@@ -1,7 +1,8 @@
 """The context of a running handler: facts about its job, cancellation, progress, log lines and steps.
 
-A handler stays a plain function: it gets its context by `current()`. Progress and log lines are kept here and sent with
-the next heartbeat, so they cost the handler no round trip.
+A handler stays a plain function: it gets its context by `current()`. Progress and log lines are kept here and sent by
+the worker within a second (`updates.py`), so they cost the handler no round trip. Records of the standard `logging`
+module that a handler makes are log lines too, see `log_capture.py`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from rota.core.errors import InvalidRequest
 from rota.core.finite import require_finite
 from rota.core.ids import JobId, to_text
+from rota.core.log_lines import LogTail
 from rota.core.step import DoubtPolicy
 from rota.core.trace import trace_of
+from rota.core.waiting import signal_name
 from rota.worker.exceptions import Cancelled, ExceptionTypes
 from rota.worker.steps import AttemptSteps, Happened, policy_of
+from rota.worker.waiting import CallableTask, ChildCall, Span, call_of, event_wait_of, sleep_of, value_of
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
-#: How much of an attempt's log is kept: the end of it.
-LOG_TAIL_CHARACTERS: Final = 8192
 _LONGEST_MESSAGE: Final = 1000
 
 
@@ -71,7 +74,7 @@ class StopSignals(Protocol):
 class JobContext:
     """One attempt as its handler sees it; returned by `current()`."""
 
-    __slots__ = ("_facts", "_has_updates", "_log", "_log_size", "_open_steps", "_progress", "_steps", "_stop_signals")
+    __slots__ = ("_child_log", "_facts", "_has_updates", "_log", "_open_steps", "_progress", "_steps", "_stop_signals")
 
     def __init__(
         self, facts: JobFacts, stop_signals: StopSignals, open_steps: Callable[[], AttemptSteps] | None = None
@@ -81,8 +84,9 @@ class JobContext:
         self._steps: AttemptSteps | None = None
         self._stop_signals = stop_signals
         self._progress: str | None = None
-        self._log: list[str] | None = None
-        self._log_size = 0
+        self._log: LogTail | None = None
+        #: The log of a handler that runs in a child process, which keeps it.
+        self._child_log: str | None = None
         self._has_updates = False
 
     @property
@@ -93,6 +97,12 @@ class JobContext:
     @property
     def type(self) -> str:
         return self._facts.type
+
+    @property
+    def concurrency_key(self) -> str | None:
+        """The key by which limits count the job; None if it has none, or in a child process."""
+        key: str | None = getattr(self._facts, "concurrency_key", None)
+        return key
 
     @property
     def trace_id(self) -> str | None:
@@ -132,22 +142,20 @@ class JobContext:
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report progress. Only the last report is kept."""
         require_finite([done, total], "progress")
-        report = {"done": done, "total": total, "message": message[:_LONGEST_MESSAGE]}
+        at = datetime.now(UTC).isoformat()
+        report = {"done": done, "total": total, "message": message[:_LONGEST_MESSAGE], "at": at}
         self._progress = json.dumps(report, ensure_ascii=True)
         self._has_updates = True
 
     def log(self, text: str) -> None:
-        """Add a line to the log of the attempt, of which the end is kept."""
-        line = str(text)[-LOG_TAIL_CHARACTERS:]
+        """Add a line to the log of the attempt, of which the last 1,000 lines or 40,000 bytes are kept."""
+        self.add_line(datetime.now(UTC), "info", str(text))
+
+    def add_line(self, at: datetime, level: str, message: str, logger: str = "") -> None:
+        """Add a line of some level and logger."""
         if self._log is None:
-            self._log = []
-        self._log.append(line)
-        self._log_size += len(line) + 1
-        if self._log_size > 2 * LOG_TAIL_CHARACTERS:
-            # Cut rarely, by half: cutting at every line would be slow for a handler that logs much.
-            tail = "\n".join(self._log)[-LOG_TAIL_CHARACTERS:]
-            self._log = [tail]
-            self._log_size = len(tail) + 1
+            self._log = LogTail()
+        self._log.add(at.isoformat(timespec="milliseconds"), level, message, logger)
         self._has_updates = True
 
     def step(
@@ -193,6 +201,48 @@ class JobContext:
             return await self._opened().in_transaction.perform_async(key, function, tx)
         return await self._opened().perform_async(key, function, policy, verify, failed_on)
 
+    def sleep(self, key: str, span: Span) -> None:
+        """Sleep once for this job and `key`, without holding a slot or a lease, and without using an attempt.
+
+        The handler is left here and run again from its beginning when the time has come; steps and waits that are done
+        answer at once. The time counts from the first call.
+        """
+        self._opened().wait(sleep_of(key, span))
+
+    async def asleep(self, key: str, span: Span) -> None:
+        """Sleep as `sleep` does, for async handlers."""
+        await self._opened().wait_async(sleep_of(key, span))
+
+    def wait(self, key: str, *, event: str, timeout: Span | None = None) -> Any:  # noqa: ANN401 - any JSON
+        """Wait for an event as `sleep` waits for a time; return its payload, or None after `timeout`.
+
+        An event that was emitted before counts too, until it expires.
+        """
+        return value_of(self._opened().wait(event_wait_of(key, event, timeout)))
+
+    async def await_event(self, key: str, *, event: str, timeout: Span | None = None) -> Any:  # noqa: ANN401, ASYNC109
+        """Wait for an event as `wait` does, for async handlers."""
+        return value_of(await self._opened().wait_async(event_wait_of(key, event, timeout)))
+
+    def signal_name(self, name: str = "") -> str:
+        """Return the name of the event that `Handle.signal(name)` emits for this job."""
+        return signal_name(self._facts.id, name)
+
+    def call(self, key: str, task: CallableTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildCall[R]:
+        """Call a task as a child job, once for this job and `key`; its `result()` waits for it as `sleep` waits.
+
+        Several children run at the same time if all are called before the first result is asked for.
+        """
+        call = task.call(*args, **kwargs)
+        wait = call_of(key, call)
+        return ChildCall(self._opened(), wait, self._opened().begin_wait(wait), call.decode)
+
+    async def acall(self, key: str, task: CallableTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildCall[R]:
+        """Call a task as a child job as `call` does, for async handlers; await its `aresult()`."""
+        call = task.call(*args, **kwargs)
+        wait = call_of(key, call)
+        return ChildCall(self._opened(), wait, await self._opened().begin_wait_async(wait), call.decode)
+
     def _opened(self) -> AttemptSteps:
         if self._steps is None:
             if self._open_steps is None:
@@ -201,11 +251,8 @@ class JobContext:
         return self._steps
 
     def log_tail(self) -> str | None:
-        """Return the end of the log; None if nothing was logged."""
-        if not self._log:
-            return None
-        text = "\n".join(self._log)[-LOG_TAIL_CHARACTERS:]
-        return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+        """Return the end of the log as it is stored, see `LogTail`; None if nothing was logged."""
+        return self._child_log if self._log is None else self._log.text()
 
     @property
     def has_updates(self) -> bool:
@@ -220,12 +267,20 @@ class JobContext:
         self._has_updates = False
         return self._progress, self.log_tail()
 
+    def take_last(self) -> tuple[str | None, str | None]:
+        """Return the log, and the progress if it has changed since it was sent: both go with the outcome."""
+        return self.log_tail(), self._progress if self._has_updates else None
+
+    def send_again(self) -> None:
+        """Note that the updates taken last were not sent."""
+        self._has_updates = True
+
     def merge_from_child(self, progress: str | None, log_tail: str | None) -> None:
         """Take over progress and log of the same attempt in a child process."""
         if progress is not None:
             self._progress = progress
         if log_tail is not None:
-            self._log, self._log_size = [log_tail], len(log_tail)
+            self._child_log = log_tail
         self._has_updates = True
 
 

@@ -7,14 +7,14 @@ from contextvars import Context
 from math import inf
 from typing import Any, Final
 
-from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unknown
+from rota.core.outcome import Failed, Outcome, Snoozed, Succeeded, Suspended, Unknown
 from rota.core.settlement import JobError
 from rota.ports.clock import Rng
 from rota.telemetry.tracing import Spans
 from rota.worker.arguments import NotJson
 from rota.worker.attempt import RunningAttempt
 from rota.worker.context import CURRENT
-from rota.worker.exceptions import GiveUp, OutcomeUnknown, RetryLater
+from rota.worker.exceptions import GiveUp, OutcomeUnknown, RetryLater, Suspend
 from rota.worker.outcomes import StopReason, outcome_of
 from rota.worker.steps import AttemptSteps
 from rota.worker.tracker import AttemptTracker
@@ -95,14 +95,14 @@ class Execution:
         match outcome:
             case Succeeded(result):
                 self._succeed_with(attempt, result)
-            case Snoozed() | Unknown() | Failed(permanent=True):
+            case Snoozed() | Suspended() | Unknown() | Failed(permanent=True):
                 self._finish(attempt, None if attempt.stop is StopReason.LOST else outcome)
             case _:
                 self._finish(attempt, outcome if attempt.stop is None else attempt.outcome_stopped())
 
     def fail(self, attempt: RunningAttempt, raised: BaseException) -> None:
         """Finish an attempt whose handler raised."""
-        if attempt.stop is None or isinstance(raised, RetryLater | GiveUp | NotJson | OutcomeUnknown):
+        if attempt.stop is None or isinstance(raised, RetryLater | GiveUp | NotJson | OutcomeUnknown | Suspend):
             outcome = None if attempt.stop is StopReason.LOST else outcome_of(raised, attempt.handler)
         else:
             outcome = attempt.outcome_stopped(raised)
@@ -110,6 +110,8 @@ class Execution:
 
     def _finish(self, attempt: RunningAttempt, outcome: Outcome | None) -> None:
         if attempt.span is not None and self._spans is not None:
-            self._spans.end(attempt.span, None if isinstance(outcome, Succeeded) else type(outcome).__name__)
+            self._spans.end(
+                attempt.span, None if isinstance(outcome, Succeeded | Suspended) else type(outcome).__name__
+            )
         if self._tracker.finish(attempt, outcome):
             self._wake()

@@ -7,22 +7,25 @@ their time, which wait in their slots; see intake.py.
 
 Each claim has an id. If the answer is lost, the same claim is repeated and returns the same jobs; only when their
 leases must have lapsed anyway does it get a new id. When the worker stops while a claim is open, the claim is withdrawn
-and repeated once by its id without waiting: the jobs that it was given are handed back at once. The heartbeat learns
-each new id before the claim is sent. If the worker dies with an open claim, its lease keeper repeats the claim by its
-id and hands back the jobs that were not started; without a lease keeper, such jobs wait until their leases lapse.
+and repeated by its id without waiting: the jobs that it was given are handed back at once. If there are none it is
+repeated once more, a moment later, since the withdrawn request may reach the store after the first repetition. The
+heartbeat learns each new id before the claim is sent. If the worker dies with an open claim, its lease keeper repeats
+the claim by its id and hands back the jobs that were not started; without a lease keeper, such jobs wait until their
+leases lapse.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Final
 
 from rota.backoff import JitteredBackoff
+from rota.core.job import Job
 from rota.core.lease import AHEAD, NOT_AHEAD, Claim
 from rota.ports.client import WorkSource
 from rota.telemetry.outage import Outage
@@ -36,6 +39,8 @@ SHORT_WAIT: Final = timedelta(milliseconds=500)
 #: A pause after a claim that returned all there was. The handlers start on another thread, which would otherwise wait
 #: for the interpreter while this one claims what is not there.
 PAUSE_SECONDS: Final = 0.001
+#: How long after it was withdrawn a claim may still reach the store.
+UNDER_WAY_SECONDS: Final = 0.1
 
 
 StoreTime = Callable[[], Awaitable[datetime]]
@@ -72,6 +77,12 @@ class Fetcher:
         self._open_claim: tuple[Claim, float] | None = None
         self._has_room = asyncio.Event()
         self._is_closing = False
+        self._is_quiet = False
+
+    def set_quiet(self, *, is_quiet: bool) -> None:
+        """Claim no more until told otherwise. The jobs of a claim that is answered nevertheless are handed back."""
+        self._is_quiet = is_quiet
+        self._has_room.set()
 
     def stop(self) -> None:
         """Claim no more. The jobs of a claim that is answered nevertheless are handed back."""
@@ -87,7 +98,7 @@ class Fetcher:
         while not self._is_closing:
             self._has_room.clear()
             free, types, queues = self._intake.free_slots(), self._intake.types(), self._intake.queues()
-            if free > 0 and types and queues:
+            if free > 0 and types and queues and not self._is_quiet:
                 await self._fetch(free, types, queues)
             else:
                 await self._has_room.wait()
@@ -105,7 +116,7 @@ class Fetcher:
         self._backoff.reset()
         self._outage.worked()
         self._open_claim = None
-        if jobs and self._is_closing:
+        if jobs and (self._is_closing or self._is_quiet):
             self._intake.hand_back(jobs)
         elif jobs:
             self._intake.accept(jobs, sent)
@@ -158,10 +169,19 @@ class Fetcher:
         self._open_claim = None
         try:
             async with asyncio.timeout(seconds):
-                # A limit of 0 would be refused; so this may lease one job more, which is handed back too.
-                jobs = await self._source.claim(replace(claim, limit=1), wait=timedelta(0))
+                jobs = await self._withdrawn(claim)
+                if not jobs:
+                    await asyncio.sleep(min(UNDER_WAY_SECONDS, seconds / 3))
+                    jobs = await self._withdrawn(claim)
         except Exception as error:  # noqa: BLE001 - then those leases lapse
             _log.warning("the jobs of the last claim, if any, wait until their leases lapse: %r", error)
             return
         if jobs:
             self._intake.hand_back(jobs)
+
+    async def _withdrawn(self, claim: Claim) -> Sequence[Job]:
+        """Ask for the jobs of a claim that was withdrawn.
+
+        A limit of 0 would be refused; so this may lease one job more, which is handed back too.
+        """
+        return await self._source.claim(replace(claim, limit=1), wait=timedelta(0))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rota.core.errors import InvalidRequest
 from rota.worker.arguments import Call, CallSignature, encode_result
-from rota.worker.exceptions import ExceptionTypes
+from rota.worker.exceptions import DEPENDENCY_ERRORS, ExceptionTypes
 from rota.worker.references import reference_to, resolve
 
 ExecutorName = Literal["async", "thread", "process"]
@@ -31,6 +31,9 @@ class Handler:
     retry_on: ExceptionTypes = (Exception,)
     decode: Callable[[str], Call] = field(kw_only=True)
     encode: Callable[[Any], str] = encode_result
+    #: The circuit breaker of its dependency, if it has one, and the exceptions by which that fails.
+    breaker: str | None = None
+    dependency_errors: ExceptionTypes = DEPENDENCY_ERRORS
     #: Where a child process imports the function, or the decorated object. For `executor="process"`.
     reference: str | None = None
 
@@ -54,6 +57,8 @@ def handler_of(
     timeout: timedelta | None = None,
     give_up_on: ExceptionTypes = (),
     retry_on: ExceptionTypes = (Exception,),
+    breaker: str | None = None,
+    dependency_errors: ExceptionTypes = DEPENDENCY_ERRORS,
     reference: str | None = None,
 ) -> Handler:
     """Make a handler from a function, sync or async."""
@@ -68,6 +73,8 @@ def handler_of(
         timeout=timeout,
         give_up_on=give_up_on,
         retry_on=retry_on,
+        breaker=breaker,
+        dependency_errors=dependency_errors,
         decode=CallSignature(function).decode,
         reference=reference,
     )

@@ -7,7 +7,8 @@ process do it.
 
 Clocks: a lease is counted from the moment its renewal was *sent*, by the monotonic clock. A lease that is missing in
 the response is lost for certain; a renewal without a response is tried again, sooner. The response also names the jobs
-to be stopped: a cancel arrives within one beat. Progress and log lines are sent along.
+to be stopped: a cancel arrives within one beat. Progress and log lines are sent along, and between two beats by
+`UpdateSender`.
 
 If renewing fails, leases lapse by the worker's own clock, and the watchdog stops the attempts before another worker
 starts them.
@@ -97,7 +98,11 @@ class LeaseRenewer:
     async def _renew_batch(self, attempts: Sequence[RunningAttempt]) -> None:
         sent = self._clock()
         renewals = [Renewal(one.job.id, one.job.fence, self._lease, *_updates(one)) for one in attempts]
-        renewed = {(one.job_id, one.fence): one for one in await self._source.renew(renewals)}
+        try:
+            renewed = {(one.job_id, one.fence): one for one in await self._source.renew(renewals)}
+        except BaseException:
+            _keep_updates(attempts, renewals)
+            raise
         seconds = self._lease.total_seconds()
         for attempt in attempts:
             answer = renewed.get(attempt.key)
@@ -113,6 +118,14 @@ class LeaseRenewer:
 def _updates(attempt: RunningAttempt) -> tuple[str | None, str | None]:
     context = attempt.context
     return (None, None) if context is None else context.take_updates()
+
+
+def _keep_updates(attempts: Sequence[RunningAttempt], renewals: Sequence[Renewal]) -> None:
+    """Have progress and log lines sent again that may not have arrived."""
+    for attempt, renewal in zip(attempts, renewals, strict=True):
+        context = attempt.context
+        if context is not None and (renewal.progress is not None or renewal.log_tail is not None):
+            context.send_again()
 
 
 class LoopHeartbeat:

@@ -63,7 +63,12 @@ class InputLoader:
             if value is not None:
                 attempt.job = replace(attempt.job, payload=with_input(attempt.job.payload, value))
         except RotaError as error:
-            self._finish(attempt, error)
+            self._finish(attempt, error, permanent=True)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises
+            # Without an outcome the attempt would keep its slot and its lease for ever.
+            _log.exception("the input of %s could not be read", attempt.job.name)
+            self._finish(attempt, error, permanent=False)
             return
         if value is None:
             # The lease is lost: another worker has the job.
@@ -88,9 +93,9 @@ class InputLoader:
                     return None
                 await asyncio.sleep(pause)
 
-    def _finish(self, attempt: RunningAttempt, error: RotaError) -> None:
+    def _finish(self, attempt: RunningAttempt, error: Exception, *, permanent: bool) -> None:
         if self._tracker.take(attempt):
-            failed = Failed(JobError(type(error).__name__, str(error)), permanent=True)
+            failed = Failed(JobError(type(error).__name__, str(error)), permanent=permanent)
             self._tracker.finish_and_wake(attempt, failed)
 
 
@@ -110,7 +115,13 @@ def with_input(payload: str, value: str) -> str:
     if fields is None:
         rest = [] if payload == "null" else [Raw(payload.encode())]
         return msgspec.json.encode({"args": [first, *rest], "kwargs": {}}).decode()
-    if fields and fields.keys() <= {"args", "kwargs"}:
+    if fields and _is_call(fields):
         arguments = msgspec.json.decode(fields.get("args", b"[]"), type=list[Raw])
         return msgspec.json.encode({"args": [first, *arguments], "kwargs": fields.get("kwargs", {})}).decode()
     return msgspec.json.encode({"args": [first], "kwargs": fields}).decode()
+
+
+def _is_call(fields: dict[str, Raw]) -> bool:
+    """Whether an object is a call as the SDK writes it: a list of arguments, an object of keyword arguments."""
+    args, kwargs = bytes(fields.get("args", b"[]")), bytes(fields.get("kwargs", b"{}"))
+    return fields.keys() <= {"args", "kwargs"} and args.lstrip()[:1] == b"[" and kwargs.lstrip()[:1] == b"{"

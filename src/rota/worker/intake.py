@@ -3,8 +3,9 @@
 A job that was claimed ahead of its time waits here until its `run_at` by the store's clock, converted to the worker's
 monotonic clock. Until then it occupies a slot and its lease is renewed; a drain or a cancel hands it back. One timer is
 set for the earliest job. Timers of an event loop are exact to a millisecond, so a handler starts up to that much late
-and never early: a timer that fires too soon finds no job that is due, and is set again. If the worker dies, the leases
-of these jobs lapse, or the lease keeper hands them back.
+and never early: a timer that fires too soon finds no job that is due, and is set again. If the store's clock is set
+back meanwhile, their time has moved away: they are handed back, to wait in the store, since the clock may be corrected
+at any moment. If the worker dies, the leases of these jobs lapse, or the lease keeper hands them back.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rota.clock_offset import ClockOffset
+from rota.core.envelope import is_encrypted
 from rota.core.ids import to_text
 from rota.core.job import Job
+from rota.core.lease import AHEAD
 from rota.core.outcome import Failed, Outcome, Released, Snoozed
 from rota.core.settlement import JobError
 from rota.ports.client import AttemptReport, InputSource
@@ -34,8 +37,12 @@ from rota.worker.handlers import Handlers, isolated
 from rota.worker.heartbeat import LeaseHeartbeat
 from rota.worker.inputs import InputLoader, has_input
 from rota.worker.options import WorkerOptions
+from rota.worker.payload_reader import PayloadReader
 from rota.worker.reporter import OutcomeReporter
 from rota.worker.tracker import AttemptTracker
+
+if TYPE_CHECKING:
+    from rota.encryption import Cipher
 
 _log = logging.getLogger("rota.worker")
 #: With more unwritten outcomes than this no more jobs are claimed.
@@ -43,6 +50,8 @@ MOST_UNWRITTEN: Final = 2000
 #: How many suspected jobs run in processes of their own at once; each process costs memory.
 MOST_ISOLATED: Final = 4
 ISOLATION_DELAY: Final = timedelta(seconds=1)
+#: The longest time for which a job is held ahead of its time: much longer than any is claimed ahead.
+LONGEST_EARLY_SECONDS: Final = 10 * AHEAD.total_seconds()
 
 
 class Intake:
@@ -61,8 +70,10 @@ class Intake:
         clock: Callable[[], float],
         inputs: InputSource | None = None,
         rng: Rng = random.random,
+        cipher: Cipher | None = None,
     ) -> None:
-        self._early_jobs = EarlyJobs(self._start, clock=clock)
+        self._payloads = PayloadReader(cipher, clock)
+        self._early_jobs = EarlyJobs(self._start, tracker.hand_back, clock=clock)
         self._input_loader = InputLoader(inputs, tracker, self._put, rng)
         self._handlers = handlers
         self._executors = executors
@@ -150,6 +161,12 @@ class Intake:
             executor.put(some)
 
     def _attempt_of(self, job: Job, sent: float) -> RunningAttempt | None:
+        if is_encrypted(job.payload):
+            opened = self._payloads.read(job)
+            if not isinstance(opened, Job):
+                self._refuse(job, opened)
+                return None
+            job = opened
         handler = self._handlers.lookup(job.type)
         if handler is None:
             # Handed back, it would be claimed here again at once; a failure with backoff lets other workers find it.
@@ -182,8 +199,15 @@ class Intake:
 class EarlyJobs:
     """Attempts that were claimed ahead of their time, in a heap by `run_at`."""
 
-    def __init__(self, start: Callable[[Sequence[RunningAttempt]], None], *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        start: Callable[[Sequence[RunningAttempt]], None],
+        hand_back: Callable[[RunningAttempt], object],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
         self._start = start
+        self._hand_back = hand_back
         self._clock = clock
         self._clock_offset = ClockOffset()
         self._waiting: list[tuple[datetime, int, RunningAttempt]] = []
@@ -217,7 +241,11 @@ class EarlyJobs:
         now = self._clock()
         while self._waiting and (due_at := self._clock_offset.local_time(self._waiting[0][0])) <= now:
             due.append(heappop(self._waiting)[2])
-        if self._waiting:
+        if self._waiting and due_at - now > LONGEST_EARLY_SECONDS:
+            for _, _, attempt in self._waiting:
+                self._hand_back(attempt)
+            self._waiting.clear()
+        elif self._waiting:
             self._timer = asyncio.get_running_loop().call_later(max(due_at - now, 1e-6), self._start_due)
         if due:
             self._start(due)

@@ -46,6 +46,8 @@ class WorkerOptions:
     silence: timedelta = timedelta(minutes=15)
     #: Run async handlers on a loop of their own. Only a simulation, in which nothing blocks, does not.
     own_loop: bool = True
+    #: Keep the `logging` records of handlers with their jobs.
+    capture_logs: bool = True
     #: Level and format of log lines in child processes; None leaves their logging alone.
     logs: tuple[str, str] | None = None
     #: How steps join a handler's own transaction; None if the worker reaches the store over HTTP.

@@ -22,10 +22,10 @@ from typing import Any, Final, Protocol, assert_never
 
 from rota.core.ids import to_text
 from rota.core.job import Job
-from rota.core.outcome import Failed, Outcome, Released, Snoozed, Stopped, Unknown
+from rota.core.outcome import Failed, Outcome, Released, Snoozed, Stopped, Suspended, Unknown
 from rota.core.settlement import JobError
 from rota.telemetry.logs import about
-from rota.worker.exceptions import Cancelled, ExceptionTypes, GiveUp, OutcomeUnknown, RetryLater
+from rota.worker.exceptions import Cancelled, ExceptionTypes, GiveUp, OutcomeUnknown, RetryLater, Suspend
 
 _log: Final = logging.getLogger("rota.worker")
 _LONGEST_MESSAGE: Final = 4_000
@@ -74,12 +74,21 @@ class ErrorPolicy(Protocol):
         """Exceptions that are retried; all others are permanent."""
         ...
 
+    @property
+    def dependency_errors(self) -> ExceptionTypes:
+        """Exceptions by which the dependency of a circuit breaker fails."""
+        ...
+
 
 def outcome_of(raised: BaseException, policy: ErrorPolicy) -> Outcome:
     """Return the outcome of a handler that raised without a stop request."""
     match raised:
         case RetryLater():
-            return Snoozed(raised.delay)
+            return Snoozed(raised.delay, limit=raised.limit)
+        case Suspend():
+            return Suspended(raised.key)
+        case BaseExceptionGroup() if (key := _suspended_for(raised)) is not None:
+            return Suspended(key)
         case Cancelled():
             return Stopped()
         case OutcomeUnknown():
@@ -92,7 +101,19 @@ def outcome_of(raised: BaseException, policy: ErrorPolicy) -> Outcome:
             is_permanent = isinstance(raised, policy.give_up_on) or not (
                 isinstance(raised, policy.retry_on) or not isinstance(raised, Exception)
             )
-            return Failed(error_of(raised), permanent=is_permanent)
+            is_of_dependency = isinstance(raised, policy.dependency_errors)
+            return Failed(error_of(raised), permanent=is_permanent, dependency=is_of_dependency)
+
+
+def _suspended_for(group: BaseExceptionGroup[BaseException]) -> str | None:
+    """Return the key of the first wait if the tasks of a group were left by waits only; None if one of them failed."""
+    waits, others = group.split(Suspend)
+    if waits is None or (others is not None and others.split(asyncio.CancelledError)[1] is not None):
+        return None
+    first: BaseException = waits
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first.key if isinstance(first, Suspend) else None
 
 
 def outcome_of_stop(
@@ -103,7 +124,9 @@ def outcome_of_stop(
         case StopReason.TIMEOUT:
             seconds = limit.total_seconds() if limit is not None else 0
             error = JobError("HandlerTimedOut", f"ran past its limit of {seconds:g} s", _traceback(raised))
-            return Failed(error, permanent=any(issubclass(TimeoutError, one) for one in policy.give_up_on))
+            is_permanent = any(issubclass(TimeoutError, one) for one in policy.give_up_on)
+            is_of_dependency = any(issubclass(TimeoutError, one) for one in policy.dependency_errors)
+            return Failed(error, permanent=is_permanent, dependency=is_of_dependency)
         case StopReason.CANCEL:
             return Stopped()
         case StopReason.DRAIN | StopReason.LAPSED:
@@ -191,8 +214,10 @@ class FailureLog:
     Called from every thread without a lock: two failures at the same moment may be counted as one.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, has_messages: bool = True) -> None:
         self._clock = clock
+        #: Whether messages are logged: not where payloads are encrypted, since a message may quote one.
+        self._has_messages = has_messages
         #: By job type and error kind: start of the current minute, lines written, failures not written.
         self._seen: dict[tuple[str, str], tuple[float, int, int]] = {}
 
@@ -207,10 +232,11 @@ class FailureLog:
         self._seen[key] = since, written + 1, 0
         where = f" at {frame}" if (frame := last_frame(error.traceback)) else ""
         more = f" (and {left_out} others like it)" if left_out else ""
+        message = error.message[:_LONGEST_LOGGED_MESSAGE] if self._has_messages else "(encrypted)"
         _log.warning(
             "job %s (%s) failed in attempt %d of %d with %s: %s%s%s",
             to_text(job.id), job.type, job.attempts, job.max_attempts, error.kind,
-            error.message[:_LONGEST_LOGGED_MESSAGE], where, more, extra=about(job),
+            message, where, more, extra=about(job),
         )  # fmt: skip
 
 

@@ -126,4 +126,6 @@ class OutcomeReporter:
 
 def _failed_report(report: AttemptReport, error: InvalidRequest) -> AttemptReport:
     message = f"the outcome of the handler could not be written: {error}"[:1000]
-    return replace(report, outcome=Failed(JobError("OutcomeRefused", message), permanent=True), log_tail=None)
+    return replace(
+        report, outcome=Failed(JobError("OutcomeRefused", message), permanent=True), log_tail=None, progress=None
+    )

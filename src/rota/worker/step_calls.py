@@ -10,10 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from rota.backoff import JitteredBackoff
-from rota.core.errors import RotaError, Unavailable
+from rota.core.errors import InvalidRequest, RotaError, Unavailable
+from rota.core.submission import Delivery
+from rota.core.waiting import Wait
 from rota.ports.caller_tx import CallerTxConfig
 from rota.ports.client import StepKeeper
 from rota.ports.clock import Rng
@@ -23,6 +25,8 @@ from rota.worker.steps import AttemptSteps, StepAnswer, StepVerb
 from rota.worker.transactions import TransactionSteps
 
 _log = logging.getLogger("rota.worker")
+#: Calls whose late answer is of no use: another worker may have the job by then.
+_CHECKED: Final = frozenset({StepVerb.INTEND, StepVerb.WAIT})
 
 
 class StepCalls:
@@ -57,27 +61,35 @@ class StepCalls:
         for task in list(self._calls):
             task.cancel()
 
-    async def call(self, attempt: RunningAttempt, verb: StepVerb, key: str, outcome: str | None) -> StepAnswer:
+    async def call(
+        self, attempt: RunningAttempt, verb: StepVerb, key: str, outcome: str | None, wait: Wait | None = None
+    ) -> StepAnswer:
         """Call the store until it answers, or until the attempt must stop."""
+        if verb is StepVerb.WAIT and attempt.job.delivery is Delivery.AT_MOST_ONCE:
+            raise InvalidRequest(
+                f"step {key!r}: {attempt.job.name} has delivery at_most_once, so its handler cannot be run again after"
+                " a wait; submit it with at_least_once, or do without the wait",
+                field="delivery",
+            )
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
         try:
-            answer = await self._call_with_retries(attempt, verb, key, outcome)
+            answer = await self._call_with_retries(attempt, verb, key, outcome, wait)
         finally:
             self._calls.discard(task)
-        if verb is StepVerb.INTEND and (attempt.is_stopped or self._clock() > attempt.lease_until):
+        if verb in _CHECKED and (attempt.is_stopped or self._clock() > attempt.lease_until):
             # The answer took too long: another worker may perform the effect by now.
             raise Cancelled
         return answer
 
     async def _call_with_retries(
-        self, attempt: RunningAttempt, verb: StepVerb, key: str, outcome: str | None
+        self, attempt: RunningAttempt, verb: StepVerb, key: str, outcome: str | None, wait: Wait | None
     ) -> StepAnswer:
         backoff = JitteredBackoff(self._rng)
         while True:
             try:
-                return await self._call_once(attempt, verb, key, outcome)
+                return await self._call_once(attempt, verb, key, outcome, wait)
             except Exception as error:
                 if isinstance(error, RotaError) and not isinstance(error, Unavailable):
                     # Refused: the same call would be refused again.
@@ -88,7 +100,9 @@ class StepCalls:
                     raise Cancelled from error
                 await asyncio.sleep(pause)
 
-    async def _call_once(self, attempt: RunningAttempt, verb: StepVerb, key: str, outcome: str | None) -> StepAnswer:
+    async def _call_once(
+        self, attempt: RunningAttempt, verb: StepVerb, key: str, outcome: str | None, wait: Wait | None
+    ) -> StepAnswer:
         job = attempt.job
         match verb:
             case StepVerb.INTEND:
@@ -99,6 +113,10 @@ class StepCalls:
             case StepVerb.WITHDRAW:
                 await self._keeper.withdraw(job.id, job.fence, key)
                 return None
+            case StepVerb.WAIT:
+                assert wait is not None
+                step = await self._keeper.begin_wait(job.id, job.fence, wait)
+                return None if step is None else (step, False)
 
 
 class AttemptStepChannel:
@@ -108,5 +126,7 @@ class AttemptStepChannel:
         self._calls = calls
         self._attempt = attempt
 
-    def send(self, verb: StepVerb, key: str, outcome: str | None = None) -> Future[StepAnswer]:
-        return self._calls.start_threadsafe(self._calls.call(self._attempt, verb, key, outcome))
+    def send(
+        self, verb: StepVerb, key: str, outcome: str | None = None, wait: Wait | None = None
+    ) -> Future[StepAnswer]:
+        return self._calls.start_threadsafe(self._calls.call(self._attempt, verb, key, outcome, wait))

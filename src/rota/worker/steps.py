@@ -21,21 +21,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rota.core.errors import InvalidRequest
-from rota.core.step import DoubtPolicy, Step, StepAction, advise
+from rota.core.step import LARGEST_OUTCOME, DoubtPolicy, Step, StepAction, StepKind, advise, check_key
 from rota.core.time import from_micros, to_micros
+from rota.core.waiting import Wait
 from rota.worker.arguments import NotJson, encode_result
-from rota.worker.exceptions import Cancelled, ExceptionTypes, OutcomeUnknown
+from rota.worker.exceptions import Cancelled, ExceptionTypes, OutcomeUnknown, Suspend
 
 if TYPE_CHECKING:
     from rota.worker.transactions import TransactionSteps
 
 R = TypeVar("R")
-LONGEST_KEY: Final = 200
-#: As JSON; the API takes no more either.
-LARGEST_OUTCOME: Final = 500_000
 
 
 class StepVerb(StrEnum):
@@ -44,6 +42,7 @@ class StepVerb(StrEnum):
     INTEND = "intend"
     CONCLUDE = "conclude"
     WITHDRAW = "withdraw"
+    WAIT = "wait"
 
 
 #: The stored step and whether it is new; None when the job belongs to another worker.
@@ -53,7 +52,9 @@ StepAnswer = tuple[Step, bool] | None
 class StepChannel(Protocol):
     """Carries requests about steps to the store."""
 
-    def send(self, verb: StepVerb, key: str, outcome: str | None = None) -> Future[StepAnswer]:
+    def send(
+        self, verb: StepVerb, key: str, outcome: str | None = None, wait: Wait | None = None
+    ) -> Future[StepAnswer]:
         """Send a request, from any thread."""
         ...
 
@@ -138,6 +139,34 @@ class AttemptSteps:
             except StopIteration as end:
                 result: R = end.value
                 return result
+
+    def wait(self, wait: Wait) -> Step:
+        """Begin a wait on a thread, or come back to it; return its step if it is over, else leave the handler."""
+        return self._waited(wait, self.begin_wait(wait))
+
+    async def wait_async(self, wait: Wait) -> Step:
+        """Begin a wait on an event loop, as `wait` does."""
+        return self._waited(wait, await self.begin_wait_async(wait))
+
+    def begin_wait(self, wait: Wait) -> Step:
+        """Begin a wait on a thread, or come back to it, without leaving the handler."""
+        return _owned(self._channel.send(StepVerb.WAIT, wait.key, wait=wait).result())[0]
+
+    async def begin_wait_async(self, wait: Wait) -> Step:
+        """Begin a wait on an event loop, as `begin_wait` does."""
+        return _owned(await asyncio.wrap_future(self._channel.send(StepVerb.WAIT, wait.key, wait=wait)))[0]
+
+    def _waited(self, wait: Wait, step: Step) -> Step:
+        if step.is_done:
+            return step
+        if self._under_way:
+            # The handler would be left in the middle of the effect, which would be in doubt when the wait is over.
+            effect = min(self._under_way)
+            raise InvalidRequest(
+                f"step {wait.key!r}: the wait is not over, and step {effect!r} is under way; wait before or after it",
+                field="key",
+            )
+        raise Suspend(wait.key)
 
     def _plan(
         self, key: str, function: Effect, doubt: DoubtPolicy, verify: Effect | None, failed_on: ExceptionTypes
@@ -249,10 +278,7 @@ def policy_of(
     key: str, doubt: DoubtPolicy | str | None, verify: object, failed_on: ExceptionTypes = (), tx: object = None
 ) -> DoubtPolicy:
     """Check the arguments of a step and return its policy for the case of doubt."""
-    if not 1 <= len(key) <= LONGEST_KEY:
-        raise InvalidRequest(f"step: a key has 1 to {LONGEST_KEY} characters, this one has {len(key)}", field="key")
-    if not key.isprintable():
-        raise InvalidRequest(f"step: the key {key!a} contains characters that are not printable", field="key")
+    check_key(key)
     if tx is not None and (doubt is not None or verify is not None or failed_on):
         message = f"step {key!r}: within a transaction nothing is in doubt; leave out doubt, verify and failed_on"
         raise InvalidRequest(message, field="tx")
@@ -276,15 +302,18 @@ def encode_answer(answer: StepAnswer) -> dict[str, Any]:
         return {"step": None}
     step, is_new = answer
     began_at, ended_at = to_micros(step.began_at), None if step.ended_at is None else to_micros(step.ended_at)
-    return {"step": [step.job_id, step.key, step.began_under, began_at, ended_at, step.outcome], "is_new": is_new}
+    wait = [step.kind.value, None if step.until is None else to_micros(step.until), step.subject]
+    known = [step.job_id, step.key, step.began_under, began_at, ended_at, step.outcome, *wait]
+    return {"step": known, "is_new": is_new}
 
 
 def decode_answer(message: dict[str, Any]) -> StepAnswer:
     """Decode an answer in a child process; raise what the worker refused."""
     match message:
-        case {"step": [job_id, key, began_under, began_at, ended_at, outcome], "is_new": is_new}:
-            ended = None if ended_at is None else from_micros(ended_at)
-            return Step(job_id, key, began_under, from_micros(began_at), ended, outcome), is_new
+        case {"step": [job_id, key, began_under, *times, outcome, kind, until, subject], "is_new": is_new}:
+            began, ended, end = (None if one is None else from_micros(one) for one in (*times, until))
+            assert began is not None
+            return Step(job_id, key, began_under, began, ended, outcome, StepKind(kind), end, subject), is_new
         case {"refused": why}:
             raise InvalidRequest(f"step: {why}", field="step")
         case {"cancelled": _}:

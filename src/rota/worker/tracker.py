@@ -64,7 +64,10 @@ class AttemptTracker:
         if type(outcome) is Failed:
             self._log_failure(attempt.job, outcome.error)
         if outcome is not None:
-            self.outbox.append(AttemptReport(*attempt.key, outcome, None if context is None else context.log_tail()))
+            log_tail, progress = (None, None) if context is None else context.take_last()
+            # A job with a key may have a breaker of its own.
+            breaker = attempt.handler.breaker if attempt.job.concurrency_key is None else attempt.breaker
+            self.outbox.append(AttemptReport(*attempt.key, outcome, log_tail, progress, breaker))
         return True
 
     def hand_back(self, attempt: RunningAttempt) -> bool:

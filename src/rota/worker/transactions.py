@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
-from rota.core.step import Step
+from rota.core.step import Step, StepKind, require_kind
 from rota.ports.caller_tx import CallerTransaction, CallerTxConfig, OpenCallerTransaction, run_sync
 from rota.worker.arguments import encode_result
 from rota.worker.exceptions import Cancelled
@@ -53,9 +53,11 @@ class TransactionSteps:
                 " the worker on the store itself, with --store",
                 field="tx",
             )
-        welcome: OpenCallerTransaction = resolve(self.house.factory)(self.house.url)
+        welcome: OpenCallerTransaction = resolve(self.house.factory)(self.house.url, self.house.encryption_keys)
         transaction = await welcome(tx, is_async=is_async)
         step = await transaction.step(self.job_id, key)
+        if step is not None:
+            require_kind(step, StepKind.EFFECT)
         if step is not None and not step.is_done:
             raise in_doubt(step)
         return transaction, step

@@ -21,13 +21,16 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rota.backoff import JitteredBackoff
 from rota.core.cluster import Member, Role
+from rota.core.ids import to_text
+from rota.core.payload_schema import MOST_SCHEMAS
+from rota.core.worker_orders import MOST_JOBS, NO_ORDERS, WorkerFacts, WorkerOrders
 from rota.ports.client import AttemptReport, InputSource, StepKeeper, WorkSource
 from rota.ports.clock import Rng
 from rota.supervision import supervised
@@ -36,20 +39,35 @@ from rota.telemetry.tracing import Spans
 from rota.worker.deadlines import Stopper, Watchdog, WatchdogAlarm
 from rota.worker.drain import Drain
 from rota.worker.executors.group import ExecutorGroup
+from rota.worker.facts import CpuShare, open_files, resident_bytes, stacks
 from rota.worker.fetcher import Fetcher, StoreTime
 from rota.worker.handlers import Handlers
 from rota.worker.heartbeat import LeaseHeartbeat, LeaseRenewer, LoopHeartbeat
 from rota.worker.intake import Intake
-from rota.worker.lease_keeper.client import LeaseKeeperClient, SourceReference
+from rota.worker.lease_keeper.client import LeaseKeeperClient, LeaseTokens, SourceReference
 from rota.worker.lease_keeper.protocol import LeaseKey
+from rota.worker.log_capture import capture_records
 from rota.worker.options import WorkerOptions
 from rota.worker.outcomes import FailureLog, StopReason
+from rota.worker.payload_schema import schemas_of
 from rota.worker.reporter import OutcomeReporter
 from rota.worker.step_calls import StepCalls
 from rota.worker.tracker import AttemptTracker
+from rota.worker.updates import UpdateSender
+
+if TYPE_CHECKING:
+    from rota.encryption import Cipher
 
 _log = logging.getLogger("rota.worker")
-Announce = Callable[[Member], Awaitable[None]]
+#: Sends a heartbeat, and returns the orders for the worker; None if they are passed to `obey` otherwise.
+Announce = Callable[[Member], Awaitable[WorkerOrders | None]]
+
+
+#: Records the payload schemas of task types.
+RegisterSchemas = Callable[[Mapping[str, str]], Awaitable[None]]
+#: How often they are recorded anew: they are forgotten after 90 days.
+_REGISTER_SECONDS: Final = 86_400.0
+_REGISTER_AGAIN_SECONDS: Final = 60.0
 
 
 class Worker:
@@ -62,6 +80,7 @@ class Worker:
         options: WorkerOptions,
         *,
         announce_member: Announce | None = None,
+        register_schemas: RegisterSchemas | None = None,
         lease_keeper: SourceReference | None = None,
         steps: StepKeeper | None = None,
         inputs: InputSource | None = None,
@@ -69,11 +88,17 @@ class Worker:
         store_time: StoreTime | None = None,
         rng: Rng = random.random,
         clock: Callable[[], float] = time.monotonic,
+        cipher: Cipher | None = None,
+        lease_tokens: LeaseTokens | None = None,
     ) -> None:
         self.options = options
+        if cipher is not None:
+            source, steps, inputs = encrypted_work(source, steps, inputs, cipher)
+        self.cipher = cipher
         self.source = source
         self.handlers = handlers
         self.lease_keeper = lease_keeper
+        self.lease_tokens = lease_tokens
         self.steps = steps
         self.inputs = inputs
         self.spans = spans
@@ -81,10 +106,16 @@ class Worker:
         self.rng = rng
         self.clock = clock
         self._announce_member = announce_member
+        self._register_schemas = register_schemas
+        self._register_at = clock()
         self._started_at = datetime.now(UTC)
         self._stop_requested = asyncio.Event()
         self._outage = Outage(_log, "announcing the worker")
         self._parts: WorkerParts | None = None
+        self._cpu = CpuShare()
+        self._orders = NO_ORDERS
+        self._stacks = ""
+        self._stacks_at: datetime | None = None
 
     async def run(self) -> None:
         """Work until stopped; when this returns, every claimed job is finished or handed back."""
@@ -118,6 +149,20 @@ class Worker:
         if self._parts is not None:
             self._parts.cancel(leases)
 
+    def obey(self, orders: WorkerOrders) -> None:
+        """Do what an operator wants. To be called on the worker's loop, after each heartbeat."""
+        before, self._orders = self._orders, orders
+        parts = self._parts
+        if orders.quiet != before.quiet:
+            _log.info("worker %s: %s by order", self.options.name, "quiet" if orders.quiet else "claiming jobs again")
+        if parts is not None:
+            parts.set_quiet(is_quiet=orders.quiet)
+        if orders.stacks > before.stacks and parts is not None:
+            self._stacks, self._stacks_at = parts.stacks(), datetime.now(UTC)
+        if orders.stop and not self.is_draining:
+            _log.info("worker %s: stopping by order", self.options.name)
+            self.stop()
+
     @property
     def busy(self) -> int:
         """How many jobs the worker holds."""
@@ -144,6 +189,22 @@ class Worker:
             busy=self.busy,
             is_draining=self.is_draining,
             started_at=self._started_at,
+            facts=self._facts(),
+        )
+
+    def _facts(self) -> WorkerFacts:
+        parts = self._parts
+        jobs = () if parts is None else tuple(to_text(job_id) for job_id, _ in list(parts.tracker.held)[:MOST_JOBS])
+        return WorkerFacts(
+            cpu=self._cpu.read(),
+            rss=resident_bytes(),
+            fds=open_files(),
+            threads_left_behind=0 if parts is None else parts.abandoned,
+            is_quiet=self._orders.quiet,
+            jobs=jobs,
+            sent_at=datetime.now(UTC),
+            stacks=self._stacks,
+            stacks_at=self._stacks_at,
         )
 
     async def _work(self, parts: WorkerParts) -> None:
@@ -163,17 +224,51 @@ class Worker:
     async def _announce_regularly(self) -> None:
         while True:
             await self._announce()
+            await self._register()
             await asyncio.sleep(self.options.beat.total_seconds() * (0.9 + 0.1 * self.rng()))
+
+    async def _register(self) -> None:
+        """Record the payload schemas once a day; after a failure again in a minute, since jobs run without them."""
+        if self._register_schemas is None or self.clock() < self._register_at:
+            return
+        schemas = list(schemas_of(self.handlers).items())
+        self._register_at = self.clock() + _REGISTER_SECONDS
+        try:
+            for start in range(0, len(schemas), MOST_SCHEMAS):
+                await self._register_schemas(dict(schemas[start : start + MOST_SCHEMAS]))
+        except Exception as error:  # noqa: BLE001 - as below
+            self._register_at = self.clock() + _REGISTER_AGAIN_SECONDS
+            _log.info("worker %s: the payload schemas of its tasks are not registered: %s", self.options.name, error)
 
     async def _announce(self) -> None:
         if self._announce_member is None:
             return
         try:
-            await self._announce_member(self.member())
+            orders = await self._announce_member(self.member())
+            if orders is not None:
+                before = self._orders
+                self.obey(orders)
+                if orders.stacks > before.stacks:
+                    # Somebody waits for them.
+                    await self._announce_member(self.member())
         except Exception as error:  # noqa: BLE001 - a worker that is not announced works nevertheless
             self._outage.failed(error)
         else:
             self._outage.worked()
+
+
+def encrypted_work(
+    source: WorkSource, steps: StepKeeper | None, inputs: InputSource | None, cipher: Cipher
+) -> tuple[WorkSource, StepKeeper | None, InputSource | None]:
+    """Put encryption between a worker and its source."""
+    # Imported when needed: it is an extra.
+    from rota.encryption.worker import EncryptedInputs, EncryptedSource, EncryptedSteps  # noqa: PLC0415
+
+    return (
+        EncryptedSource(source, cipher),
+        None if steps is None else EncryptedSteps(steps, cipher),
+        None if inputs is None else EncryptedInputs(inputs, cipher),
+    )
 
 
 class WorkerParts:
@@ -183,12 +278,17 @@ class WorkerParts:
         self._loop = asyncio.get_running_loop()
         self._is_single_threaded = not worker.options.own_loop
         self._rng = worker.rng
+        self._captures_logs = worker.options.capture_logs
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.tracker = AttemptTracker(self._wake_loop, FailureLog(worker.clock).write)
+        self.tracker = AttemptTracker(self._wake_loop, self._failure_log(worker).write)
         self._alarm = WatchdogAlarm(self._call_soon)
         self._make_executors(worker)
         self._make_lease_side(worker)
         self._make_claim_side(worker)
+
+    @staticmethod
+    def _failure_log(worker: Worker) -> FailureLog:
+        return FailureLog(worker.clock, has_messages=worker.cipher is None)
 
     def _make_executors(self, worker: Worker) -> None:
         options, rng, clock = worker.options, worker.rng, worker.clock
@@ -212,13 +312,14 @@ class WorkerParts:
     def _make_heartbeat(self, worker: Worker) -> LeaseHeartbeat:
         options, stop = worker.options, self._stopper.stop
         renewer = LeaseRenewer(worker.source, self.tracker, options.lease, clock=worker.clock, stop=stop)
+        self._updates = UpdateSender(renewer, self.tracker)
         reports = self._reporter.unwritten_reports
         in_process = LoopHeartbeat(renewer, self.tracker, options, unwritten_reports=reports, rng=worker.rng)
         if worker.lease_keeper is None:
             return in_process
         return LeaseKeeperClient(
             worker.lease_keeper, in_process, self.tracker, self._executors.processes, options,
-            stop=stop, rng=worker.rng,
+            stop=stop, rng=worker.rng, lease_tokens=worker.lease_tokens,
         )  # fmt: skip
 
     def _make_claim_side(self, worker: Worker) -> None:
@@ -226,7 +327,7 @@ class WorkerParts:
         self._intake = Intake(
             worker.handlers, self._executors, self.tracker, options,
             reporter=self._reporter, heartbeat=self._heartbeat, watchdog=self._watchdog, clock=clock,
-            inputs=worker.inputs, rng=worker.rng,
+            inputs=worker.inputs, rng=worker.rng, cipher=worker.cipher,
         )  # fmt: skip
         self._fetcher = Fetcher(
             worker.source, self._intake, options, worker.store_time,
@@ -236,11 +337,14 @@ class WorkerParts:
 
     def start(self) -> None:
         """Start the handler loop and the tasks."""
+        if self._captures_logs:
+            capture_records()
         self._executors.loop.start()
         for name, run in (
             ("reporter", self._reporter.run),
             ("watchdog", self._watchdog.run),
             ("heartbeat", self._heartbeat.run),
+            ("updates", self._updates.run),
             ("fetcher", self._fetch),
         ):
             task = supervised(f"the worker's {name}", run, rng=self._rng)
@@ -261,6 +365,19 @@ class WorkerParts:
             if attempt is not None:
                 self._stopper.stop(attempt, StopReason.CANCEL)
 
+    def set_quiet(self, *, is_quiet: bool) -> None:
+        """Claim no more jobs, or claim again."""
+        self._fetcher.set_quiet(is_quiet=is_quiet)
+
+    @property
+    def abandoned(self) -> int:
+        """How many handlers that did not stop in time still run."""
+        return self._executors.abandoned
+
+    def stacks(self) -> str:
+        """Return where the threads and the async handlers of this process are."""
+        return stacks(self._executors.coroutines.tasks(), self._executors.processes.pids)
+
     async def close(self, announcing: Coroutine[Any, Any, None]) -> None:
         """Drain, hand back, and end all parts within the drain timeout."""
         self.drain.begin()
@@ -276,7 +393,7 @@ class WorkerParts:
         if self._reporter.unwritten:
             _log.error("%d outcomes could not be written; their leases will lapse", self._reporter.unwritten)
         announcement.cancel()
-        for name in ("heartbeat", "watchdog", "reporter"):
+        for name in ("updates", "heartbeat", "watchdog", "reporter"):
             await self._end(name)
         await self._heartbeat.close()
         self._executors.stop_serving()

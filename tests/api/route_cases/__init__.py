@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from api.route_cases import access, jobs, schedules, whole, work
+from api.route_cases import access, breakers, jobs, limits, namespaces, schedules, webhooks, whole, work, workflows
 from api.route_cases.asking import CASES, Ask
 
-__all__ = ["CASES", "Ask", "access", "jobs", "schedules", "whole", "work"]
+__all__ = [
+    "CASES",
+    "Ask",
+    "access",
+    "breakers",
+    "jobs",
+    "limits",
+    "namespaces",
+    "schedules",
+    "webhooks",
+    "whole",
+    "work",
+    "workflows",
+]

@@ -60,3 +60,63 @@ async def me(stage: Stage, ask: Ask) -> None:
     _, secret = await made(stage)
     mine = await ask(headers={"Authorization": f"Bearer {secret}"})
     assert (mine["name"], mine["role"], mine["queues"]) == ("ci", "submitter", ["mail"])
+
+
+PASSWORD = "correct horse battery"  # noqa: S105 - a made-up one
+
+
+@of("POST /v1/users")
+async def add_user(stage: Stage, ask: Ask) -> None:
+    form = await ask(201, json={"name": "ada", "role": "operator", "queues": ["mail"], "password": PASSWORD})
+    assert (form["name"], form["has_password"], "password" in form) == ("ada", True, False)
+    (user,) = await stage.engine.users.all()
+    assert (user.role, user.queues) == ("operator", ("mail",))
+    assert await stage.engine.users.check("ada", PASSWORD) == user
+    assert await stage.engine.tokens.all() == []
+    assert await acts(stage) == [("users.add", "ada")]
+
+
+async def user(stage: Stage) -> None:
+    await stage.engine.users.add(TokenDraft("ada", "viewer"), None, Actor("ann"))
+
+
+@of("GET /v1/users")
+async def list_users(stage: Stage, ask: Ask) -> None:
+    await user(stage)
+    assert [(one["name"], one["has_password"]) for one in (await ask())["items"]] == [("ada", False)]
+
+
+@of("GET /v1/users/{id}")
+async def get_user(stage: Stage, ask: Ask) -> None:
+    await user(stage)
+    assert (await ask(name="ada"))["role"] == "viewer"
+    await ask(404, name="bob")
+
+
+@of("DELETE /v1/users/{id}")
+async def remove_user(stage: Stage, ask: Ask) -> None:
+    await user(stage)
+    await ask(name="ada")
+    assert await stage.engine.users.all() == []
+
+
+@of("POST /v1/users/{id}/password")
+async def change_password(stage: Stage, ask: Ask) -> None:
+    await user(stage)
+    assert (await ask(name="ada", json={"password": PASSWORD}))["has_password"] is True
+    assert await stage.engine.users.check("ada", PASSWORD) is not None
+    await ask(422, name="ada", json={"password": "short"})
+
+
+@of("POST /v1/session")
+async def begin_session(stage: Stage, ask: Ask) -> None:
+    """This server needs no token; sessions have tests of their own."""
+    _, secret = await made(stage)
+    assert (await ask(409, headers={"Authorization": f"Bearer {secret}"}))["code"] == "no_token_needed"
+
+
+@of("DELETE /v1/session")
+async def end_session(_stage: Stage, ask: Ask) -> None:
+    ask.client.cookies.set("rota_session", "any", domain="127.0.0.1", path="/")
+    await ask(204)
+    assert not ask.client.cookies, "the server has removed it"

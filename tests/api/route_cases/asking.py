@@ -72,7 +72,10 @@ async def state(stage: Stage, job_id: str) -> str:
 
 
 async def acts(stage: Stage) -> list[tuple[str, str]]:
-    return [(entry.action, entry.target) for entry in await stage.store.ledger()]
+    """Give the actions in the ledger; each names the surface through which it came."""
+    entries = await stage.store.ledger()
+    assert {entry.surface for entry in entries} <= {"api"}, entries
+    return [(entry.action, entry.target) for entry in entries]
 
 
 async def lines(ask: Ask, name: str = "") -> list[str]:

@@ -114,6 +114,16 @@ async def attempts(stage: Stage, ask: Ask) -> None:
     assert (attempt["number"], attempt["outcome"], attempt["duration"]) == (1, "failed, last attempt", 0.0)
 
 
+@of("GET /v1/jobs/{id}/logs")
+async def logs(stage: Stage, ask: Ask) -> None:
+    await stage.submit()
+    (claimed,) = await stage.claim("ada")
+    await stage.settle(claimed, "succeeded", log_tail="one\ntwo")
+    log = await ask(name=claimed["id"], params={"attempt": 1, "after": 1})
+    assert [(line["number"], line["message"]) for line in log["items"]] == [(2, "two")]
+    assert (log["attempt"], log["attempts"], log["is_running"]) == (1, 1, False)
+
+
 @of("GET /v1/jobs/{id}/explain")
 async def explain(stage: Stage, ask: Ask) -> None:
     job = await stage.submit(delay=60)
@@ -158,6 +168,32 @@ async def retry(stage: Stage, ask: Ask) -> None:
     assert (await ask(name=dead["id"]))["status"] == "pending"
     assert await state(stage, dead["id"]) == "pending"
     assert await acts(stage) == [("jobs.retry", dead["id"])]
+
+
+@of("PATCH /v1/jobs/{id}")
+async def edit(stage: Stage, ask: Ask) -> None:
+    job = await stage.submit(type="mail", payload={"to": "ada"})
+    told = await ask(name=job["id"], json={"payload": {"to": "bob"}, "priority": 9, "queue": "side", "delay": "1h"})
+    assert (told["payload"], told["priority"], told["queue"], told["status"]) == ({"to": "bob"}, 9, "side", "scheduled")
+    found = await stored(stage, job["id"])
+    assert (json.loads(found.payload), found.priority, found.queue) == ({"to": "bob"}, 9, "side")
+    assert await acts(stage) == [("jobs.edit", job["id"])]
+
+
+@of("POST /v1/jobs/{id}/duplicate")
+async def duplicate(stage: Stage, ask: Ask) -> None:
+    job = await stage.submit(type="mail", payload={"to": "ada"}, tags=["red"])
+    told = await ask(201, name=job["id"], json={"payload": {"to": "bob"}})
+    assert (told["retried_from"], told["payload"], told["tags"]) == (job["id"], {"to": "bob"}, ["red"])
+    assert told["id"] != job["id"]
+    assert await acts(stage) == [("jobs.duplicate", job["id"])]
+
+
+@of("POST /v1/jobs:validate")
+async def validate(stage: Stage, ask: Ask) -> None:
+    told = await ask(json={"type": "mail", "queue": "side", "priority": 7})
+    assert (told["type"], told["queue"], told["priority"]) == ("mail", "side", 7)
+    assert (await stage.store.census()).total() == 0
 
 
 @of_jobs("POST", "/{id}/run-now")

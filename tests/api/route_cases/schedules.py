@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from api.route_cases.asking import Ask, of, stored
@@ -79,6 +80,19 @@ async def run_schedule_now(stage: Stage, ask: Ask) -> None:
     told = await ask(201, name="nightly")
     job = await stored(stage, told["id"])
     assert (job.type, job.state, job.schedule_id) == ("report", "pending", schedule.id)
+
+
+@of("POST /v1/schedules/{id}/skip")
+async def skip_schedule(stage: Stage, ask: Ask) -> None:
+    before = (await nightly(stage)).next_fire_at
+    assert before is not None
+    told = await ask(name="nightly")
+    after = (await the_schedule(stage)).next_fire_at
+    assert after == before + timedelta(days=1)
+    assert told["next_run_at"] == after.isoformat().replace("+00:00", "Z")
+    (occurrence,) = await stage.store.occurrences((await the_schedule(stage)).id)
+    assert (occurrence.fire_time, occurrence.fate, occurrence.job_id) == (before, "skipped", None)
+    assert [one.action for one in await stage.store.ledger(limit=1)] == ["schedules.skip"]
 
 
 @of("POST /v1/schedules/{id}/backfill")

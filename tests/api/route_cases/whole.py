@@ -9,6 +9,7 @@ from api.route_cases.asking import Ask, acts, lines, of, state
 from api.staging import Stage, body_of
 from building import HOUR
 from rota.core.ids import JobId, to_number
+from rota.ports.store import DeadNote
 from rota.runtime.history import HistoryWriter
 
 
@@ -23,6 +24,21 @@ async def groups(stage: Stage, ask: Ask) -> None:
     for number in (1, 2):
         await stage.dead(f"port {number} is closed")
     assert [(group["type"], group["count"]) for group in (await ask())["items"]] == [("mail", 2)]
+
+
+@of("PUT /v1/dead-letters/groups/note")
+async def set_note(stage: Stage, ask: Ask) -> None:
+    await stage.dead()
+    (group,) = body_of(await stage.client.get("/v1/dead-letters/groups"))["items"]
+    note = await ask(json={"type": "mail", "fingerprint": group["fingerprint"], "text": "ask Bob"})
+    assert [one.text for one in await stage.store.dead_notes()] == [note["text"]] == ["ask Bob"]
+
+
+@of("DELETE /v1/dead-letters/groups/note")
+async def remove_note(stage: Stage, ask: Ask) -> None:
+    await stage.store.put_dead_note(DeadNote("mail", "0af1", "ask Bob", "ann"))
+    await ask(204, params={"type": "mail", "fingerprint": "0af1"})
+    assert await stage.store.dead_notes() == []
 
 
 @of("GET /v1/dead-letters/export")
@@ -66,6 +82,31 @@ async def history(stage: Stage, ask: Ask) -> None:
     shown = await ask()
     assert [bucket["submitted"] for bucket in shown["buckets"]] == [1]
     assert (shown["total"]["submitted"], shown["total"]["started"]) == (1, 0)
+
+
+@of("GET /v1/types")
+async def types(stage: Stage, ask: Ask) -> None:
+    writer = HistoryWriter(stage.engine)
+    await stage.submit(type="mail", queue="slow")
+    await writer.tick()
+    writer.stop_listening()
+    (one,) = (await ask())["items"]
+    assert (one["type"], one["queues"], one["submitted"], one["failure_rate"]) == ("mail", ["slow"], 1, None)
+
+
+@of("GET /v1/types/{name}")
+async def one_type(stage: Stage, ask: Ask) -> None:
+    await stage.store.register_schemas({"mail": '{"type":"object"}'})
+    shown = await ask(name="mail")
+    assert (shown["type"], shown["payload_schema"]) == ("mail", {"type": "object"})
+
+
+@of("POST /v1/types:register")
+async def register_types(stage: Stage, ask: Ask) -> None:
+    await ask(204, json={"schemas": {"mail": "{}"}})
+    schema = await stage.store.payload_schema("mail")
+    assert schema is not None
+    assert schema.body == "{}"
 
 
 @of("GET /v1/overview")
@@ -129,7 +170,7 @@ BEAT = {"worker_id": "ada", "boot_id": "b1", "queues": ["mail"], "types": ["send
 
 @of("POST /v1/workers:beat")
 async def beat(stage: Stage, ask: Ask) -> None:
-    await ask(204, json={"workers": [BEAT]})
+    assert await ask(json={"workers": [BEAT]}) == {"orders": []}
     (member,) = await stage.store.members()
     assert (member.name, member.boot, member.slots, member.seen_at) == ("ada", "b1", 4, stage.clock())
 
@@ -140,6 +181,44 @@ async def list_workers(stage: Stage, ask: Ask) -> None:
     assert [(one["worker_id"], one["slots"]) for one in (await ask())["items"]] == [("ada", 4)]
     stage.clock.move(HOUR)
     assert (await ask())["items"] == []
+
+
+@of("GET /v1/workers/{name}")
+async def get_worker(stage: Stage, ask: Ask) -> None:
+    facts = {"cpu": 0.5, "rss": 1000, "fds": 3, "jobs": ["0000000000001"], "stacks": "thread main"}
+    await stage.client.post("/v1/workers:beat", json={"workers": [{**BEAT, "facts": facts}]})
+    worker = await ask(name="ada")
+    assert {name: worker[name] for name in facts} == facts
+    assert worker["orders"] == {"quiet": False, "stop": False, "stacks": 0}
+
+
+def _order_of(verb: str, **expected: object) -> None:
+    @of(f"POST /v1/workers/{{name}}/{verb}")
+    async def order(stage: Stage, ask: Ask) -> None:
+        await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+        if verb == "resume":
+            await stage.client.post("/v1/workers/ada/quiet")
+        worker = await ask(202, name="ada")
+        wanted = {"quiet": False, "stop": False, "stacks": 0, **expected}
+        assert worker["orders"] == wanted
+        reply = (await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})).json()
+        assert reply["orders"] == ([{"boot_id": "b1", **wanted}] if expected else [])
+        assert (await stage.store.ledger())[0].action == f"workers.{verb}"
+
+
+_order_of("quiet", quiet=True)
+_order_of("resume")
+_order_of("stop", stop=True)
+_order_of("stacks", stacks=1)
+
+
+@of("DELETE /v1/workers/{name}")
+async def forget_worker(stage: Stage, ask: Ask) -> None:
+    await stage.client.post("/v1/workers:beat", json={"workers": [BEAT]})
+    stage.clock.move(HOUR)
+    await ask(204, name="ada")
+    assert await stage.store.members() == []
+    assert (await stage.store.ledger())[0].action == "workers.forget"
 
 
 @of("POST /v1/workers:leave")
@@ -271,6 +350,25 @@ async def unlock(stage: Stage, ask: Ask) -> None:
     await ask(204, name="report")
     assert await ask.coordinator.locks() == []
     assert await acts(stage) == [("cluster.unlock", "report")]
+
+
+@of("POST /v1/events/{name}", "GET /v1/events/{name}")
+async def events(stage: Stage, ask: Ask) -> None:
+    if ask.route.method == "GET":
+        assert "not emitted" in str(await ask(404, name="paid:7"))
+        await stage.client.post("/v1/events/paid:7", json={"payload": {"amount": 3}})
+        told = await ask(name="paid:7")
+        assert (told["name"], told["payload"]) == ("paid:7", {"amount": 3})
+        return
+    first = await ask(201, name="paid:7", json={"payload": {"amount": 3}, "keep": "1h"})
+    assert (first["is_new"], first["woken"], first["payload"]) == (True, 0, {"amount": 3})
+    again = await ask(name="paid:7", json={"payload": "other"})
+    assert (again["is_new"], again["payload"], again["at"]) == (False, {"amount": 3}, first["at"])
+    assert await acts(stage) == [("events.emit", "paid:7")]
+    assert (await ask(201, name="bare"))["payload"] is None
+    await ask(422, name="x" * 201)
+    await ask(422, name="big", json={"payload": "x" * 70_000})
+    await ask(422, name="short", json={"keep": 0})
 
 
 @of("GET /openapi.json")

@@ -62,6 +62,36 @@ async def step(stage: Stage, ask: Ask) -> None:
     assert (await ask(json={**asked, "act": "conclude", "outcome": "1"}))["holds"] is True
     (kept,) = await stage.store.steps(JobId(to_number(job["id"])))
     assert (kept.key, kept.outcome) == ("pay", "1")
+    await _waits(stage, ask, {**asked, "act": "wait"})
+
+
+async def _waits(stage: Stage, ask: Ask, asked: dict[str, Any]) -> None:
+    """Wait in every way; what does not fit together is refused."""
+    slept = (await ask(json={**asked, "key": "nap", "kind": "sleep", "span": "1h"}))["step"]
+    assert (slept["kind"], slept["ended_at"]) == ("sleep", None)
+    called = (await ask(json={**asked, "key": "call", "kind": "call", "child": {"type": "echo", "payload": 7}}))["step"]
+    child = await stored(stage, called["subject"])
+    assert (child.type, child.payload, child.parent_id) == ("echo", "7", to_number(asked["id"]))
+    awaited = (await ask(json={**asked, "key": "paid", "kind": "event", "event": "paid:7", "span": 60}))["step"]
+    assert (awaited["subject"], awaited["ended_at"]) == ("paid:7", None)
+    await stage.client.post("/v1/events/paid:7", json={"payload": {"amount": 3}})
+    over = (await ask(json={**asked, "key": "paid", "kind": "event", "event": "paid:7"}))["step"]
+    assert over["result"] == {"amount": 3}
+    for wrong in (
+        {},
+        {"kind": "sleep"},
+        {"kind": "sleep", "span": "1h", "event": "e"},
+        {"kind": "event"},
+        {"kind": "event", "event": "a/b"},
+        {"kind": "call"},
+        {"kind": "call", "child": {"type": "echo"}, "span": 1},
+    ):
+        await ask(422, json={**asked, "key": "wrong", **wrong})
+    assert "kind" in str(await ask(422, json={**asked, "key": "nap", "kind": "event", "event": "e"}))
+    report = {"id": asked["id"], "fence": asked["fence"], "outcome": "suspended", "key": "nap"}
+    assert (await stage.client.post("/v1/leases:settle", json={"reports": [report]})).json()["settled"] == [asked["id"]]
+    asleep = await stored(stage, asked["id"])
+    assert (asleep.state, asleep.attempts) == ("scheduled", 0)
 
 
 @of("POST /v1/leases:input")

@@ -6,13 +6,15 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
 import pytest
 
 from api.staging import Stage, body_of, problem_of, served, staged, until
-from rota.api import ApiKey, ApiSettings, Limits, Timeouts, check_bind, serve
+from rota.api import ApiSettings, Limits, Protection, Timeouts, check_bind, serve
+from rota.api.server import serve as serve_module
 from rota.core.errors import InvalidRequest
 
 QUICK = Timeouts(head=timedelta(seconds=0.3), linger=timedelta(seconds=0.3), grace=timedelta(seconds=2))
@@ -41,15 +43,30 @@ async def spoken(address: str, *parts: bytes, end: bool = False) -> bytes:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
 def test_this_machine_alone_may_be_bound_without_a_token(host: str) -> None:
-    check_bind(host, False, False)  # noqa: FBT003 - the runtime's contract
+    check_bind(host, Protection())
+
+
+STRONG = "0123456789abcdef0123456789abcdef"
+UNPROTECTED = {
+    "no token": Protection(),
+    "no token, with TLS": Protection(has_tls=True),
+    "no TLS": Protection(STRONG),
+    "a short token": Protection("hush", has_tls=True),
+    "a short token behind a proxy": Protection("hush", behind_proxy=True),
+    "a proxy without a token": Protection(behind_proxy=True),
+}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.invalid"])  # noqa: S104
-def test_anything_else_needs_a_token_or_a_word(host: str) -> None:
-    with pytest.raises(InvalidRequest, match="ROTA_TOKEN"):
-        check_bind(host, False, False)  # noqa: FBT003
-    check_bind(host, True, False)  # noqa: FBT003
-    check_bind(host, False, True)  # noqa: FBT003
+def test_anything_else_needs_a_strong_token_and_tls(host: str) -> None:
+    for name, protection in UNPROTECTED.items():
+        with pytest.raises(InvalidRequest, match="ROTA_TOKEN"):
+            check_bind(host, protection)
+        check_bind("127.0.0.1", protection)
+        assert protection.missing, name
+        check_bind(host, replace(protection, insecure=True))
+    check_bind(host, Protection(STRONG, has_tls=True))
+    check_bind(host, Protection(STRONG, behind_proxy=True))
 
 
 async def test_a_server_without_a_token_does_not_start_elsewhere(stage: Stage) -> None:
@@ -185,15 +202,13 @@ async def test_a_server_with_a_token_says_when_it_stops(stage: Stage) -> None:
     assert body_of(await stage.client.get("/readyz"), 503)["status"] == "stopping"
 
 
-async def test_anyone_may_be_let_in_by_a_word() -> None:
-    async with staged(ApiSettings(keys=(ApiKey.of("main", "t"),))) as stage:
-        ready = asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(
-            serve(stage.api, host="0.0.0.0", port=0, on_ready=lambda *where: ready.set_result(where))  # noqa: S104
-        )
-        host, port = await ready
-        assert host == "0.0.0.0"  # noqa: S104
-        async with httpx.AsyncClient() as client:
-            assert (await client.get(f"http://127.0.0.1:{port}/jobs")).status_code == 401
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+async def test_a_port_beyond_this_machine_is_warned_of_if_it_lacks_something(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The port itself stays on this machine."""
+    monkeypatch.setattr(serve_module, "_is_local_only", lambda _host: False)
+    monkeypatch.setattr(serve_module, "_WARN_EVERY", timedelta(0))
+    serving = asyncio.create_task(serve(stage.api, port=0, protection=Protection(STRONG, insecure=True)))
+    await until(lambda: caplog.text.count("there is no TLS") > 1)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)

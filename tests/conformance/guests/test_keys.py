@@ -13,7 +13,7 @@ from building import after, key, new_job
 from conformance.guests.callers import DRIVERS, Caller, Way
 from rota import Rota, Task
 from rota.core.errors import InvalidRequest, KeyReused, QueueFull
-from rota.core.ids import to_number, to_text
+from rota.core.ids import JobId, to_number, to_text
 from rota.core.lifecycle import State
 from rota.core.queue import Queue
 from rota.core.submission import NewJob
@@ -284,3 +284,32 @@ async def test_what_no_store_can_keep_is_refused_by_its_name(caller: Caller, tas
     await caller.buy(1)
     await caller.commit()
     assert (await store.census()).total() == 0
+
+
+async def test_a_unique_key_makes_one_job_in_one_transaction_and_the_next(
+    caller: Caller, task: Ship, store: Store
+) -> None:
+    first = await caller.submit(task, 1, unique_for="1h")
+    again = await caller.submit(task, 1, unique_for="1h")
+    await caller.commit()
+    await caller.start()
+    later = await caller.submit(task, 1, unique_for="1h")
+    await caller.commit()
+    outside = task.using(unique_for="1h").submit(1)
+    assert first.id == again.id == later.id == outside.id
+    assert [first.receipt, again.receipt] == [Receipt.CREATED, Receipt.UNIQUE_CONFLICT]
+    assert (await store.census()).total() == 1
+
+
+async def test_a_debounced_payload_is_replaced_only_if_the_transaction_commits(
+    caller: Caller, task: Ship, store: Store
+) -> None:
+    first = task.using(debounce="1h").submit(1)
+    again = await caller.submit(task, 2, debounce="1h")
+    await caller.rollback()
+    assert (await store.get([JobId(to_number(first.id))]))[0].payload == '{"args":[1],"kwargs":{}}'
+    await caller.start()
+    again = await caller.submit(task, 3, debounce="1h")
+    await caller.commit()
+    assert again.id == first.id
+    assert (await store.get([JobId(to_number(first.id))]))[0].payload == '{"args":[3],"kwargs":{}}'

@@ -27,6 +27,7 @@ from conformance.guests.callers import (
 from rota import Rota, RotaError, Task
 from rota.core.errors import InvalidRequest
 from rota.core.lifecycle import State
+from rota.core.limit import Limit, OnFull
 from rota.ports.store import Store
 from servers.databases import fresh_database
 from servers.postgres import new_database, shared_server
@@ -65,6 +66,13 @@ async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Call
             await chosen.asubmit(1)
         with pytest.raises(InvalidRequest, match="use submit or submit_many"):
             await app.asubmit_many([task.call(1)], tx=caller.tx)
+
+
+async def test_a_key_whose_limit_would_stay_locked_is_refused(caller: Caller, task: Ship, store: Store) -> None:
+    await store.put_limits([Limit("key:a", 1, on_full=OnFull.DROP)])
+    with pytest.raises(InvalidRequest, match=r"'a' has on_full=drop, .* submit it outside of one"):
+        await submit(task.using(concurrency_key="a"), caller.tx, is_async=caller.is_async)
+    await submit(task.using(concurrency_key="b"), caller.tx, is_async=caller.is_async)
 
 
 async def test_over_http_nobody_can_be_a_part_of_it(caller: Caller) -> None:

@@ -6,6 +6,7 @@ are what we are after.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -16,7 +17,9 @@ from rota.core.lease import WorkerId
 from rota.core.outcome import Lost, Released, Snoozed, Stopped, Succeeded, Unknown
 from rota.core.retry import DEFAULT_BACKOFF, Backoff, Growth
 from rota.core.schedule import Blackout, CatchUp, Overlap
+from rota.core.step import StepKind
 from rota.core.submission import Delivery, Need, Template
+from rota.core.waiting import Wait
 from rota.ports.store import Retention
 
 QUEUES: Final = ("left", "right")
@@ -51,6 +54,13 @@ queues_asked: Final = st.sampled_from([QUEUES, QUEUES, QUEUES[:1], ("right", "no
 types_asked: Final = st.sampled_from([None, None, TYPES, TYPES[:1]])
 limits: Final = st.sampled_from([1, 2, 100])
 needs: Final = st.sampled_from(Need)
+#: Shapes of workflows: for each node the nodes that it waits for (None is a job outside) and what it needs of them.
+GRAPHS: Final[Mapping[str, Sequence[Sequence[tuple[int | None, Need]]]]] = {
+    "chain": ((), ((0, Need.SUCCESS),), ((1, Need.SUCCESS),)),
+    "fan-in": ((), (), ((0, Need.SUCCESS), (1, Need.SUCCESS)), ((2, Need.SUCCESS),)),
+    "saga": ((), ((0, Need.SUCCESS),), ((1, Need.FAILURE),), ((0, Need.END), (1, Need.END))),
+    "outside": (((None, Need.SUCCESS),), (), ((0, Need.SUCCESS), (1, Need.END))),
+}
 acts: Final = st.sampled_from(["cancel", "retry", "run_now", "dispatch", "recall"])
 tags: Final = st.none() | st.sampled_from(["a", "b", "made", "cron"])
 
@@ -113,4 +123,19 @@ schedule_fields: Final = st.fixed_dictionaries(
 _kept: Final = st.sampled_from([NOTHING, NOTHING, MINUTE, None])
 retentions: Final = st.builds(
     Retention, completed=_kept, cancelled=_kept, dead=_kept, history=st.sampled_from([None, MINUTE, DAY])
+)
+
+
+EVENTS: Final = ("paid", "shipped")
+#: Waits: some with a key that another kind of step has.
+waits: Final = st.one_of(
+    st.builds(Wait, st.sampled_from(["nap", "charge"]), st.just(StepKind.SLEEP), st.sampled_from([MINUTE, HOUR])),
+    st.builds(
+        Wait,
+        st.sampled_from(["first", "second"]),
+        st.just(StepKind.EVENT),
+        st.none() | st.sampled_from([MINUTE, HOUR]),
+        st.sampled_from(EVENTS),
+    ),
+    st.builds(Wait, st.sampled_from(["call", "first"]), st.just(StepKind.CALL)),
 )

@@ -8,18 +8,26 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from conformance.model.memory import KeptKey, Memory
-from rota.core.ids import JobId, compose
+from rota.core.ids import JobId, compose, to_number
 from rota.core.job import Attempt, Job, first_state, turn
+from rota.core.job_edit import JobChange
 from rota.core.lease import Claim, Renewal, Renewed, WorkerId
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, TIMED, WAITING, State
 from rota.core.queue import Lane, LaneCount, Queue
 from rota.core.settlement import Reason, Settlement
+from rota.core.step import Step, StepKind
 from rota.core.submission import Delivery, Need, NewJob
+from rota.core.time import to_micros
+from rota.core.trace import TRACEPARENT
+from rota.core.unique_keys import UNIQUE, UniqueKind
 from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
 from rota.ports.store import (
+    Ahead,
     Census,
+    CompletedCount,
     DeadGroup,
+    DeathCount,
     Dispatched,
     Edge,
     Inserted,
@@ -33,6 +41,12 @@ from rota.ports.store import (
 #: What a job takes over from its submission as it stands.
 WANTING = WAITING | {State.RUNNING}
 TAKEN_OVER = {field.name for field in fields(NewJob)} & {field.name for field in fields(Job)} - {"run_at"}
+
+
+def _meta(new: NewJob) -> Mapping[str, str]:
+    if new.unique is None:
+        return new.meta
+    return {**new.meta, UNIQUE: " ".join(new.unique.name_for(new.type, new.queue))}
 
 
 class Jobs(Memory):
@@ -68,13 +82,47 @@ class Jobs(Memory):
         if key is not None and kept is not None and not self._is_free(kept, now):
             receipt = Receipt.REPLAYED if kept.request == key.request else Receipt.KEY_REUSED
             return Inserted(kept.job_id, receipt, self.jobs[kept.job_id].state)
+        repeated = self._repeated(new, now)
+        if repeated is not None:
+            if key is not None:
+                self.keys[key.scope, key.key] = KeptKey(key.request, repeated.job_id, now + key.keep)
+            return repeated
         if self._is_full(new.queue, bound) and not new.after and (new.run_at is None or new.run_at <= now):
             return Inserted(new.id, Receipt.QUEUE_FULL, State.PENDING)
         if new.id in self.jobs:
             return Inserted(new.id, Receipt.ID_TAKEN, self.jobs[new.id].state)
         if key is not None:
             self.keys[key.scope, key.key] = KeptKey(key.request, new.id, now + key.keep)
+        if new.unique is not None:
+            self.keys[new.unique.name_for(new.type, new.queue)] = KeptKey(b"", new.id, now + new.unique.keep)
         return Inserted(new.id, Receipt.CREATED, self._create(new, now).state, now)
+
+    def _repeated(self, new: NewJob, now: datetime) -> Inserted | None:
+        """Answer a unique, throttled or debounced submission with the earlier job of its key, if that counts."""
+        key = new.unique
+        kept = None if key is None else self.keys.get(key.name_for(new.type, new.queue))
+        job = None if kept is None else self.jobs.get(kept.job_id)
+        if key is None or job is None:
+            return None
+        if key.kind is UniqueKind.DEBOUNCE:
+            if job.fence or job.state not in {State.SCHEDULED, State.PENDING, State.QUEUED}:
+                return None
+            changes: dict[str, object] = {"payload": new.payload, "updated_at": now}
+            if job.state is State.SCHEDULED:
+                assert new.run_at is not None
+                at = new.run_at if key.max_wait is None else min(new.run_at, job.created_at + key.max_wait)
+                lasts = None if new.expires_at is None else new.expires_at - new.run_at
+                changes |= {"run_at": at, "expires_at": None if lasts is None else at + lasts}
+                self.due_since[job.id] = at
+            self.jobs[job.id] = replace(job, **changes)  # type: ignore[arg-type]  # fields of a job
+            receipt = Receipt.DEBOUNCED
+        else:
+            is_throttle = key.kind is UniqueKind.THROTTLE
+            is_old = key.period is not None and now >= job.created_at + key.period
+            if is_old or not (is_throttle or job.state in key.states):
+                return None
+            receipt = Receipt.THROTTLED if is_throttle else Receipt.UNIQUE_CONFLICT
+        return Inserted(job.id, Receipt.REPLAYED if job.id == new.id else receipt, job.state)
 
     def _is_full(self, queue: str, bound: int | None) -> bool:
         own = self.settings[queue].max_depth if queue in self.settings else None
@@ -92,7 +140,10 @@ class Jobs(Memory):
         run_at = new.run_at if new.run_at is not None else now
         parents = {wait.on for wait in new.after}
         job = Job(
-            **{name: getattr(new, name) for name in TAKEN_OVER},
+            **{name: getattr(new, name) for name in TAKEN_OVER - {"meta"}},
+            meta=new.meta
+            if new.unique is None
+            else {**new.meta, UNIQUE: " ".join(new.unique.name_for(new.type, new.queue))},
             state=first_state(run_at, now, blocked=bool(parents)),
             run_at=run_at,
             created_at=now,
@@ -114,7 +165,7 @@ class Jobs(Memory):
                     # If a job is named twice, the stricter need counts.
                     waits[wait.on] = wait.need
             self.named[new.id] = new.after
-        self._tell_children([wait.on for new in made for wait in new.after], now)
+        self.follow_failures((), self._tell_children([wait.on for new in made for wait in new.after], now), now)
 
     async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         if wanted.claim_id is not None and wanted.claim_id in self.claims:
@@ -195,7 +246,12 @@ class Jobs(Memory):
     ) -> Sequence[JobId]:
         moment = self.at(now)
         applied = [each.job_id for each in settlements if self._settle(each, moment)]
-        self._tell_children([job_id for job_id in applied if self.jobs[job_id].state in FINISHED], moment)
+        cancelled = self._tell_children([job_id for job_id in applied if self.jobs[job_id].state in FINISHED], moment)
+        # A child that was called may have ended before its caller was suspended.
+        called = {parent for job_id in applied for parent in self.waits.get(job_id, ())}
+        self._tell_children([one for one in called if one not in self.jobs or self.jobs[one].state in FINISHED], moment)
+        dead = [each.job_id for each in settlements if each.job_id in applied and each.is_failure]
+        self.follow_failures(dead, cancelled, moment)
         self.write(entry if applied else None, moment)
         return applied
 
@@ -207,6 +263,8 @@ class Jobs(Memory):
             return False
         if settlement.if_lapsed and (job.lease_until is None or job.lease_until > now):
             return False
+        if settlement.wait is not None and self._is_over(settlement.wait):
+            settlement = settlement.without_wait()
         if job.state is State.RUNNING:
             self._end_attempt(job, settlement, now)
         if settlement.run_at is not None:
@@ -227,11 +285,21 @@ class Jobs(Memory):
             result=settlement.result,
             error=settlement.error,
             reason=settlement.reason,
-            blockers=0,
+            blockers=int(settlement.target is State.BLOCKED),
         )
         if settlement.follow_up is not None:
             self.make(settlement.follow_up, now)
+        if settlement.wait is not None and settlement.wait.kind is StepKind.CALL:
+            child = JobId(to_number(settlement.wait.subject or ""))
+            self.waits[job.id] = {child: Need.END}
+            self.parents.setdefault(job.id, set()).add(child)
+        for made in settlement.events:
+            self.make(made, now)
         return True
+
+    def _is_over(self, wait: Step) -> bool:
+        stored = self.guarded.get((wait.job_id, wait.key))
+        return stored is None or stored.is_done
 
     def _end_attempt(self, job: Job, settlement: Settlement, now: datetime) -> None:
         attempt = self.runs[job.id][-1]
@@ -241,25 +309,46 @@ class Jobs(Memory):
             event=settlement.event,
             error=settlement.error,
             log_tail=attempt.log_tail if settlement.log_tail is None else settlement.log_tail,
+            progress=attempt.progress if settlement.progress is None else settlement.progress,
         )
 
-    def _tell_children(self, parents: Iterable[JobId], now: datetime) -> None:
-        """Let go, or cancel, those that waited for jobs that have ended; and those that waited for them in turn."""
+    def _tell_children(self, parents: Iterable[JobId], now: datetime) -> list[JobId]:
+        """Let go, or cancel, those that waited for jobs that have ended; and those that waited for them in turn.
+
+        Give those whose dependencies failed.
+        """
         told = deque(sorted(parents))
-        skipped: set[JobId] = set()
+        failed: list[JobId] = []
         while told:
             parent = told.popleft()
-            state = self.jobs[parent].state if parent in self.jobs else None
+            job = self.jobs.get(parent)
+            state, reason = (None, None) if job is None else (job.state, job.reason)
             for child in [child for child, waits in self.waits.items() if parent in waits]:
-                verdict = dependency_status(self.waits[child][parent], state, is_skipped=parent in skipped)
+                verdict = dependency_status(self.waits[child][parent], state, reason=reason)
                 if verdict in CANCELLING:
                     self._cancel(child, CANCELLING[verdict], now)
                     told.append(child)
-                    if verdict is DependencyStatus.NOT_NEEDED:
-                        skipped.add(child)
+                    if verdict is DependencyStatus.FAILED:
+                        failed.append(child)
                 elif verdict is not DependencyStatus.WAIT:
                     del self.waits[child][parent]
                     self._let_go(child, now)
+        return failed
+
+    def follow_failures(self, dead: Iterable[JobId], cancelled: Sequence[JobId], now: datetime) -> None:
+        """Make the follow-ups of jobs whose dependencies failed, and cancel the rest of workflows that fail fast."""
+        failed = [*dead, *cancelled]
+        while failed:
+            for job in [self.jobs[one] for one in sorted(cancelled)]:
+                if job.on_failure is not None:
+                    number = JobId(compose(to_micros(now) // 1000, job.id))
+                    trace = job.meta.get(TRACEPARENT)
+                    self.make(job.on_failure.make(number, now, parent_id=job.id, traceparent=trace), now)
+            cancelled = failed = self.fail_fast(failed, now)
+
+    def fail_fast(self, failed: Iterable[JobId], now: datetime) -> list[JobId]:
+        """Cancel the rest of workflows that fail fast; see the model's workflows."""
+        raise NotImplementedError
 
     def _let_go(self, child: JobId, now: datetime) -> None:
         job = self.jobs[child]
@@ -288,7 +377,26 @@ class Jobs(Memory):
             self._mark(job_id, now)
         elif job is not None and job.state in WAITING:
             self._cancel(job_id, Reason.REPLACED, now)
-            self._tell_children([job_id], now)
+            self.follow_failures((), self._tell_children([job_id], now), now)
+
+    async def edit(self, change: JobChange, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        moment, job = self.at(now), self.jobs.get(change.job_id)
+        read = (change.source, change.fence, change.updated_at)
+        if job is None or (job.state, job.fence, job.updated_at) != read:
+            return False
+        if change.run_at != job.run_at:
+            self.due_since[job.id] = max(change.run_at, moment)
+        self.jobs[job.id] = replace(
+            job,
+            state=change.target,
+            updated_at=moment,
+            **{
+                name: getattr(change, name)
+                for name in ("queue", "priority", "run_at", "max_attempts", "tags", "payload")
+            },
+        )
+        self.write(entry, moment)
+        return True
 
     async def ask_cancel(
         self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
@@ -373,7 +481,7 @@ class Jobs(Memory):
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         return list(self.runs.get(job_id, ()))
 
-    async def census(self) -> Census:
+    async def census(self, known: CompletedCount | None = None) -> Census:  # noqa: ARG002 - all are counted
         living = Counter(
             (Lane(job.queue, job.type), job.state) for job in self.jobs.values() if job.state not in FINISHED
         )
@@ -402,7 +510,22 @@ class Jobs(Memory):
                 (job.expires_at for job in jobs if job.state in WAITING and job.expires_at is not None), default=None
             ),
             schedule=min((plan.next_fire_at for plan in plans if plan.next_fire_at is not None), default=None),
+            wait=min((step.until for step in self.open_waits() if step.until is not None), default=None),
         )
+
+    def open_waits(self) -> list[Step]:
+        """Give the steps that wait for events."""
+        return [step for step in self.guarded.values() if step.kind is StepKind.EVENT and not step.is_done]
+
+    def wake(self, job_id: JobId, now: datetime) -> str | None:
+        """Make a blocked job pending, and give its queue."""
+        job = self.jobs.get(job_id)
+        if job is None or job.state is not State.BLOCKED:
+            return None
+        self.waits.pop(job_id, None)
+        self.jobs[job_id] = replace(job, state=State.PENDING, run_at=now, blockers=0, updated_at=now)
+        self.due_since[job_id] = now
+        return job.queue
 
     async def discard(
         self, ids: Sequence[JobId], *, entry: LedgerEntry | None = None, now: datetime | None = None
@@ -423,6 +546,26 @@ class Jobs(Memory):
             if child in children or (not children and wait.on in parents)
         ]
 
+    async def ahead(self, job_id: JobId, types: Sequence[str], limit: int) -> Ahead:
+        own = self.jobs[job_id]
+        if own.state is not State.PENDING or own.concurrency_key is not None:
+            return Ahead(0, 0)
+
+        def place(job: Job) -> tuple[int, JobId]:
+            return turn(self.due_since[job.id], job.priority), job.id
+
+        before = [
+            job
+            for job in self.jobs.values()
+            if job.state is State.PENDING
+            and job.concurrency_key is None
+            and job.queue == own.queue
+            and job.type in types
+            and place(job) < place(own)
+        ]
+        before.sort(key=place)
+        return Ahead(len(before[:limit]), sum(job.priority > own.priority for job in before[:limit]))
+
     async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
         return sorted(self.waits.get(job_id, ()))[:limit]
 
@@ -434,6 +577,14 @@ class Jobs(Memory):
                 groups.setdefault((job.type, cause), []).append(job)
         largest_first = sorted(groups.items(), key=lambda group: -len(group[1]))
         return [_dead_group(*group) for group in largest_first[:limit]]
+
+    async def dead_trend(self, since: datetime, step: timedelta) -> Sequence[DeathCount]:
+        counts: Counter[tuple[str, str | None, int]] = Counter()
+        for job in self.jobs.values():
+            if job.state is State.DEAD and job.finished_at is not None and job.finished_at >= since:
+                cause = job.error.fingerprint(job.type) if job.error is not None else None
+                counts[job.type, cause, (job.finished_at - since) // step] += 1
+        return [DeathCount(*place, count) for place, count in counts.items()]
 
     def _needed(self, now: datetime) -> set[JobId]:
         """Give the jobs that must stay: an unfinished one waited for them, or their key is still kept."""

@@ -17,31 +17,33 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
-from building import HOUR, MINUTE, Ids, ManualClock, key
+from building import BASE, HOUR, MINUTE, Ids, ManualClock, key
 from conformance.model import drafts
 from conformance.model.reference import Reference
 from conformance.stores.adapters import Adapter, opened
 from conformance.stores.driving import EVERYTHING
 from rota.core.cluster import Member, Role
-from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now
+from rota.core.decision import DecisionInputs, cancel, decide, expire, retry, run_now, skip
 from rota.core.errors import IllegalTransition
+from rota.core.graph import NewNode, NodeParent, WorkflowId, WorkflowPolicy, planned
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, WorkerId
 from rota.core.ledger import LedgerEntry
-from rota.core.lifecycle import FINISHED, TIMED, Event, State
-from rota.core.outcome import Lost, Outcome, Released
+from rota.core.lifecycle import FINISHED, TIMED, WAITING, Event, State
+from rota.core.outcome import Lost, Outcome, Released, Suspended
 from rota.core.queue import Lane, Queue
 from rota.core.schedule import Firing, Schedule, backfill, plan
 from rota.core.settlement import Settlement
-from rota.core.step import Resolution
+from rota.core.step import Resolution, StepKind
 from rota.core.submission import Dependency, Need, NewJob, Template
+from rota.core.waiting import Emission, Wait
 from rota.ports.store import Census, DeadGroup, JobQuery, Retention, Store
 
 ALL: Final = JobQuery(limit=EVERYTHING)
 ACT: Final = LedgerEntry("olga", "act", "something")
 #: Answers of which the port does not say in which order they come.
-UNORDERED: Final = {"discard", "dead_groups"}
+UNORDERED: Final = {"discard", "dead_groups", "dead_trend"}
 
 MANY: Final = 8
 
@@ -105,6 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.ids = Ids()
         self.model = Reference(clock=self.clock)
         self.claims: list[Claim] = []
+        self.graphs: list[WorkflowId] = []
         self.leases: list[Job] = []
         self.seen: dict[JobId, Job] = {}
         self.runner = asyncio.Runner()
@@ -218,6 +221,48 @@ class StoreMachine(RuleBasedStateMachine):
         known = NewJob(job, "report", queue="right", tags=("ghost",))
         self.both("insert", [known, NewJob(self.ids(), "mail", queue="left")])
 
+    # Workflows
+
+    @precondition(is_roomy)
+    @rule(target=jobs, shape=st.sampled_from(sorted(drafts.GRAPHS)), policy=st.sampled_from(WorkflowPolicy), top=jobs)
+    def put_workflow(self, shape: str, policy: WorkflowPolicy, top: JobId) -> Given:
+        """A graph, some of whose nodes have a follow-up for failures, or wait for a job outside."""
+        nodes = [
+            NewNode(
+                f"node-{place}",
+                NewJob(
+                    self.ids(),
+                    "mail",
+                    queue="left",
+                    on_failure=Template("report", queue="right") if place % 2 else None,
+                ),
+                tuple(NodeParent(None, need, top) if on is None else NodeParent(on, need) for on, need in parents),
+            )
+            for place, parents in enumerate(drafts.GRAPHS[shape])
+        ]
+        made = planned(WorkflowId(self.ids()), shape, nodes, policy)
+        self.both("put_workflow", made)
+        self.graphs.append(made.id)
+        return multiple(*(job.id for job in made.jobs))
+
+    @when(*WAITING)
+    @rule(job=jobs)
+    def skip_job(self, job: JobId) -> None:
+        for known in self.both("get", [job]):
+            if known.state in WAITING and known.state is not State.RUNNING:
+                self.both("settle", [skip(known)])
+
+    @precondition(lambda self: self.graphs)
+    @rule(number=drafts.numbers)
+    def look_at_a_workflow(self, number: int) -> None:
+        workflow_id = chosen(self.graphs, number)
+        self.both("nodes", workflow_id)
+        told = self.run(self.store.workflows([workflow_id]))
+        expected = self.run(self.model.workflows([workflow_id]))
+        assert [(one.state, dict(one.progress)) for one in told] == [
+            (one.state, dict(one.progress)) for one in expected
+        ]
+
     # Workers
 
     @when(State.PENDING)
@@ -266,7 +311,8 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     @rule(number=drafts.numbers)
     def claim_again(self, number: int) -> None:
-        self.both("claim", chosen(self.claims, number))
+        # A claim that found nothing before may find something now.
+        self.take(chosen(self.claims, number))
 
     @when(State.RUNNING)
     @rule(number=drafts.numbers, outcome=st.sampled_from([Lost(), Released()]), late=drafts.outcomes)
@@ -289,11 +335,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.both("renew", [Renewal(job_id, fence, lease, progress, log_tail) for job_id, fence in sorted(held)])
 
     @when(State.RUNNING)
-    @rule(picks=drafts.picks, outcome=drafts.outcomes, log_tail=st.none() | st.just("end"))
-    def settle(self, picks: list[drafts.Pick], outcome: Outcome, log_tail: str | None) -> None:
+    @rule(
+        picks=drafts.picks,
+        outcome=drafts.outcomes,
+        log_tail=st.none() | st.just("end"),
+        progress=st.none() | st.just("100%"),
+    )
+    def settle(self, picks: list[drafts.Pick], outcome: Outcome, log_tail: str | None, progress: str | None) -> None:
         if_lapsed = isinstance(outcome, Lost)
         settlements = [
-            replace(decide(job, outcome, self.means()), log_tail=log_tail, if_lapsed=if_lapsed)
+            replace(decide(job, outcome, self.means()), log_tail=log_tail, progress=progress, if_lapsed=if_lapsed)
             for job in self.held(picks)
         ]
         self.both("settle", settlements)
@@ -315,6 +366,33 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(job=jobs, name=st.sampled_from(["charge", "send"]), happened=st.booleans())
     def resolve_a_step(self, job: JobId, name: str, *, happened: bool) -> None:
         self.both("resolve", Resolution(job, name, str(self.ids()) if happened else None), entry=ACT)
+
+    @when(State.RUNNING)
+    @rule(
+        target=moves,
+        pick=drafts.one_pick,
+        wait=drafts.waits,
+        then=st.sampled_from(["crash", "suspend", "suspend late"]),
+    )
+    def wait_for_something(self, pick: drafts.Pick, wait: Wait, then: str) -> Given:
+        """Begin a wait, and suspend the job at once, much later, or never."""
+        (job,) = self.held([pick])
+        child = NewJob(self.ids(), drafts.TYPES[0], queue=drafts.QUEUES[0]) if wait.kind is StepKind.CALL else None
+        step = self.both("begin_wait", job.id, job.fence, wait, child=child)
+        if step is None or then == "crash":
+            return multiple()
+        settlement = decide(job, Suspended(wait.key), replace(self.means(), step=step))
+        if then == "suspend":
+            self.both("settle", [settlement])
+        return settlement
+
+    @rule(name=st.sampled_from(drafts.EVENTS), keep=st.sampled_from([MINUTE, HOUR]))
+    def emit(self, name: str, keep: timedelta) -> None:
+        self.both("emit", Emission(name, str(self.ids()), keep), entry=ACT)
+
+    @rule()
+    def end_waits(self) -> None:
+        self.both("end_waits", EVERYTHING)
 
     # Operators
 
@@ -542,6 +620,7 @@ class StoreMachine(RuleBasedStateMachine):
         for found in await self.ask_both("schedules"):
             await self.ask_both("occurrences", found.id)
         await self.ask_both("dead_groups", EVERYTHING)
+        await self.ask_both("dead_trend", BASE - HOUR, HOUR)
         await self.ask_both("queues")
         await self.ask_both("members")
         await self.ask_both("ledger", limit=EVERYTHING)

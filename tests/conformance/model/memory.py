@@ -9,16 +9,22 @@ from datetime import datetime
 
 from rota.core.access import Token
 from rota.core.cluster import Leadership, Lock, Member
+from rota.core.graph import Node, StoredWorkflow, WorkflowId
 from rota.core.history import Merged
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Attempt, Job
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
+from rota.core.namespace import Namespace
 from rota.core.operation import Operation, OperationId
+from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Queue
 from rota.core.schedule import Occurrence, Schedule
 from rota.core.step import Step
 from rota.core.submission import Dependency, Need
+from rota.core.waiting import EmittedEvent
+from rota.core.webhook import Webhook
+from rota.ports.store import DeadNote
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +60,24 @@ class Memory:
     #: When a fire time was written down, which is not when it was.
     fired_at: dict[tuple[ScheduleId, datetime], datetime] = field(default_factory=dict)
     guarded: dict[tuple[JobId, str], Step] = field(default_factory=dict)
+    events: dict[str, EmittedEvent] = field(default_factory=dict)
     fleet: dict[str, Member] = field(default_factory=dict)
     leads: dict[str, Leadership] = field(default_factory=dict)
     held_locks: dict[str, Lock] = field(default_factory=dict)
+    configured: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     last_fence: int = 0
     settings: dict[str, Queue] = field(default_factory=dict)
     book: list[LedgerEntry] = field(default_factory=list)
     access: dict[str, Token] = field(default_factory=dict)
+    hooks: dict[str, Webhook] = field(default_factory=dict)
+    dead_texts: dict[tuple[str, str], DeadNote] = field(default_factory=dict)
+    spaces: dict[str, Namespace] = field(default_factory=dict)
     acts: dict[OperationId, Operation] = field(default_factory=dict)
+    graphs: dict[WorkflowId, StoredWorkflow] = field(default_factory=dict)
+    #: The nodes of workflows, by job.
+    nodes_by_job: dict[JobId, Node] = field(default_factory=dict)
     buckets: Merged = field(default_factory=dict)
+    schemas: dict[str, PayloadSchema] = field(default_factory=dict)
     #: For each writer of the history the number of its last counts.
     flushed: dict[str, int] = field(default_factory=dict)
 

@@ -19,6 +19,7 @@ from rota.stores.sqlite import SqliteStore
 from servers.databases import empty_database
 from servers.pgbouncer import shared_pooler
 from servers.postgres import migrated_database, shared_server
+from servers.roles import limited_mariadb, limited_postgres
 
 ReadClock = Callable[[], datetime]
 
@@ -130,6 +131,30 @@ class Mariadb:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitedPostgres(Postgres):
+    """PostgreSQL with the role that `rota db grants` gives to processes: it may change no table."""
+
+    name: str = "postgres-limited"
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        del folder
+        async with limited_postgres() as dsn:
+            yield dsn
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedMariadb(Mariadb):
+    """MariaDB with the user that `rota db grants` gives to processes: it may change no table."""
+
+    name: str = "mariadb-limited"
+
+    async def place(self, folder: Path) -> AsyncIterator[str]:
+        del folder
+        async with limited_mariadb() as url:
+            yield url
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceModel:
     """The model itself, held to the same obligations as those that are measured by it."""
 
@@ -145,9 +170,13 @@ class ReferenceModel:
 
 
 MODEL: Final = ReferenceModel()
-STORES: Final[tuple[Adapter, ...]] = (SqliteMemory(), SqliteFile(), Postgres(), Mariadb())
+LIMITED: Final[tuple[Adapter, ...]] = (LimitedPostgres(), LimitedMariadb())
+#: With ROTA_TEST_LIMITED set, all tests use the database roles of `rota db grants`.
+STORES: Final[tuple[Adapter, ...]] = (
+    LIMITED if os.environ.get("ROTA_TEST_LIMITED") else (SqliteMemory(), SqliteFile(), Postgres(), Mariadb())
+)
 SHARED: Final[tuple[Adapter, ...]] = tuple(adapter for adapter in STORES if adapter.is_shared)
-BY_NAME: Final = {adapter.name: adapter for adapter in STORES}
+BY_NAME: Final = {adapter.name: adapter for adapter in (*STORES, *LIMITED)}
 
 
 @asynccontextmanager

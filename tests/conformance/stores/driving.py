@@ -44,10 +44,12 @@ async def begin(
     worker: WorkerId = ADA,
     **fields: Any,  # noqa: ANN401 - any field of a claim
 ) -> Job:
-    """Claim this very job, whatever its queue."""
-    job_id = job if isinstance(job, int) else job.id
-    queue = (await look(store, job_id)).queue
-    (held,) = await store.claim(claim(worker, 1, ids=(job_id,), queues=(queue,), **fields), now=now)
+    """Claim this very job, whatever its queue. One with a key must be the first of its lane: no broker delivers it."""
+    found = await look(store, job)
+    ids = (found.id,) if found.concurrency_key is None else None
+    types = None if ids else (found.type,)
+    (held,) = await store.claim(claim(worker, 1, ids=ids, types=types, queues=(found.queue,), **fields), now=now)
+    assert held.id == found.id
     return held
 
 

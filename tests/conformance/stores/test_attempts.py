@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from building import ADA, BASE, BEN, at, error, failure, means, new_job
 from conformance.stores.driving import begin, call_off, end, kill, look
 from rota.core.decision import decide, retry
@@ -108,6 +110,16 @@ async def test_the_last_lines_of_a_first_success_are_remembered(store: Store) ->
     await store.settle([settlement], now=BASE)
     (attempt,) = await store.attempts(job.id)
     assert (attempt.log_tail, attempt.event) == ("all good", Event.SUCCEED)
+
+
+@pytest.mark.parametrize("outcome", [Succeeded(), failure()])
+async def test_the_last_progress_comes_with_the_settlement(store: Store, outcome: Outcome) -> None:
+    job = await _inserted(store)
+    held = await begin(store, job)
+    await store.renew([Renewal(job.id, held.fence, progress="1", log_tail="so far")], now=BASE)
+    await store.settle([replace(decide(held, outcome, means()), progress="2")], now=BASE)
+    (attempt,) = await store.attempts(job.id)
+    assert (attempt.progress, attempt.log_tail, attempt.ended_at) == ("2", "so far", BASE)
 
 
 async def test_lines_told_by_a_renewal_stay_when_the_settlement_brings_none(store: Store) -> None:

@@ -1,9 +1,25 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from building import ADA, BASE, HOUR, after, at, claim, failure, fresh_id, key, means, new_job, new_jobs, schedule
+from building import (
+    ADA,
+    BASE,
+    HOUR,
+    SECOND,
+    after,
+    at,
+    claim,
+    failure,
+    fresh_id,
+    key,
+    means,
+    new_job,
+    new_jobs,
+    schedule,
+)
 from conformance.stores.driving import begin, call_off, complete, end, kill, look
 from rota.core.decision import cancel, decide, retry
 from rota.core.lifecycle import FINISHED, Event, State
@@ -11,7 +27,7 @@ from rota.core.outcome import Lost, Outcome, Released, Succeeded
 from rota.core.queue import Lane, LaneCount
 from rota.core.schedule import CatchUp, plan
 from rota.core.submission import Template
-from rota.ports.store import Retention, Store
+from rota.ports.store import LATEST_COMMIT, CompletedCount, Retention, Store
 
 AT_ONCE = Retention(timedelta(0), timedelta(0), timedelta(0))
 
@@ -117,6 +133,70 @@ async def test_pruned_jobs_are_added_up(store: Store) -> None:
         await complete(store, job)
         await store.prune(AT_ONCE, 100, now=at(1))
     assert (await store.census()).pruned[State.COMPLETED] == 3
+
+
+async def _done(store: Store, count: int, now: datetime) -> None:
+    jobs = new_jobs(count)
+    await store.insert(jobs, now=now)
+    await complete(store, *jobs, now=now)
+
+
+async def _completed(store: Store, known: CompletedCount | None) -> int:
+    """Count completed jobs from what is known, which must give as many as a count of all."""
+    total = (await store.census(known)).total(State.COMPLETED)
+    assert total == (await store.census()).total(State.COMPLETED)
+    return total
+
+
+async def test_completed_jobs_are_counted_from_what_the_last_count_knew(store: Store) -> None:
+    known = None
+    for hour in range(4):
+        await _done(store, 3, BASE + hour * HOUR)
+        known = (await store.census(known)).completed
+        assert await _completed(store, known) == 3 * (hour + 1)
+
+
+async def test_completed_jobs_that_are_known_are_not_read_again(store: Store) -> None:
+    await _done(store, 3, BASE)
+    await _done(store, 2, BASE + HOUR)
+    known = (await store.census()).completed
+    if known is None:
+        # The reference always counts all.
+        return
+    assert (known.count, known.until) == (3, BASE + HOUR - LATEST_COMMIT)
+    wrong = replace(known, count=known.count + 10)
+    assert (await store.census(wrong)).finished[State.COMPLETED] == 15
+
+
+async def test_a_completion_that_is_stored_late_is_counted(store: Store) -> None:
+    await _done(store, 3, BASE + HOUR)
+    known = (await store.census()).completed
+    await _done(store, 1, BASE + HOUR - LATEST_COMMIT + SECOND)
+    assert await _completed(store, known) == 4
+
+
+async def test_pruned_jobs_leave_the_count_of_completed_ones(store: Store) -> None:
+    await _done(store, 3, BASE)
+    await _done(store, 2, BASE + HOUR)
+    await _done(store, 4, BASE + 2 * HOUR)
+    known = (await store.census()).completed
+    kept = Retention(HOUR, HOUR, HOUR)
+    assert await store.prune(kept, 2, now=BASE + HOUR) == 2
+    assert await _completed(store, known) == 7
+    assert await store.prune(kept, 100, now=BASE + 2 * HOUR) == 3
+    assert await _completed(store, known) == 4
+
+
+async def test_what_is_known_of_jobs_that_are_all_gone_is_forgotten(store: Store) -> None:
+    await _done(store, 3, BASE)
+    known = (await store.census()).completed
+    await _done(store, 2, BASE + HOUR)
+    await _done(store, 4, BASE + 2 * HOUR)
+    # Some of those deleted were not known.
+    assert await store.prune(Retention(HOUR, HOUR, HOUR), 100, now=BASE + 2 * HOUR) == 5
+    assert await _completed(store, known) == 4
+    assert await store.prune(AT_ONCE, 100, now=BASE + 3 * HOUR) == 4
+    assert await _completed(store, known) == 0
 
 
 async def test_nothing_disappears(store: Store) -> None:

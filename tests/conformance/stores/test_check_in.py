@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from building import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
 from rota.core.cluster import Leadership, Member, MemberHeartbeat, Role
-from rota.core.queue import CONFIGURATION, Queue
+from rota.core.configuration import Configuration
 from rota.ports.store import Store
 
 TEN = 10 * SECOND
@@ -76,12 +76,27 @@ async def test_a_lead_that_was_given_up_is_free(store: Store) -> None:
     assert (await store.check_in(candidate("b"), now=at(1))).leadership == Leadership("upkeep", "b", 2, at(11))
 
 
-async def test_the_configuration_is_seen_and_no_other_queue(store: Store) -> None:
-    await store.put_queue(Queue("/", paused_at=BASE), now=BASE)
-    assert (await store.check_in(candidate("a"), now=BASE)).configuration is None
-    row = Queue(CONFIGURATION, pause_reason='{"log_level": "debug"}')
-    await store.put_queue(row, now=BASE)
-    assert (await store.check_in(candidate("a"), now=BASE)).configuration == replace(row, version=1)
+async def test_the_configuration_is_seen(store: Store) -> None:
+    assert (await store.check_in(candidate("a"), now=BASE)).configuration == Configuration()
+    await store.configure("log_level", "debug")
+    await store.configure("colour", 'blue "and" ä')
+    expected = Configuration({"log_level": "debug", "colour": 'blue "and" ä'}, 2)
+    assert (await store.check_in(candidate("a"), now=BASE)).configuration == expected
+    assert await store.configuration() == expected
+
+
+async def test_a_removed_key_of_the_configuration_is_gone_and_the_revision_grows(store: Store) -> None:
+    await store.configure("log_level", "debug")
+    await store.configure("log_level", None)
+    assert (await store.check_in(candidate("a"), now=BASE)).configuration == Configuration({}, 2)
+    await store.configure("log_level", "info")
+    assert await store.configuration() == Configuration({"log_level": "info"}, 3)
+
+
+async def test_changes_of_several_keys_at_once_all_hold(store: Store) -> None:
+    keys = [f"key-{number}" for number in range(8)]
+    await asyncio.gather(*(store.configure(key, "value") for key in keys))
+    assert await store.configuration() == Configuration(dict.fromkeys(keys, "value"), len(keys))
 
 
 async def test_of_many_who_check_in_at_once_one_leads(store: Store) -> None:

@@ -3,7 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from building import BASE, MICROSECOND, at
-from rota.core.cluster import Member, Role
+from rota.core.cluster import Member, MemberHeartbeat, Role
+from rota.core.ledger import LedgerEntry
+from rota.core.worker_orders import NO_ORDERS, OrderChange, WorkerFacts, WorkerOrders
 from rota.ports.store import Store
 
 ADA = Member(
@@ -22,6 +24,51 @@ ADA = Member(
     started_at=at(-60),
 )
 SAM = Member(role=Role.SCHEDULER, name="sam", boot="b2", started_at=at(-50))
+QUIET = WorkerOrders(quiet=True)
+FACTS = WorkerFacts(
+    cpu=1.5,
+    rss=2**40,
+    fds=7,
+    threads_left_behind=2,
+    is_quiet=True,
+    jobs=("0000000000001",),
+    sent_at=at(3) + MICROSECOND,
+    stacks='thread "main"\n  grün 🙂',
+    stacks_at=at(4),
+)
+
+
+async def test_what_a_worker_tells_about_itself_comes_back(store: Store) -> None:
+    await store.beat([replace(ADA, facts=FACTS), SAM], now=at(1))
+    assert [member.facts for member in await store.members()] == [FACTS, None]
+    view = MemberHeartbeat((replace(ADA, facts=replace(FACTS, cpu=None)),), "upkeep")
+    await store.check_in(view, now=at(2))
+    assert (await store.members())[0].facts == replace(FACTS, cpu=None)
+
+
+async def test_orders_reach_a_process_with_its_heartbeats_until_they_are_taken_back(store: Store) -> None:
+    beat = MemberHeartbeat((replace(ADA, orders=WorkerOrders(stop=True)), SAM), "upkeep")
+    assert await store.beat(beat.members, now=at(1)) == {}
+    assert await store.order(OrderChange("b1", QUIET, NO_ORDERS), now=at(1))
+    assert await store.beat(beat.members, now=at(2)) == {"b1": QUIET}
+    assert (await store.check_in(beat, now=at(3))).orders == {"b1": QUIET}
+    assert [member.orders for member in await store.members()] == [QUIET, NO_ORDERS]
+    assert await store.order(OrderChange("b1", NO_ORDERS, QUIET), now=at(3))
+    assert (await store.check_in(beat, now=at(4))).orders == {}
+    assert await store.beat(beat.members, now=at(5)) == {}
+
+
+async def test_orders_that_were_changed_meanwhile_are_not_replaced(store: Store) -> None:
+    await store.beat([ADA], now=at(1))
+    entry = LedgerEntry("olga", "workers.quiet", "ada", "", "")
+    assert not await store.order(OrderChange("b9", QUIET, NO_ORDERS), entry=entry, now=at(1))
+    assert not await store.order(OrderChange("b1", QUIET, WorkerOrders(stop=True)), entry=entry, now=at(1))
+    assert await store.ledger() == []
+    assert await store.order(OrderChange("b1", QUIET, NO_ORDERS), entry=entry, now=at(1))
+    assert not await store.order(OrderChange("b1", WorkerOrders(stop=True), NO_ORDERS), entry=entry, now=at(1))
+    assert await store.order(OrderChange("b1", WorkerOrders(stop=True, stacks=2), QUIET), entry=entry, now=at(1))
+    assert [one.action for one in await store.ledger()] == ["workers.quiet"] * 2
+    assert (await store.members())[0].orders == WorkerOrders(stop=True, stacks=2)
 
 
 async def test_a_process_is_on_record_as_it_described_itself(store: Store) -> None:

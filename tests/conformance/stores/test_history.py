@@ -124,3 +124,30 @@ async def test_old_minutes_are_pruned_before_old_hours(store: Store) -> None:
     assert await total(store, "started", BucketLength.HOUR) == 2
     await store.prune_history(100, now=BASE + timedelta(days=100))
     assert await total(store, "started", BucketLength.HOUR) == 0
+
+
+async def test_a_payload_schema_is_read_back_and_the_last_registration_holds(store: Store) -> None:
+    await store.register_schemas({"mail": '{"type":"object"}', "report": "{}"}, now=BASE)
+    await store.register_schemas({"mail": '{"title":"Ä"}'}, now=at(60))
+    mail, report = await store.payload_schema("mail"), await store.payload_schema("report")
+    assert mail is not None
+    assert report is not None
+    assert (mail.body, mail.at) == ('{"title":"Ä"}', at(60))
+    assert (report.body, report.at) == ("{}", BASE)
+    assert await store.payload_schema("Mail") is None, "names differ by case"
+    await store.register_schemas({})
+
+
+async def test_payload_schemas_are_forgotten_with_the_oldest_history(store: Store) -> None:
+    await store.register_schemas({"old": "{}"}, now=BASE)
+    await store.register_schemas({"new": "{}"}, now=at(86_400))
+    await store.prune_history(100, now=at(90 * 86_400 + 60))
+    assert await store.payload_schema("old") is None
+    assert await store.payload_schema("new") is not None
+
+
+async def test_concurrent_registrations_of_the_same_types_succeed(store: Store) -> None:
+    forwards = {f"type-{number}": "{}" for number in range(50)}
+    backwards = dict(reversed(forwards.items()))
+    await asyncio.gather(*(store.register_schemas(one, now=BASE) for one in (forwards, backwards) * 5))
+    assert await store.payload_schema("type-49") is not None

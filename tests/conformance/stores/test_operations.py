@@ -227,6 +227,29 @@ async def test_two_schedulers_do_each_job_once(engine: Engine, store: Store, clo
     assert (ended.done, ended.refused) == (3, 0)
 
 
+async def test_an_operation_that_cannot_go_on_does_not_hold_up_the_others(
+    engine: Engine, store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = new_jobs(1)
+    await store.insert([job], now=BASE)
+    stuck = await engine.operations.create(operation(q="status:any", due_at=BASE - SECOND))
+    made = await engine.operations.create(operation(action=OperationAction.CANCEL, q="status:pending"))
+    step = engine.operations._step
+
+    async def failing(one: Operation) -> None:
+        if one.id == stuck.id:
+            raise RuntimeError("planted")
+        await step(one)
+
+    monkeypatch.setattr(engine.operations, "_step", failing)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="planted"):
+            await engine.operations.tick()
+        clock.move(SECOND)
+    assert (await engine.operations.one(made.id)).state is OperationState.COMPLETED
+    assert (await look(store, job.id)).state is State.CANCELLED
+
+
 async def test_a_cancelled_operation_does_no_more(engine: Engine, store: Store, clock: ManualClock) -> None:
     (job,) = new_jobs(1)
     await store.insert([job], now=BASE)

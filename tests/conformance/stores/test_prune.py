@@ -277,3 +277,18 @@ async def _ended(store: Store, final: State) -> NewJob:
     await store.insert([job], now=BASE)
     await end_as(store, final, job)
     return job
+
+
+async def test_the_oldest_job_that_should_be_gone_is_named_until_it_is(store: Store) -> None:
+    kept = keeping(State.COMPLETED, HOUR)
+    assert (await store.condition(AT_ONCE, now=BASE)).oldest_prunable is None
+    held, free = new_job(idempotency=key("k", keep=DAY)), new_job()
+    await store.insert([held, free], now=BASE)
+    await complete(store, held, now=BASE)
+    await complete(store, free, now=at(1))
+    assert (await store.condition(kept, now=at(1) + HOUR - MICROSECOND)).oldest_prunable is None
+    condition = await store.condition(kept, now=at(1) + HOUR)
+    assert condition.oldest_prunable == at(1), "the job before it is kept for its key"
+    assert (condition.missing_migrations, condition.unknown_migrations) == ((), ())
+    await store.prune(kept, 10, now=at(1) + HOUR)
+    assert (await store.condition(kept, now=at(1) + HOUR)).oldest_prunable is None

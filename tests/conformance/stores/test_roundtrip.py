@@ -33,6 +33,7 @@ from rota.core.retry import Backoff, Growth
 from rota.core.schedule import Blackout, CatchUp, Overlap, Schedule
 from rota.core.settlement import JobError
 from rota.core.submission import Delivery, NewJob, Template
+from rota.core.unique_keys import UniqueKey, UniqueKind
 from rota.ports.store import Store
 
 BACKOFF: Final = Backoff(
@@ -43,6 +44,8 @@ BACKOFF: Final = Backoff(
     jitter=0.25,
     delays=(SECOND, MICROSECOND),
     max_elapsed=DAY,
+    budget=0.2,
+    budget_window=30 * SECOND,
 )
 INNER: Final = Template("third", payload="[]", meta={"deep": "yes"}, backoff=BACKOFF)
 TEMPLATE: Final = Template(
@@ -106,7 +109,7 @@ SCHEDULE: Final = replace(
 )
 
 #: Fields of a submission that a job shows under another name, or not at all.
-TRANSLATED: Final = {"idempotency", "after"}
+TRANSLATED: Final = {"idempotency", "after", "unique"}
 #: Fields of a schedule that the store itself writes.
 BY_THE_STORE: Final = {"created_at", "updated_at", "last_fire_at", "last_job_id", "version"}
 
@@ -128,7 +131,8 @@ PUT: Final = names(Schedule, BY_THE_STORE)
 
 
 @pytest.mark.parametrize(
-    ("example", "leaving_out"), [(JOB, {"after"}), (TEMPLATE, set()), (SCHEDULE, BY_THE_STORE), (BACKOFF, set())]
+    ("example", "leaving_out"),
+    [(JOB, {"after", "unique"}), (TEMPLATE, set()), (SCHEDULE, BY_THE_STORE), (BACKOFF, set())],
 )
 def test_the_examples_differ_from_every_default(example: Any, leaving_out: set[str]) -> None:  # noqa: ANN401 - any value
     """Otherwise a store that forgets a field would be found out by none of the tests below."""
@@ -157,6 +161,9 @@ async def test_a_claim_gives_every_job_as_it_stands_also_one_that_sets_a_single_
     left_out = {"id", "type", "run_at", *TRANSLATED}
     single = [new_job(**{name: getattr(JOB, name)}) for name in names(NewJob, left_out)]
     single.append(new_job(idempotency=key("another")))
+    single.append(new_job(unique=UniqueKey(UniqueKind.THROTTLE, "k", HOUR)))
+    # Jobs of one key run one at a time.
+    single = [replace(job, concurrency_key=job.concurrency_key and "another") for job in single]
     failed = new_job()
     await store.insert([new_job(), JOB, failed, *single], now=BASE)
     await end(store, await begin(store, failed), Failed(JobError("E", "again")))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from building import BASE, DAY, HOUR, entry
-from rota.core.access import Token
+from rota.core.access import Token, TokenLimits
 from rota.ports.store import Store
 
 FULL = Token(
@@ -14,6 +14,7 @@ FULL = Token(
     role="viewer",
     actions=("jobs.submit", "jobs.cancel"),
     queues=("a", "b"),
+    limits=TokenLimits(requests_per_second=5, bytes_in_flight=1_000),
     expires_at=BASE + DAY,
     revoked_at=BASE + HOUR,
 )
@@ -27,7 +28,7 @@ async def test_tokens_are_kept_as_they_were_given(store: Store) -> None:
 
 async def test_a_token_is_replaced_by_its_id(store: Store) -> None:
     await store.put_tokens([PLAIN])
-    revoked = replace(PLAIN, revoked_at=BASE + HOUR, actions=("work",))
+    revoked = replace(PLAIN, revoked_at=BASE + HOUR, actions=("work",), limits=FULL.limits)
     await store.put_tokens([revoked])
     assert await store.tokens() == [revoked]
 

@@ -19,13 +19,17 @@ _NOTICED_MICROS: Final = 12 * SECOND
 def judge_taken(court: Court, record: Record) -> None:
     """A reaper takes a lease only if it has lapsed by the steady clock as well.
 
-    Except one that was given before the reaper started: it cannot know what the clock did before.
+    Except one that was given before the reaper started, or while it was kept from the store for longer: it cannot know
+    what the clock did before. Nor while the clock was wrong between two looks only.
     """
     for told in record["ask"]["settlements"]:
         twin = court.jobs.get(told["id"])
         if twin is None or not told.get("if_lapsed") or told["id"] not in record["got"]:
             continue
-        if court.booted_at.get(record["host"], 0) > twin.leased_at:
+        host = record["host"]
+        if max(court.booted_at.get(host, 0), court.blind_until.get(host, 0)) > twin.leased_at:
+            continue
+        if any(first <= twin.leased_at <= last for first, last in court.clock_flickers):
             continue
         early = twin.leased_for * (1 - _EARLY_PART) - _EARLY_MICROS - (record["at"] - twin.leased_at)
         if early > 0:

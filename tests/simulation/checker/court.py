@@ -11,6 +11,9 @@ FINISHED: Final = frozenset({"completed", "dead", "cancelled"})
 #: Waiting for its time.
 TIMED: Final = frozenset({"scheduled", "retrying"})
 AGING_MICROS: Final = 3_600_000_000
+#: An id is the milliseconds since 2024, and a number within the millisecond.
+IDS_BEGIN_AT: Final = 1_704_067_200_000
+SEQUENCE_BITS: Final = 22
 
 
 @dataclass(slots=True)
@@ -30,6 +33,9 @@ class Twin:
     state: str
     on_success: bool
     on_failure: bool
+    #: What the store submits by itself if a dependency of the job fails; times count from then.
+    failure_job: dict[str, Any] | None = None
+    concurrency_key: str | None = None
     parent_id: int | None = None
     schedule_id: int | None = None
     #: The parents that have not ended yet, and what is needed of each.
@@ -105,6 +111,8 @@ class Court:
         self.armed_late_since: dict[int, int] = {}
         #: When each host's process was started.
         self.booted_at: dict[str, int] = {}
+        #: Until when each host did not see the store's clock for several seconds.
+        self.blind_until: dict[str, int] = {}
         self.entries: list[list[str]] = []
         self.acknowledged: dict[int, int] = {}
         #: What each attempt came to, by job and fence; and when the store first told its worker to stop it.
@@ -115,6 +123,13 @@ class Court:
         #: The latest moment the store's clock has shown, and when the nemesis last meddled with it.
         self.clock = 0
         self.clock_meddled_at = -1
+        #: The times at which it was wrong for so short a time that no scheduler need have seen it.
+        self.clock_flickers: list[tuple[int, int]] = []
+        #: Whether jobs may have to wait for others of their key, and with it the order of turns does not hold.
+        self.has_keys = False
+        #: The limits of the world by name, and the times at which jobs started under each.
+        self.limits: dict[str, dict[str, Any]] = {}
+        self.limited_starts: dict[str, list[int]] = {}
         #: How far the store's clock was ahead of the true time when it was last looked at.
         self.clock_ahead = 0
 
@@ -152,6 +167,8 @@ class Court:
             state="blocked" if told["after"] else "scheduled" if run_at > now else "pending",
             on_success=told["on_success"],
             on_failure=told["on_failure"],
+            failure_job=told.get("failure_job"),
+            concurrency_key=told.get("concurrency_key"),
             parent_id=told["parent_id"],
             schedule_id=told["schedule_id"],
             trail=[record["number"]],
@@ -165,7 +182,11 @@ class Court:
         self.move(twin, twin.state)
         self._tie(twin, told["after"], now)
         if state is not None:
+            # A parent that had completed may have been pruned: then the store cannot tell, and counts it as failed.
+            is_failed = state == "cancelled" and twin.state != state
             self.move(twin, state)
+            if is_failed and twin.failure_job is not None:
+                self._follow_failure(twin, twin.failure_job, now)
         return twin
 
     def _tie(self, twin: Twin, after: list[list[Any]], now: int) -> None:
@@ -190,6 +211,18 @@ class Court:
                 self.move(child, "scheduled" if child.run_at > now else "pending")
         else:
             self.finish(child, "cancelled", now)
+            if child.failure_job is not None:
+                self._follow_failure(child, child.failure_job, now)
+
+    def _follow_failure(self, child: Twin, made: dict[str, Any], now: int) -> None:
+        """Make the twin of the job that follows a job whose dependency failed: the store made it at this moment."""
+        milliseconds = max(now // 1000 - IDS_BEGIN_AT, 0)
+        number = milliseconds << SEQUENCE_BITS | child.id % (1 << SEQUENCE_BITS)
+        while number in self.jobs:
+            number += 1
+        times = {name: None if made[name] is None else now + made[name] for name in ("run_at", "expires_at")}
+        told = {**made, **times, "id": number, "parent_id": child.id}
+        self.create(told, {"clock": now, "number": child.trail[-1]})
 
     def finish(self, twin: Twin, state: str, now: int) -> None:
         """End a job, and tell everyone who waits for it."""

@@ -13,8 +13,12 @@ _AFTERMATH_MICROS: Final = 20_000_000
 _LONG_AFTERMATH_MICROS: Final = 35_000_000
 _GRACE_ROUNDING_MICROS: Final = 1_000
 _CLOCK_ROUNDING_MICROS: Final = 2
+#: A worker takes a step back of the store's clock that is shorter than this for a slow answer.
+_UNSEEN_STEP_MICROS: Final = 20_000
 #: How long the word to stop may take to get to a handler when nothing is in its way.
 _OBEYING_MICROS: Final = 1_000_000
+#: How often a scheduler looks at the store's clock at least.
+_LOOKED_AT_MICROS: Final = 7_000_000
 #: How long a scheduler needs to be back at work once the store is.
 _SHORT_MICROS: Final = 10_000_000
 #: What keeps no scheduler from the store: what happens to other hosts, clocks, and a message that comes twice.
@@ -54,7 +58,7 @@ def on_fault(court: Court, watch: Watch, record: Record) -> None:
     """Keep account of what the nemesis does."""
     kind, phase = record["fault"], record["phase"]
     if kind in {"store_clock", "all"}:
-        court.clock_meddled_at = record["at"]
+        _note_meddling(court, record["at"])
     if kind == "terminate":
         return
     if kind == "all":
@@ -78,6 +82,15 @@ def on_fault(court: Court, watch: Watch, record: Record) -> None:
             under_way[kind] = max(under_way.get(kind, 0) + step, 0)
 
 
+def _note_meddling(court: Court, at: int) -> None:
+    """Keep account of what is done to the store's clock."""
+    if court.clock_meddled_at >= 0 and at - court.clock_meddled_at < _LOOKED_AT_MICROS:
+        court.clock_flickers.append((court.clock_meddled_at, at))
+    court.clock_meddled_at = at
+    # Until now it was as far ahead as when it was last seen; some reads of it are not on record.
+    court.clock = max(court.clock, at + court.clock_ahead)
+
+
 def on_start(court: Court, watch: Watch, record: Record) -> None:
     """Judge the beginning of a handler."""
     twin = court.jobs.get(record["job"])
@@ -94,7 +107,8 @@ def on_start(court: Court, watch: Watch, record: Record) -> None:
         court.blame("I4", f"started {twin.starts} times", record, twin)
     early = twin.run_at - (record["at"] + court.clock_ahead)
     is_clock_right = not watch.under_way.get("store_clock") and court.clock_meddled_at < twin.claimed_at
-    if early > _CLOCK_ROUNDING_MICROS and is_clock_right and twin.fence == record["fence"]:
+    allowed = _CLOCK_ROUNDING_MICROS if court.clock_meddled_at < 0 else _UNSEEN_STEP_MICROS
+    if early > allowed and is_clock_right and twin.fence == record["fence"]:
         court.blame("I9", f"begun {early / 1e6:.6f} s before its time", record, twin)
     # When the store's clock leaps, leases end that nobody could know to be over.
     claimed_at = twin.claims.get(record["fence"], twin.claimed_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simulation.checker import clock_steps, firing, handling, leasing, remains, settling, submitting
+from simulation.checker import clock_steps, firing, handling, leasing, limits, remains, settling, submitting
 from simulation.checker.court import Court
 from simulation.checker.handling import Watch
 from simulation.checker.verdict import Record, Verdict
@@ -54,6 +54,10 @@ class Hearing:
             clock_steps.judge_taken(self.court, record)
         clock_steps.judge_armed(self.court, self._watch, record)
 
+    def hear_limits(self, record: Record) -> None:
+        """Note the limits of the world."""
+        limits.on_limits(self.court, record)
+
     def hear_invoke(self, record: Record) -> None:
         """Remember what was asked; an answer does not repeat it."""
         self._asks[record["call"]] = record["ask"]
@@ -85,6 +89,10 @@ class Hearing:
         """Remember who started when."""
         self.court.booted_at[record["host"]] = record["at"]
 
+    def hear_blind(self, record: Record) -> None:
+        """Remember who did not see the store's clock until when."""
+        self.court.blind_until[record["host"]] = record["at"]
+
     def hear_sigterm(self, record: Record) -> None:
         """Remember who was asked to end."""
         self._watch.sigterms[record["boot"]] = record
@@ -105,6 +113,7 @@ class Hearing:
 
 _HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
     "apply": Hearing.hear_apply,
+    "limits": Hearing.hear_limits,
     "invoke": Hearing.hear_invoke,
     "ok": Hearing.hear_ok,
     "accepted": Hearing.hear_accepted,
@@ -112,6 +121,7 @@ _HEARD: Final[dict[str, Callable[[Hearing, Record], None]]] = {
     "end": Hearing.hear_end,
     "fault": Hearing.hear_fault,
     "boot": Hearing.hear_boot,
+    "blind": Hearing.hear_blind,
     "sigterm": Hearing.hear_sigterm,
     "exit": Hearing.hear_exit,
     "end_of_run": Hearing.hear_end_of_run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulation.checker import limits
 from simulation.checker.court import TIMED, Court, Twin
 from simulation.checker.verdict import Record
 
@@ -28,12 +29,14 @@ def on_claim(court: Court, record: Record) -> None:
                 court.blame("I3", "a repeated claim gave what the first had not given", record, twin)
             _judge_claim(court, record, twin, job)
             given.append((twin, job))
-    if not is_repeated:
+    if not is_repeated and not court.has_keys:
         _judge_order(court, record, [twin for twin, _ in given])
     for twin, job in given:
         _lease(court, record, twin, job)
         earlier[twin.id] = job["fence"]
         court.claimed_at.setdefault(ask["claim_id"], record["at"])
+    if court.has_keys and given:
+        limits.judge(court, record, [twin for twin, _ in given])
 
 
 def _lease(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:

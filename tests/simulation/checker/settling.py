@@ -180,7 +180,8 @@ def _count(twin: Twin, told: dict[str, Any]) -> None:
 
 def _judge_follow_up(court: Court, record: Record, twin: Twin, told: dict[str, Any]) -> None:
     """What a job asked to be submitted at its end comes with this end, and with no other."""
-    is_wanted = (told["event"] == "succeed" and twin.on_success) or (told["event"] == "exhaust" and twin.on_failure)
+    has_failed = told["event"] == "exhaust" or (told["event"] == "cancel" and told.get("reason") == "expired")
+    is_wanted = (told["event"] == "succeed" and twin.on_success) or (has_failed and twin.on_failure)
     follow_up = told.get("follow_up")
     if is_wanted != (follow_up is not None):
         said = "without the follow-up it asked for" if is_wanted else "with a follow-up nobody asked for"

@@ -38,6 +38,9 @@ def _judge_key(court: Court, record: Record, told: dict[str, Any], job_id: int, 
     known = court.keys.get((scope, name))
     now = record["clock"]
     holds = known is not None and (known.expires_at > now or not _is_over(court, known.job))
+    if known is not None and receipt == "created" and known.expires_at <= court.clock and _is_over(court, known.job):
+        # It has expired once, by a clock that was set back since, and may have been forgotten then.
+        holds = False
     if known is None or not holds:
         if receipt == "created":
             court.keys[scope, name] = Key(job_id, request, now + keep)

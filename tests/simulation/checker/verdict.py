@@ -21,6 +21,7 @@ INVARIANTS: Final = {
     "I10": "follow-ups and waiting jobs: made or released with the parent's end, once",
     "I11": "nothing disappears: submitted = waiting + running + finished + pruned",
     "I12": "SIGTERM: out within the grace; what was claimed is finished or handed back, the attempt refunded",
+    "I13": "as of each claim no more jobs run, and no more have started, than a limit allows",
     "G4": "without a fault no lease is lost",
     "G5": "no lease is taken because the store's clock was set: it has lapsed by the steady clock too",
     "G6": "no schedule is silent because the store's clock was set back",

@@ -7,14 +7,14 @@ are: so the failpoints and the pauses are put where a read has come back, or a w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, cast
 
 from rota.brokers.in_store import InStoreBroker
 from rota.engine import Engine
 from rota.ports.store import Store
-from rota.ports.wakeup import ANY_CHANGE
+from rota.ports.wakeup import ANY_CHANGE, Wake
 from simulation.models.stage import Stage
 
 Points = Mapping[str, str]
@@ -64,7 +64,7 @@ class View:
     def watch_for_work(self) -> None:
         """Nothing: in here nobody tells."""
 
-    async def watch(self, at_most: timedelta, _heed: object = None) -> Collection[str]:
+    async def watch(self, at_most: timedelta, _heed: object = None) -> Wake:
         """Let the time pass, and say now and then that something may have changed: in here nobody tells."""
         await asyncio.sleep(at_most.total_seconds() * (2 + 6 * self._stage.rng.random()))
         return ANY_CHANGE if self._stage.rng.random() < 1 / 2 else ()

@@ -73,9 +73,9 @@ class SchedulerModel:
         lost = await stage.store.lost(_BATCH)
         now = await self._read_clock()
         if not lost:
-            self._clock.note_clear(before)
+            self._clock.note_leases(None, before)
             return
-        self._clock.note_lapsed(lost[0].lease_until or before, now)
+        self._clock.note_leases(lost[0].lease_until, now)
         lost = [job for job in lost if self._clock.has_lapsed(job, now)]
         if not lost:
             return
@@ -99,7 +99,13 @@ class SchedulerModel:
     async def _expire(self) -> None:
         late = await self._stage.store.expired(_BATCH)
         if late:
-            await self._stage.store.settle([expire(job) for job in late])
+            await self._stage.store.settle([self._expired(job) for job in late])
+
+    def _expired(self, job: Job) -> Settlement:
+        """End a job that was not started in time; the id of its follow-up is drawn only if there is one."""
+        if job.on_failure is None:
+            return expire(job)
+        return expire(job, DecisionInputs(job.expires_at or job.updated_at, 0.5, self._stage.fresh_id()))
 
     async def _rearm(self) -> None:
         """Arm schedules again that wait for a moment which the store's clock has moved away from."""

@@ -20,11 +20,11 @@ from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import FINISHED, Event, State
-from rota.core.outcome import Outcome
+from rota.core.outcome import Failed, Outcome
 from rota.core.schedule import Firing
 from rota.core.settlement import JobError, Settlement
 from rota.core.submission import Delivery, IdempotencyKey, NewJob
-from rota.ports.store import Census, Inserted, JobQuery, Receipt, Retention
+from rota.ports.store import Census, CompletedCount, Inserted, JobQuery, Receipt, Retention
 from rota.stores.sqlite import SqliteStore
 from simulation.models import scheduler as scheduler_model
 from simulation.models import source as source_model
@@ -250,8 +250,8 @@ def poison_not_recognised() -> Planting:
 def given_up_early() -> Planting:
     """The last attempt is never made."""
 
-    def failed(right: Any, job: Job, error: JobError, means: decision.DecisionInputs, *, permanent: bool) -> Settlement:
-        settlement: Settlement = right(replace(job, attempts=job.attempts + 1), error, means, permanent=permanent)
+    def failed(right: Any, job: Job, outcome: Failed, means: decision.DecisionInputs) -> Settlement:
+        settlement: Settlement = right(replace(job, attempts=job.attempts + 1), outcome, means)
         return settlement
 
     with instead(decision, "_failed", failed):
@@ -575,8 +575,8 @@ def pruned_jobs_uncounted() -> Planting:
 def census_counts_badly() -> Planting:
     """The count of all jobs leaves one out."""
 
-    async def census(right: Any, store: SqliteStore) -> Census:
-        counted: Census = await right(store)
+    async def census(right: Any, store: SqliteStore, known: CompletedCount | None = None) -> Census:
+        counted: Census = await right(store, known)
         return replace(counted, finished={state: max(count - 1, 0) for state, count in counted.finished.items()})
 
     with instead(SqliteStore, "census", census):

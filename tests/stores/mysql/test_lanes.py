@@ -24,7 +24,7 @@ TYPES = (*(f"type-{number}" for number in range(96)), "Type-1", "naïve", "über
 @pytest.fixture(autouse=True)
 def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep low-water marks valid for as long as a test takes."""
-    monkeypatch.setattr(low_water, "MAX_AGE_SECONDS", 3600.0)
+    monkeypatch.setattr(low_water, "MIN_AGE_SECONDS", 3600.0)
 
 
 @pytest.fixture

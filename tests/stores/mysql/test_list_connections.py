@@ -9,7 +9,8 @@ import pytest
 from building import ids_of, new_jobs
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import JobQuery
-from rota.stores.mysql import MysqlStore, queries
+from rota.stores.base import queries
+from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.driver import MysqlConnection
 
 
@@ -18,7 +19,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have every count read for a minute, and note each."""
     counts: list[int] = []
 
-    async def count_at_length(connection: MysqlConnection) -> None:
+    async def count_at_length(connection: MysqlConnection, *_: object) -> None:
         counts.append(1)
         await connection.rows("SELECT SLEEP(60)")
 
@@ -30,8 +31,9 @@ async def test_slow_counts_are_ended_by_the_server_and_hold_up_no_reader(store: 
     jobs = new_jobs(1)
     await store.insert(jobs)
     counts = [asyncio.create_task(store.census()) for _ in range(2)]
-    while len(slow) < 2:  # noqa: ASYNC110 - nobody tells of it
-        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        while len(slow) < 2:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)
     async with asyncio.timeout(3):
         await store.timetable()
         assert ids_of(await store.get(ids_of(jobs))) == ids_of(jobs)

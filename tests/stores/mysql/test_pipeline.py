@@ -428,6 +428,40 @@ async def test_through_a_proxy_that_hears_one_command_at_a_time_all_is_stored_wi
         await store.close()
 
 
+class SlowProxy(Proxy):
+    """Hands on each answer of the server after a while."""
+
+    async def _serve(self, raw: socket.socket) -> None:
+        client, to_client = await asyncio.open_connection(sock=raw)
+        server, to_server = await asyncio.open_connection("127.0.0.1", self.server_port)
+
+        async def answer() -> None:
+            while data := await server.read(65_536):
+                await asyncio.sleep(0.2)
+                to_client.write(data)
+
+        answering = asyncio.ensure_future(answer())
+        try:
+            while data := await client.read(65_536):
+                to_server.write(data)
+        finally:
+            answering.cancel()
+            to_server.close()
+            to_client.close()
+
+
+async def test_the_ping_before_the_test_of_pipelining_has_the_usual_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the time of the test. On a busy machine the connection seemed to be lost, and the job was not stored."""
+    with SlowProxy(shared_server().port) as proxy:
+        connection = await connect(location_of(proxy.through(url)), "test", autocommit=False)
+        monkeypatch.setattr(pipeline, "SELF_TEST_SECONDS", 0.05)
+        with pytest.raises(pipeline.PipeliningBroken):
+            await connection._pipeline._test_pipelining(5.0)
+        connection.abandon()
+
+
 async def test_through_a_proxy_that_hears_one_command_at_a_time_jobs_run_without_pipelining(
     url: str, store: MysqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ CROWD = (
         if({state} = 'completed', seq, NULL), if(seq MOD 10 = 0, seq, NULL)
     FROM seq_1_to_{rows}""",
     """INSERT INTO rota_ready
-    SELECT queue, type, turn, id, run_at, expires_at FROM rota_job WHERE state = 'pending' AND id MOD 5 = 0""",
+    SELECT queue, type, '', turn, id, run_at, expires_at FROM rota_job WHERE state = 'pending' AND id MOD 5 = 0""",
     """INSERT INTO rota_lease (id, fence, worker, boot, lease_until, started_at, updated_at)
     SELECT id, 2, 'w', 'b', id, id, id FROM rota_job WHERE state = 'pending' AND id MOD 5 = 2""",
     """INSERT INTO rota_scheduled
@@ -75,11 +75,19 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
         "PRIMARY",
         {"queue": "default", "type": "type-1", **STRETCH, "now": 0, "limit": 1000},
     ),
-    "delete_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
+    "delete_ready": (
+        "ready",
+        "PRIMARY",
+        {"queue": "default", "type": "type-1", "concurrency_key": "", "keys": json.dumps(PAIRS)},
+    ),
     "count_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH}),
     "delete_ready_range": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", **STRETCH, "ids": IDS}),
     "delete_ready_one": ("ready", "PRIMARY", {"queue": "default", "type": "type-5", "first_turn": 5, "first_id": 5}),
-    "lock_ready": ("ready", "PRIMARY", {"queue": "default", "type": "type-1", "keys": json.dumps(PAIRS)}),
+    "lock_ready": (
+        "ready",
+        "PRIMARY",
+        {"queue": "default", "type": "type-1", "concurrency_key": "", "keys": json.dumps(PAIRS)},
+    ),
     "set_queued": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
     "set_pending": ("job", "PRIMARY", {"ids": IDS, "now": 1}),
     "queued_jobs": ("held", "PRIMARY", {"after": -1, "before": 1, "limit": 10}),
@@ -92,6 +100,8 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lapsed_leases": ("lease", "rota_lease_end", {"now": ROWS, "limit": 10}),
     "expired_jobs": ("expiry", "PRIMARY", {"now": ROWS, "limit": 10}),
     "prunable_jobs": ("finished", "PRIMARY", {"state": "completed", "before": ROWS, "limit": 10, "now": 0}),
+    "census_failed": ("finished", "PRIMARY", {}),
+    "count_completed": ("finished", "PRIMARY", {"after": ROWS - 100, "until": ROWS}),
     "due_schedules": ("schedule", "rota_schedule_due", {"now": 10, "limit": 10}),
     "lock_schedules": ("schedule", "PRIMARY", {"ids": IDS}),
     "known_occurrences": ("occurrence", "PRIMARY", {"fire_times": PAIRS}),
@@ -107,7 +117,7 @@ SERVED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "unmet_dependencies": ("dependency", "PRIMARY", {"ids": IDS}),
     "mark_dependencies_met": ("dependency", "PRIMARY", {"pairs": PAIRS}),
     "insert_leases": ("job", "PRIMARY", {"ids": IDS, "worker": "w", "boot": "b", "lease_until": 1, "now": 1}),
-    "jobs_by_id": ("job", "PRIMARY", {"ids": IDS}),
+    "jobs_by_id": ("job", "PRIMARY", {"keys": IDS}),
     "job_states": ("job", "PRIMARY", {"ids": IDS}),
     "lock_jobs": ("job", "PRIMARY", {"ids": IDS}),
     "lock_jobs_skip_locked": ("job", "PRIMARY", {"ids": IDS}),
@@ -190,6 +200,13 @@ async def test_the_order_comes_from_the_key(crowded: MysqlConnection, name: str)
     assert not any("filesort" in str(step["extra"]) or "temporary" in str(step["extra"]) for step in steps), steps
 
 
+async def test_late_retention_is_read_off_the_edge(crowded: MysqlConnection) -> None:
+    steps = await plan(crowded, "oldest_prunable", {"state": "completed", "before": ROWS, "limit": 10, "now": 0})
+    assert [(step["key"], step["type"]) for step in steps if step["table"] == "finished"] == [("PRIMARY", "range")]
+    assert all(step["type"] != "ALL" or step["table"].startswith("<derived") for step in steps), steps
+    assert not any("filesort" in str(step["extra"]) for step in steps), steps
+
+
 async def test_of_several_lanes_each_is_read_by_its_key_and_in_its_order(crowded: MysqlConnection) -> None:
     values = tuple(value for number in range(5) for value in ("default", f"type-{number}", 5, 5, 5, ROWS, 0, 0, 10))
     steps = await plan_of(crowded, lanes.peek_statement(5), values)
@@ -252,7 +269,23 @@ async def test_whether_there_is_work_is_seen_without_reading_other_lanes(
 
 async def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: MysqlConnection) -> None:
     steps = await plan(crowded, "census_lanes", {"aging": 1})
-    assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"] * 3, steps
+    assert [step["type"] for step in steps if step["table"] == "job"] == ["eq_ref"] * 4, steps
+
+
+async def test_the_lanes_are_counted_in_the_order_of_keys(crowded: MysqlConnection) -> None:
+    """Groups by names without it are made in a table on disk."""
+    steps = await plan(crowded, "census_lanes", {"aging": 1})
+    (later,) = [step for step in steps if step["table"] == "scheduled"]
+    assert (later["key"], later["type"]) == ("rota_scheduled_lane", "index"), later
+    assert "temporary" not in str(later["extra"]), later
+    ready = [(step["key"], step["type"]) for step in steps if step["table"] == "ready"]
+    # All are counted once; then the lanes are found, and in each of them the jobs with a key.
+    assert ready == [("PRIMARY", "index"), ("PRIMARY", "ref"), ("PRIMARY", "range")], steps
+
+
+async def test_the_ends_of_the_completed_jobs_are_read_from_the_key(crowded: MysqlConnection) -> None:
+    (step,) = await plan(crowded, "completed_ends", {})
+    assert "optimized away" in str(step["extra"]), step
 
 
 async def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(crowded: MysqlConnection) -> None:

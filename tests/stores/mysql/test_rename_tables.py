@@ -75,6 +75,7 @@ async def test_jobs_of_before_run_afterwards(old: MysqlConnection, fresh_url: st
     (completed,) = await store.get([COMPLETED])
     assert completed.state is State.COMPLETED
     assert [queue.max_depth for queue in await store.queues()] == [5]
+    assert (await store.configuration()).values == {"log_level": "debug"}
     assert await store.check() == []
     await store.close()
 

@@ -12,15 +12,18 @@ import pytest
 
 import rota.stores.handoff
 from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
+from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.job import Job
-from rota.core.lease import AHEAD, Claim, WorkerId
+from rota.core.lease import AHEAD, NO_WAIT, Claim, WorkerId
 from rota.core.lifecycle import State
+from rota.core.limit import Limit
 from rota.core.outcome import Succeeded
 from rota.core.queue import Queue
 from rota.core.submission import Delivery, NewJob
+from rota.engine import Engine
 from rota.ports.store import Receipt, Retention
-from rota.ports.wakeup import EVERY_QUEUE, HANDED_OFF, claim_topic
+from rota.ports.wakeup import EVERY_QUEUE, LEASED_AT_ONCE, ClaimTopic
 from rota.stores.handoff import DELIVERY_MARGIN, LONGEST_WAIT, SHORTEST_WAIT, HandedOffJob, job_columns
 from rota.stores.postgres import PostgresStore, handoff, notify
 from rota.stores.postgres import claim as claims
@@ -31,9 +34,9 @@ from stores.postgres.listening import SHORT, all_listening, until_notified
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 AWAITED = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 STAYS = timedelta(seconds=5)
-QUESTION = claim(limit=2, types=("mail", "bill"), claim_id="question", is_new=True, handoff_wait=STAYS)
+QUESTION = claim(limit=2, types=("mail", "bill"), claim_id="question", is_new=True, waits=STAYS)
 #: As a worker asks that stops, and as its lease keeper asks when it has died.
-LAST_WORD = replace(QUESTION, limit=1, is_new=False, handoff_wait=timedelta(0))
+LAST_WORD = replace(QUESTION, limit=1, is_new=False, waits=timedelta(0))
 SPOKEN_FOR = claim(limit=1, queues=(), types=(), claim_id="question")
 
 
@@ -87,13 +90,28 @@ async def test_a_single_job_is_leased_to_an_open_claim_as_it_is_stored(
     assert await waiting.claim(QUESTION) == [stored]
 
 
+async def test_with_hand_over_switched_off_a_waiting_claim_is_not_kept(dsn: str) -> None:
+    store = await PostgresStore.open(dsn, hand_over=False)
+    broker = InStoreBroker(store)
+    engine = Engine(store, broker)
+    waiting = asyncio.ensure_future(engine.claim(replace(QUESTION, waits=NO_WAIT), wait=MINUTE))
+    await store.watch(SHORT)
+    job = new_job()
+    await engine.submit([job])
+    (given,) = await waiting
+    assert given.id == job.id
+    assert not store._open_claims._by_boot
+    await broker.close()
+    await store.close()
+
+
 async def test_the_worker_is_notified_and_gets_the_job_without_a_statement(
     store: PostgresStore, waiting: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = asyncio.ensure_future(waiting.watch(MINUTE))
     await asyncio.sleep(0)
     job = await bring(store, new_job())
-    assert claim_topic("question") in await told
+    assert ClaimTopic("question") in await told
     monkeypatch.setattr(waiting._claims, "_database", None)
     assert [given.id for given in await waiting.claim(QUESTION)] == [job.id]
 
@@ -126,19 +144,14 @@ async def test_jobs_of_other_lanes_and_at_most_once_jobs_are_not_handed_over(
     assert (await only(waiting, job)).state is State.PENDING
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [
-        Queue("default", paused_at=None, max_running=1),
-        Queue("default", rate_limit="1/s"),
-        Queue("default", max_depth=10),
-    ],
-    ids=str,
-)
-async def test_a_queue_with_limits_is_left_to_claims(
-    store: PostgresStore, waiting: PostgresStore, queue: Queue
-) -> None:
-    assert await waiting.put_queue(queue)
+@pytest.mark.parametrize("name", ["queue:default", "task:mail"])
+async def test_a_lane_with_a_limit_is_left_to_claims(store: PostgresStore, waiting: PostgresStore, name: str) -> None:
+    await waiting.put_limits([Limit(name, 5)])
+    assert (await only(store, await bring(store, new_job()))).state is State.PENDING
+
+
+async def test_a_bounded_queue_is_left_to_claims(store: PostgresStore, waiting: PostgresStore) -> None:
+    assert await waiting.put_queue(Queue("default", max_depth=10))
     assert (await only(store, await bring(store, new_job()))).state is State.PENDING
 
 
@@ -150,7 +163,7 @@ async def test_jobs_of_a_paused_queue_are_not_handed_over(store: PostgresStore, 
 
 @pytest.mark.parametrize(
     "fields",
-    [{"limit": 1}, {"claim_id": None}, {"handoff_wait": SHORTEST_WAIT - SHORT}, {"handoff_wait": timedelta(0)}],
+    [{"limit": 1}, {"claim_id": None}, {"waits": SHORTEST_WAIT - SHORT}, {"waits": timedelta(0)}],
     ids=str,
 )
 async def test_a_claim_with_limit_one_or_without_waiting_is_not_left_open(
@@ -211,7 +224,7 @@ async def test_an_open_claim_ends_a_little_before_its_worker_stops_waiting(
 ) -> None:
     ((since, until),) = await stranger.fetch("SELECT since, until FROM rota_open_claim")
     assert timedelta(microseconds=until - since) == STAYS - DELIVERY_MARGIN
-    await leave(waiting, replace(QUESTION, claim_id="long", handoff_wait=MINUTE))
+    await leave(waiting, replace(QUESTION, claim_id="long", waits=MINUTE))
     ((since, until),) = await stranger.fetch("SELECT since, until FROM rota_open_claim")
     assert timedelta(microseconds=until - since) == LONGEST_WAIT - DELIVERY_MARGIN
 
@@ -426,7 +439,7 @@ async def test_an_answer_to_a_cancelled_claim_is_returned_by_the_next(
     store: PostgresStore, waiting: PostgresStore
 ) -> None:
     job = await bring_aloud(store, waiting, new_job())
-    assert not waiting.handed_off(replace(QUESTION, claim_id="next"))
+    assert not waiting.leased_meanwhile(replace(QUESTION, claim_id="next"))
     later = await store.time() + timedelta(seconds=9)
     (given,) = await waiting.claim(replace(QUESTION, claim_id="next"), now=later)
     # Looked up, and with a lease that begins anew: the worker counts it from when it asked.
@@ -452,13 +465,13 @@ async def test_the_leases_of_a_former_claim_are_kept_if_the_next_one_is_cancelle
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await waiting.claim(following)
-    given = await waiting.claim(replace(following, handoff_wait=timedelta(0), limit=1, is_new=False))
+    given = await waiting.claim(replace(following, waits=timedelta(0), limit=1, is_new=False))
     assert [one.id for one in given] == [job.id]
     assert not await waiting.claim(replace(QUESTION, claim_id="one more"))
 
 
 async def test_a_claim_that_looks_ahead_leaves_the_open_claim(store: PostgresStore, waiting: PostgresStore) -> None:
-    await leave(waiting, replace(QUESTION, handoff_wait=timedelta(0), ahead=AHEAD))
+    await leave(waiting, replace(QUESTION, waits=timedelta(0), ahead=AHEAD))
     assert (await only(store, await bring(store, new_job()))).state is State.RUNNING
 
 
@@ -520,7 +533,7 @@ async def test_a_watcher_of_every_job_is_notified_of_a_hand_over(store: Postgres
         await all_listening(watcher)
         unasked = watcher._listener._wakes_since_claim
         await bring_aloud(store, watcher, new_job())
-        assert watcher._listener._recent[-1] == {HANDED_OFF}
+        assert watcher._listener._recent[-1] == {LEASED_AT_ONCE}
         # It is nothing to ask for.
         assert watcher._listener._wakes_since_claim == unasked
     finally:
@@ -613,4 +626,4 @@ def test_two_workers_with_the_same_claim_id_are_kept_apart() -> None:
     for boot in ("b1", "b2", "b1", "b2"):
         for name in ("same", "other"):
             kept.terms(replace(QUESTION, claim_id=name, worker=WorkerId("w", boot)))
-    assert kept.terms(replace(QUESTION, handoff_wait=timedelta(0), worker=WorkerId("w", "b1"))).former == "other"
+    assert kept.terms(replace(QUESTION, waits=timedelta(0), worker=WorkerId("w", "b1"))).former == "other"

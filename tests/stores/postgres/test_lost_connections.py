@@ -90,7 +90,7 @@ async def test_a_transaction_whose_commit_may_have_happened_is_not_run_again(
     async def verb(session: Session) -> None:
         nonlocal runs
         runs += 1
-        await session.run("take_leadership", "upkeep", "a", 1, 0)
+        await session.put("insert_leadership", name="upkeep", holder="a", until=1)
 
     try:
         with pytest.raises(StoreUnavailable):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -15,8 +14,9 @@ import pytest
 
 from building import claim, new_job, new_jobs
 from rota.core.queue import Queue
+from rota.core.submission import NewJob
 from rota.ports.store import Receipt
-from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, number_of, without_number
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Topic, Wake, single_job_of, without_number
 from rota.stores.postgres import PostgresStore, notify
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.notify import CHANNEL, WORK_CHANNEL
@@ -82,7 +82,7 @@ async def test_a_process_that_begins_to_claim_is_woken_once_and_hears_of_jobs_fr
 
 async def test_a_callback_is_called_once_for_each_notification(store: PostgresStore, other: PostgresStore) -> None:
     await all_listening(store, other)
-    heard: asyncio.Queue[Collection[str]] = asyncio.Queue()
+    heard: asyncio.Queue[Wake] = asyncio.Queue()
     watching = asyncio.ensure_future(other.watch(SOON, heard.put_nowait))
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
@@ -101,7 +101,7 @@ async def test_notifications_between_watches_are_returned_by_the_next_watch(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     await all_listening(store, other)
-    heard: list[Collection[str]] = []
+    heard: list[Wake] = []
     assert not await other.watch(SHORT, heard.append)
     count = other._listener._count
     await store.insert([new_job(queue="a")])
@@ -118,7 +118,7 @@ async def test_a_watch_with_callback_returns_when_the_listener_is_disconnected(
 ) -> None:
     """It was told of the lost connection, and then nothing until its time had passed; without a listener it polls."""
     await all_listening(store)
-    heard: list[Collection[str]] = []
+    heard: list[Wake] = []
     watching = asyncio.ensure_future(store.watch(timedelta(hours=1), heard.append))
     await asyncio.sleep(0)
     await cut_off(stranger)
@@ -245,11 +245,12 @@ async def test_a_taken_id_is_reported_also_without_a_notification(
 async def test_a_notification_names_the_queues(store: PostgresStore, other: PostgresStore) -> None:
     await all_listening(store, other)
     later = datetime.now(UTC) + timedelta(milliseconds=50)
-    for jobs, places in (
+    expected: list[tuple[list[NewJob], set[Topic]]] = [
         ([new_job(queue="a")], {"a"}),
         ([new_job(queue="b"), new_job(queue="c", run_at=later)], {"b", "c", TIMETABLE}),
         ([new_job(queue="d", run_at=later)], {"d", TIMETABLE}),
-    ):
+    ]
+    for jobs, places in expected:
         watching = asyncio.ensure_future(other.watch(SOON))
         await store.insert(jobs)
         assert without_number(await watching) == places
@@ -266,7 +267,7 @@ async def test_a_single_job_is_announced_with_a_number_that_is_the_same_for_all(
         watching = [asyncio.ensure_future(one.watch(SOON)) for one in (other, third)]
         await asyncio.sleep(0)
         await store.insert([new_job()])
-        heard, again = [number_of(await one) for one in watching]
+        heard, again = [single_job_of(await one) for one in watching]
         assert heard is not None
         assert heard == again
         numbers.append(heard)
@@ -294,7 +295,7 @@ async def test_several_announced_jobs_are_not_taken_for_one(store: PostgresStore
         await announce_one(store, other, new_job())
     told = await other.watch(SOON)
     assert "default" in told
-    assert number_of(told) is None
+    assert single_job_of(told) is None
 
 
 async def test_a_pending_notification_of_all_queues_survives_one_of_a_single_queue(

@@ -19,7 +19,7 @@ from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import AsyncpgConnection, Connector
 from rota.stores.postgres.partitions import partition_of
 from rota.stores.postgres.statements import id_range, statement
-from servers.postgres import migrated_database, new_database, shared_server
+from servers.postgres import new_database, shared_server
 
 ROWS = 100_000
 
@@ -86,7 +86,7 @@ SERVED = {
     "job_states": {"rota_job_pkey", "rota_job_done_pkey"},
     "jobs_by_id": {"rota_job_pkey", "rota_job_done_pkey"},
     "job_types": {"rota_job_pkey"},
-    "lock_lease": {"rota_job_pkey"},
+    "lock_lease_with_fence": {"rota_job_pkey"},
     "request_cancel": {"rota_job_pkey"},
     "request_cancel_any_fence": {"rota_job_pkey"},
     "save_progress": {"rota_job_pkey"},
@@ -94,6 +94,7 @@ SERVED = {
     "lapsed_leases": {"rota_job_lease"},
     "expired_jobs": {"rota_job_expiry"},
     "timetable": {"rota_job_time", "rota_job_lease", "rota_job_expiry", "rota_schedule_due"},
+    "oldest_prunable": {"rota_job_done_finished", "rota_job_pkey"},
     "prunable_jobs": {"rota_job_done_finished", "rota_job_pkey"},
     "is_anything_prunable": {
         "rota_job_done_finished",
@@ -101,9 +102,12 @@ SERVED = {
         "rota_idempotency_expiry",
         "rota_occurrence_at",
     },
+    "census_failed": {"rota_job_done_finished"},
+    "completed_ends": {"rota_job_done_finished"},
+    "count_completed": {"rota_job_done_finished"},
     "discardable_jobs": {"rota_job_done_pkey", "rota_job_pkey"},
     "delete_jobs": {"rota_job_done_pkey"},
-    "queue_depth": {"rota_job_turn", "rota_job_queued"},
+    "queue_depth": {"rota_job_turn", "rota_job_key", "rota_job_queued"},
     "delete_old_claims": {"rota_claim_at", "rota_claim_pkey"},
     "delete_old_keys": {"rota_idempotency_expiry", "rota_job_pkey", "rota_job_done_pkey"},
     "delete_old_occurrences": {"rota_occurrence_at"},
@@ -123,22 +127,50 @@ ORDERED = ["next_types", "promote_jobs", "lapsed_leases", "expired_jobs", "due_s
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["crowded", "new"])
 async def planned_dsn(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """A plan is made when the tables are new and kept when they are not: it must be right in both cases."""
-    if request.param == "new":
-        async with new_database(shared_server()) as dsn:
-            await (await PostgresStore.open(dsn)).close()
-            yield dsn
-        return
-    async with migrated_database(shared_server()) as dsn:
-        connection = await Connector(dsn)()
-        await connection.execute(CROWD, ROWS)
-        await connection.execute(FINISHED, ROWS)
-        await connection.execute(SCHEDULES, ROWS)
-        # What is empty has no plan worth the name: any index will do.
-        await connection.execute(TAGS, ROWS)
-        await connection.execute(KEYS, ROWS)
-        await connection.execute("ANALYZE")
-        await connection.close()
+    # Not a shared database: a test whose clock ran ahead may have dropped today's partition there.
+    async with new_database(shared_server()) as dsn:
+        await (await PostgresStore.open(dsn)).close()
+        if request.param == "crowded":
+            await crowd(dsn)
         yield dsn
+
+
+async def crowd(dsn: str) -> None:
+    connection = await Connector(dsn)()
+    await connection.execute(CROWD, ROWS)
+    await connection.execute(FINISHED, ROWS)
+    await connection.execute(SCHEDULES, ROWS)
+    # What is empty has no plan worth the name: any index will do.
+    await connection.execute(TAGS, ROWS)
+    await connection.execute(KEYS, ROWS)
+    await connection.execute("ANALYZE")
+    await connection.close()
+
+
+@pytest.mark.parametrize("index", ["rota_job_turn", "rota_job_time"])
+async def test_no_claim_can_be_served_by_an_index_of_lists(planned_dsn: str, index: str) -> None:
+    """The planner chose the index of lists once, after statistics were taken in the midst of a load.
+
+    Claims then read all pending jobs for each lane: 90 ms of CPU instead of 3 with 10,000 jobs. The statistics that led
+    to it could not be made again, so this is about the index: without that of claims, that of lists must not do.
+    """
+    names = [name for name, indexes in SERVED.items() if indexes == {index}]
+    assert names
+    connection = await Connector(planned_dsn)()
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(f"DROP INDEX {index}")
+        used = {name: indexes_of_jobs(await plan_on(connection, name)) for name in names}
+        await transaction.rollback()
+    finally:
+        await connection.close()
+    assert not [name for name, indexes in used.items() if "rota_job_waiting" in indexes], used
+
+
+def indexes_of_jobs(tree: dict[str, Any]) -> set[str]:
+    used = {family(step["Index Name"]) for step in nodes(tree) if "Index Name" in step}
+    return {index for index in used if index.startswith(("rota_job", "rota_schedule"))}
 
 
 @pytest.mark.parametrize("name", ["insert_due", "insert_one", "insert_for_open_claim", "insert_plain", "insert_bulk"])
@@ -153,18 +185,22 @@ async def test_inserting_jobs_of_a_day_reads_no_other_partition(planned_dsn: str
 
 async def plan(dsn: str, name: str) -> dict[str, Any]:
     """Give the plan of a statement as the store would have it."""
-    sql = statement(name)
-    connector = Connector(dsn)
-    connection: AsyncpgConnection = await connector()
+    connection = await Connector(dsn)()
     try:
-        count = max((int(number) for number in re.findall(r"\$(\d+)", sql)), default=0)
-        await connection.execute(f"PREPARE planned AS {sql}")
-        values = f"({', '.join(['NULL'] * count)})" if count else ""
-        text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE planned{values}")
-        found: dict[str, Any] = json.loads(text)[0]["Plan"]
-        return found
+        return await plan_on(connection, name)
     finally:
         await connection.close()
+
+
+async def plan_on(connection: AsyncpgConnection, name: str) -> dict[str, Any]:
+    sql = statement(name)
+    count = max((int(number) for number in re.findall(r"\$(\d+)", sql)), default=0)
+    await connection.execute(f"PREPARE planned AS {sql}")
+    values = f"({', '.join(['NULL'] * count)})" if count else ""
+    text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE planned{values}")
+    await connection.execute("DEALLOCATE planned")
+    found: dict[str, Any] = json.loads(text)[0]["Plan"]
+    return found
 
 
 def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -186,7 +222,7 @@ def _of_the_whole(found: re.Match[str]) -> str:
 async def test_the_statement_is_served_by_its_indexes(planned_dsn: str, name: str) -> None:
     steps = list(nodes(await plan(planned_dsn, name)))
     used = {family(step["Index Name"]) for step in steps if "Index Name" in step}
-    assert {index for index in used if index.startswith(("rota_job", "rota_schedule"))} <= SERVED[name], used
+    assert indexes_of_jobs(steps[0]) <= SERVED[name], used
     # What is looked for is nothing here, so the archive's parts may have been left out altogether.
     assert used & SERVED[name] or any("Subplans Removed" in step for step in steps)
     # Without a condition an index is read from one end to the other; only a statement of its first rows may.

@@ -62,6 +62,7 @@ async def test_old_jobs_run_after_the_script(renamed: PostgresStore) -> None:
     states = {job.id: job.state for job in await renamed.get([JobId(number) for number in (1, 2, 3, 1001)])}
     assert states == {1: State.COMPLETED, 2: State.RUNNING, 3: State.COMPLETED, 1001: State.DEAD}
     assert [queue.max_depth for queue in await renamed.queues()] == [100]
+    assert (await renamed.configuration()).values == {"log_level": "debug"}
     assert [answer.receipt for answer in await renamed.insert([new_job(id=3)])] == [Receipt.ID_TAKEN]
     assert not [finding for finding in await renamed.check() if not finding.startswith("setting")]
 

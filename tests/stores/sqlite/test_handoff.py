@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -29,7 +29,7 @@ from rota.core.queue import Queue
 from rota.core.submission import Delivery, NewJob
 from rota.ports.caller_tx import run_sync
 from rota.ports.store import Receipt
-from rota.ports.wakeup import claim_topic
+from rota.ports.wakeup import ClaimTopic, Topic, Wake
 from rota.runtime import connect
 from rota.stores.handoff import DELIVERY_MARGIN, SHORTEST_WAIT
 from rota.stores.sqlite import SqliteStore
@@ -41,7 +41,7 @@ from rota.stores.sqlite.handoff.wakeup import WakeupReceiver, WakeupSender
 from stores.coming import each_job_comes_once
 
 STAYS = timedelta(seconds=5)
-CLAIM = claim(limit=2, types=("mail", "bill"), claim_id="claim", is_new=True, handoff_wait=STAYS)
+CLAIM = claim(limit=2, types=("mail", "bill"), claim_id="claim", is_new=True, waits=STAYS)
 NEXT_CLAIM = replace(CLAIM, claim_id="next claim")
 
 
@@ -98,8 +98,8 @@ def lose_wakeups(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def reported(store: SqliteStore) -> Iterator[set[str]]:
-    told: set[str] = set()
+def reported(store: SqliteStore) -> Iterator[set[Topic]]:
+    told: set[Topic] = set()
     with claims_of(store).reporting_to(told.update):
         yield told
 
@@ -137,7 +137,7 @@ async def test_a_single_job_of_a_blocking_caller_is_too(store: SqliteStore, wait
 
 
 async def test_the_waiting_process_is_told_and_has_the_job_in_memory(store: SqliteStore, waiting: SqliteStore) -> None:
-    told: asyncio.Queue[Collection[str]] = asyncio.Queue()
+    told: asyncio.Queue[Wake] = asyncio.Queue()
 
     async def watch() -> None:
         # Each write to the log ends a watch, too.
@@ -148,9 +148,9 @@ async def test_the_waiting_process_is_told_and_has_the_job_in_memory(store: Sqli
     await asyncio.sleep(0)
     job = await submit(store, new_job())
     async with asyncio.timeout(10):
-        assert claim_topic("claim") in await told.get()
-    assert waiting.handed_off(CLAIM) == [await only(store, job)]
-    assert not waiting.handed_off(CLAIM)
+        assert ClaimTopic("claim") in await told.get()
+    assert waiting.leased_meanwhile(CLAIM) == [await only(store, job)]
+    assert not waiting.leased_meanwhile(CLAIM)
     watching.cancel()
 
 
@@ -161,8 +161,8 @@ async def test_an_answer_that_came_while_nobody_watched_is_reported_until_it_is_
     await until(lambda: claims_of(waiting)._by_claim["claim"].answer is not None)
     for _ in range(2):
         with reported(waiting) as told:
-            assert told == {claim_topic("claim")}
-    assert waiting.handed_off(CLAIM)
+            assert told == {ClaimTopic("claim")}
+    assert waiting.leased_meanwhile(CLAIM)
     with reported(waiting) as told:
         assert not told
 
@@ -250,7 +250,7 @@ async def test_the_longest_waiting_claim_gets_the_first_job(store: SqliteStore, 
         {"limit": 1},
         {"types": None},
         {"claim_id": None},
-        {"handoff_wait": SHORTEST_WAIT / 2},
+        {"waits": SHORTEST_WAIT / 2},
         {"types": ("t" * 9, "u" * 5000)},
     ],
     ids=["room for one", "any type", "no name", "in passing", "too many words"],
@@ -284,7 +284,7 @@ async def test_a_job_whose_wake_up_was_lost_is_returned_when_the_claim_is_repeat
 ) -> None:
     lose_wakeups(store, monkeypatch)
     job = await submit(store, new_job())
-    assert await waiting.claim(replace(CLAIM, handoff_wait=timedelta(0), limit=1)) == [await only(store, job)]
+    assert await waiting.claim(replace(CLAIM, waits=timedelta(0), limit=1)) == [await only(store, job)]
 
 
 async def test_a_job_whose_wake_up_was_lost_is_returned_with_the_next_claim(
@@ -306,9 +306,7 @@ async def test_a_claim_with_another_id_removes_the_earlier_one(store: SqliteStor
     assert await waiting.claim(NEXT_CLAIM) == [await only(store, job)]
 
 
-@pytest.mark.parametrize(
-    "last", [replace(CLAIM, handoff_wait=timedelta(0), limit=1), replace(NEXT_CLAIM, limit=1)], ids=str
-)
+@pytest.mark.parametrize("last", [replace(CLAIM, waits=timedelta(0), limit=1), replace(NEXT_CLAIM, limit=1)], ids=str)
 async def test_the_last_claim_of_a_worker_removes_its_waiting_claim(
     store: SqliteStore, waiting: SqliteStore, last: Claim
 ) -> None:
@@ -507,7 +505,7 @@ async def test_a_job_returned_late_is_recorded_under_the_new_id_with_a_new_lease
     (given,) = await waiting.claim(NEXT_CLAIM, now=later)
     assert given.lease_until == later + NEXT_CLAIM.lease
     assert given == await only(store, job)
-    assert await waiting.claim(replace(NEXT_CLAIM, handoff_wait=timedelta(0), limit=1), now=later) == [given]
+    assert await waiting.claim(replace(NEXT_CLAIM, waits=timedelta(0), limit=1), now=later) == [given]
 
 
 async def test_a_job_returned_late_to_a_cancelled_call_is_returned_once(
@@ -518,9 +516,7 @@ async def test_a_job_returned_late_to_a_cancelled_call_is_returned_once(
     monkeypatch.setattr(claims_of(waiting), "note_claimed", lambda *_: None)
     assert [given.id for given in await waiting.claim(NEXT_CLAIM)] == [job.id]
     monkeypatch.undo()
-    assert [given.id for given in await waiting.claim(replace(NEXT_CLAIM, handoff_wait=timedelta(0), limit=1))] == [
-        job.id
-    ]
+    assert [given.id for given in await waiting.claim(replace(NEXT_CLAIM, waits=timedelta(0), limit=1))] == [job.id]
 
 
 async def test_a_job_returned_late_is_not_returned_again_to_the_claim_after_it(
@@ -550,7 +546,7 @@ async def test_a_wake_up_before_the_slot_is_known_is_not_lost(
     monkeypatch.setattr(claims_of(other)._file, "add", slowly)
     with reported(other) as told:
         await wait_with(other, CLAIM)
-        assert told == {claim_topic("claim")}
+        assert told == {ClaimTopic("claim")}
     await other.close()
 
 
@@ -559,7 +555,7 @@ async def test_an_answer_to_an_earlier_claim_is_checked_in_the_database(
 ) -> None:
     """The worker may have been stopped for long, and its job be another's by now."""
     job = await submit_and_wake(store, waiting, new_job())
-    assert not waiting.handed_off(NEXT_CLAIM)
+    assert not waiting.leased_meanwhile(NEXT_CLAIM)
     later = await store.time() + timedelta(minutes=1)
     (held,) = await store.lost(10, now=later)
     assert await store.settle([decide(held, Lost(), means(later))], now=later)
@@ -585,7 +581,7 @@ async def test_a_claim_in_the_submitting_process_needs_no_wake_up(
     await wait_with(store, CLAIM)
     lose_wakeups(store, monkeypatch)
     job = await submit(store, new_job())
-    assert store.handed_off(CLAIM) == [await only(store, job)]
+    assert store.leased_meanwhile(CLAIM) == [await only(store, job)]
 
 
 async def test_a_job_whose_wake_up_was_lost_is_noticed_by_the_write_to_the_log(
@@ -595,7 +591,7 @@ async def test_a_job_whose_wake_up_was_lost_is_noticed_by_the_write_to_the_log(
     lose_wakeups(store, monkeypatch)
     link = await connect(f"sqlite:///{path}")
     assert link.engine is not None
-    claiming = asyncio.ensure_future(link.engine.claim(replace(CLAIM, handoff_wait=timedelta(0)), wait=MINUTE))
+    claiming = asyncio.ensure_future(link.engine.claim(replace(CLAIM, waits=timedelta(0)), wait=MINUTE))
     await until(lambda: bool(in_file(store)))
     job = await submit(store, new_job())
     assert (await only(store, job)).state is State.RUNNING
@@ -630,7 +626,7 @@ async def test_a_flood_of_useless_wake_ups_does_not_hide_a_real_one(
             await asyncio.sleep(0)
         await until(lambda: bool(told))
     stranger.close()
-    assert [given.id for given in waiting.handed_off(CLAIM)] == [job.id]
+    assert [given.id for given in waiting.leased_meanwhile(CLAIM)] == [job.id]
     assert looks < 500
 
 
@@ -676,8 +672,17 @@ async def test_without_a_claims_file_jobs_are_claimed_as_usual(path: Path, what:
     }
     make[what](claims_file_of(str(path)))
     store = await SqliteStore.open(path)
-    assert not store.has_handoff
-    assert not store.handed_off(CLAIM)
+    assert not store.keeps_waiting_claims
+    assert not store.leased_meanwhile(CLAIM)
+    await wait_with(store, CLAIM)
+    job = await submit(store, new_job())
+    assert [given.id for given in await store.claim(CLAIM)] == [job.id]
+    await store.close()
+
+
+async def test_with_hand_over_switched_off_jobs_are_claimed_as_usual(path: Path) -> None:
+    store = await SqliteStore.open(path, hand_over=False)
+    assert not store.keeps_waiting_claims
     await wait_with(store, CLAIM)
     job = await submit(store, new_job())
     assert [given.id for given in await store.claim(CLAIM)] == [job.id]
@@ -686,7 +691,7 @@ async def test_without_a_claims_file_jobs_are_claimed_as_usual(path: Path, what:
 
 async def test_in_memory_claims_are_not_kept() -> None:
     store = await SqliteStore.open(":memory:")
-    assert not store.has_handoff
+    assert not store.keeps_waiting_claims
     await store.close()
 
 

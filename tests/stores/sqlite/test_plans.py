@@ -39,9 +39,12 @@ SERVED = {
     "due_soon": ("rota_job_time", {"now": 0, "until": 9, "queues": "[]", "types": None, "limit": 10}),
     "lapsed_leases": ("rota_job_lease", (0, 10)),
     "expired_jobs": ("rota_job_expiry", (0, 10)),
+    "oldest_prunable": ("rota_job_finished", {"state": "completed", "before": 0, "limit": 10, "now": 0}),
     "prunable_jobs": ("rota_job_finished", {"state": "completed", "before": 0, "limit": 10, "now": 0}),
-    "count_finished": ("rota_job_finished", ()),
-    "due_schedules": ("rota_schedule_due", (0, 10)),
+    "census_failed": ("rota_job_finished", ()),
+    "completed_ends": ("rota_job_finished", ()),
+    "count_completed": ("rota_job_finished", {"after": 0, "until": 9}),
+    "due_schedules": ("rota_schedule_due", {"now": 0, "limit": 10}),
     "delete_old_claims": ("rota_claim_at", {"before": 0, "limit": 10}),
     "delete_old_keys": ("rota_idempotency_expiry", {"before": 0, "limit": 10}),
     "delete_old_occurrences": ("rota_occurrence_at", {"before": 0, "limit": 10}),
@@ -49,7 +52,7 @@ SERVED = {
     "delete_keys_of_jobs": ("rota_idempotency_job", ("[]",)),
     "queued_jobs": ("rota_job_held", {"after": -1, "before": 0, "limit": 10}),
     "queue_depth": ("rota_job_held", {"queue": "default", "limit": 10}),
-    "history_totals": ("rota_history_total", (60, 0, 9, 10)),
+    "history_totals": ("rota_history_total", {"step": 60, "since": 0, "until": 9, "limit": 10}),
 }
 
 BY_KEY = [
@@ -64,7 +67,7 @@ BY_KEY = [
     "complete_jobs",
     "renew_lease",
     "request_cancel",
-    "is_running_under_fence",
+    "lock_lease_with_fence",
     "unmet_dependencies_on",
     "delete_finished_jobs",
 ]
@@ -117,7 +120,7 @@ class Anything(dict[str, object]):
     """Parameters for a plan, whose values do not matter."""
 
     def __missing__(self, key: str) -> object:
-        return "[]" if key == "ids" else 0
+        return "[]" if key in {"ids", "keys"} else 0
 
 
 @pytest.mark.parametrize("name", BY_KEY)
@@ -138,17 +141,34 @@ def test_the_time_of_the_next_upkeep_is_read_off_the_edges(crowded: StandardConn
 
 
 def test_the_lanes_are_counted_without_reading_finished_jobs(crowded: StandardConnection) -> None:
-    steps = plan(crowded, "count_unfinished_by_lane", {"aging": 1})
+    steps = plan(crowded, "census_lanes", {"aging": 1})
     assert all("INDEX" in step for step in steps if " rota_job" in step), steps
     read_in_order = [step for step in steps if "INDEX rota_job_" in step and "rota_job_lease" not in step]
     indexes = [step.split("INDEX ")[1].split()[0] for step in read_in_order]
-    assert indexes == ["rota_job_turn", "rota_job_turn", "rota_job_later", "rota_job_held", "rota_job_held"], steps
+    assert indexes == [
+        "rota_job_turn",
+        "rota_job_turn",
+        "rota_job_key",
+        "rota_job_later",
+        "rota_job_held",
+        "rota_job_held",
+    ], steps
     sorted_ones = [number for number, step in enumerate(steps) if "TEMP B-TREE" in step]
     assert ["rota_job_lease" in steps[number - 1] for number in sorted_ones] == [True], steps
 
 
 def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(crowded: StandardConnection) -> None:
-    steps = plan(crowded, "count_unfinished_by_lane", {"aging": 1})
+    steps = plan(crowded, "census_lanes", {"aging": 1})
     (place,) = [number for number, step in enumerate(steps) if step.startswith("CORRELATED SCALAR SUBQUERY")]
     assert steps[place + 1] == "SEARCH rota_job USING INDEX rota_job_turn (queue=? AND type=?)", steps
     assert "TEMP B-TREE" not in "".join(steps[place + 1 : place + 3]), steps
+
+
+def test_dead_jobs_are_grouped_from_the_index_alone(crowded: StandardConnection) -> None:
+    steps = plan(crowded, "dead_groups", {"limit": 10})
+    assert "SCAN rota_job USING COVERING INDEX rota_job_cause" in steps, steps
+
+
+def test_deaths_by_hour_are_counted_from_the_index_alone(crowded: StandardConnection) -> None:
+    steps = plan(crowded, "dead_trend", {"since": 1, "step": 1})
+    assert any("USING COVERING INDEX rota_job_cause" in step for step in steps), steps

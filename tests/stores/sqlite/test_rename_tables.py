@@ -89,6 +89,7 @@ async def test_the_jobs_of_a_renamed_store_run(old: Path) -> None:
     assert [job.id for job in await store.find(JobQuery(tag="urgent"))] == [1]
     assert [attempt.fence for attempt in await store.attempts(JobId(4))] == [1, 2, 3]
     assert [(queue.name, queue.max_running) for queue in await store.queues()] == [("limited", 7)]
+    assert (await store.configuration()).values == {"log_level": "debug"}
     assert (await store.census()).pruned == {State.COMPLETED: 41}
     assert await store.check() == []
     await store.close()

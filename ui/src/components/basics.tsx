@@ -39,8 +39,8 @@ export function StateBadge({ state }: { state: State }) {
   );
 }
 
-/** A word with a coloured dot: good, warning, bad or idle. */
-export function Lamp({ tone, children }: { tone: "good" | "warn" | "bad" | "idle"; children: ComponentChildren }) {
+/** A word with a coloured dot: good, warning, bad, busy or idle. */
+export function Lamp({ tone, children }: { tone: "good" | "warn" | "bad" | "busy" | "idle"; children: ComponentChildren }) {
   return (
     <span class={`state tone-${tone}`}>
       <span class="dot" aria-hidden="true" />

@@ -1,6 +1,7 @@
 /** Charts in SVG: sparkline, attempts of a job, and the fire times of the next day. */
 
 import type { Attempt, Forecast, Job } from "../api.ts";
+import { estimated } from "../lib/forecast.ts";
 import { zone } from "../lib/preferences.ts";
 import { clock, duration, hourAndMinute } from "../lib/time.ts";
 import { now } from "../live.ts";
@@ -72,16 +73,16 @@ export function Gantt({ job, attempts }: { job: Job; attempts: readonly Attempt[
 
 const HOUR = 3_600_000;
 
-/** Whole hours of the chosen zone, every fourth one. */
+/** Whole hours of the chosen zone, every fourth one; on a narrow screen every eighth, so that the labels stay apart. */
 function wholeHours(from: number, span: number): number[] {
   const offset = zone.value === "utc" ? 0 : new Date(from).getTimezoneOffset() * 60_000;
-  const step = 4 * HOUR;
+  const step = (window.innerWidth < NARROW_PIXELS ? 8 : 4) * HOUR;
   const first = Math.ceil((from - offset) / step) * step + offset;
   return Array.from({ length: Math.ceil(span / step) }, (_, index) => first + index * step).filter((at) => at <= from + span);
 }
 
 const KINDS = { succeed: 1, fail: 1, exhaust: 1, expire: 1, lapse: 1 };
-const MOST_ROWS = 20;
+export const MOST_ROWS = 20;
 const SLICES = 48;
 const NARROW_PIXELS = 860;
 
@@ -95,11 +96,7 @@ export function Timeline({ forecast, hours, from }: { forecast: Forecast; hours:
   const shown = names.slice(0, MOST_ROWS);
   const share = (at: string): number => (new Date(at).getTime() - from) / span;
   const x = (part: number): string => `${nameShare + Math.min(Math.max(part, 0), 1) * (99 - nameShare)}%`;
-  const load = Array.from({ length: SLICES }, () => 0);
-  for (const item of forecast.items) {
-    const slice = Math.min(Math.floor(share(item.at) * SLICES), SLICES - 1);
-    load[slice] = (load[slice] ?? 0) + 1;
-  }
+  const { cuts, load } = estimated(forecast.items, forecast.is_complete, from, span, SLICES);
   const most = Math.max(...load, 1);
   const top = 34;
   const height = top + shown.length * ROW + 22;
@@ -110,7 +107,7 @@ export function Timeline({ forecast, hours, from }: { forecast: Forecast; hours:
       </text>
       {load.map((count, slice) => (
         <rect class="load" x={x(slice / SLICES)} width={`${(99 - nameShare) / SLICES - 0.15}%`} y={top - 8 - (count / most) * 24} height={(count / most) * 24}>
-          <title>{`${hourAndMinute(from + (slice / SLICES) * span, zone.value)}: ${count}`}</title>
+          <title>{`${hourAndMinute(from + (slice / SLICES) * span, zone.value)}: ${cuts.size ? "≈ " : ""}${Math.round(count)}`}</title>
         </rect>
       ))}
       {wholeHours(from, span).map((at) => (
@@ -126,6 +123,11 @@ export function Timeline({ forecast, hours, from }: { forecast: Forecast; hours:
           <text class="name" x="0" y={top + row * ROW + 15}>
             {name.length > nameLength ? `${name.slice(0, nameLength - 1)}…` : name}
           </text>
+          {cuts.has(name) && (
+            <rect class="more" x={x(((cuts.get(name) as number) - from) / span)} width={`${Math.max(1 - ((cuts.get(name) as number) - from) / span, 0) * (99 - nameShare)}%`} y={top + row * ROW + 4} height={14} rx={1}>
+              <title>{`${name}: ${t.schedulesPage.forecastGoesOn}`}</title>
+            </rect>
+          )}
           {forecast.items
             .filter((item) => item.name === name)
             .map((item) => (

@@ -55,7 +55,7 @@ interface Question {
   action: string;
   isDangerous?: boolean;
   /** Asks for a line of text too. */
-  field?: { label: string; hint?: string; type?: InputType };
+  field?: { label: string; hint?: string; type?: InputType; value?: string };
   second?: { label: string; hint?: string; type?: InputType };
 }
 interface Answer {
@@ -84,7 +84,7 @@ export function Questions() {
 }
 
 function QuestionDialog({ asked }: { asked: NonNullable<typeof question.value> }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useState(asked.field?.value ?? "");
   const [second, setSecond] = useState("");
   return (
     <Dialog title={asked.title} onClose={() => asked.answer(null)} class="small">

@@ -3,6 +3,8 @@
 const PATHS: Record<string, string> = {
   overview: "M3 3h6v8H3zM11 3h6v5h-6zM11 10h6v7h-6zM3 13h6v4H3z",
   jobs: "M4 5h12M4 10h12M4 15h8",
+  limits: "M3 15a7 7 0 0 1 14 0M10 15l4-5",
+  workflows: "M3 4h5v4H3zM12 4h5v4h-5zM7.5 13h5v4h-5zM5.5 8v2.5h9V8M10 10.5V13",
   queues: "M3 5h14v3H3zM3 10.5h14v3H3zM5 16h10",
   schedules: "M10 3a7 7 0 1 0 0 14a7 7 0 0 0 0-14zM10 6v4.2l2.8 1.8",
   workers: "M6 6h8v8H6zM8 3v3M12 3v3M8 14v3M12 14v3M3 8h3M3 12h3M14 8h3M14 12h3",

@@ -1,4 +1,4 @@
-/** What can be done about a schedule: pause, resume, run now, delete, backfill. */
+/** What can be done about a schedule: pause, resume, run now, skip the next time, delete, backfill. */
 
 import { useState } from "preact/hooks";
 import { api, type Schedule } from "../api.ts";
@@ -24,6 +24,11 @@ export function resumeSchedule(schedule: Schedule): Promise<boolean> {
 export async function runSchedule(schedule: Schedule): Promise<boolean> {
   const answer = await ask({ title: words.runTitle(schedule.name), body: words.runBody, action: words.run });
   return answer !== null && attempt(() => api.runSchedule(schedule.id), (job) => words.ranDone(job.id));
+}
+
+export async function skipSchedule(schedule: Schedule): Promise<boolean> {
+  const answer = await ask({ title: words.skipTitle(schedule.name), body: words.skipBody, action: words.skip });
+  return answer !== null && attempt(() => api.skipSchedule(schedule.id), () => words.skippedDone(schedule.name));
 }
 
 export async function deleteSchedule(schedule: Schedule): Promise<boolean> {

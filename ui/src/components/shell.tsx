@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { api, needsToken, setToken, token } from "../api.ts";
+import { access, api, ApiError, isSignedIn, needsToken, signIn, signOut } from "../api.ts";
 import { useKeys } from "../lib/keyboard.ts";
 import { NAVIGATION } from "../lib/navigation.ts";
 import { theme, zone } from "../lib/preferences.ts";
@@ -114,6 +114,7 @@ function TopBar({ isMenuOpen, onMenu, onSearch }: { isMenuOpen: boolean; onMenu:
         <kbd>Ctrl K</kbd>
       </button>
       <div class="topbar-end">
+        <WhoAmI />
         <LiveBadge />
         <button
           type="button"
@@ -125,13 +126,34 @@ function TopBar({ isMenuOpen, onMenu, onSearch }: { isMenuOpen: boolean; onMenu:
           {t.zone[zone.value]}
         </button>
         <ThemeButton />
-        {token.value && (
-          <button type="button" class="quiet wide-only" onClick={() => { setToken(""); location.reload(); }}>
+        {isSignedIn.value && (
+          <button type="button" class="quiet wide-only" onClick={() => void signOut()}>
             {t.login.signOut}
           </button>
         )}
       </div>
     </header>
+  );
+}
+
+/** The caller's name where the server asks for a token, and that nothing can be changed where that is so. */
+function WhoAmI() {
+  const me = access.value;
+  if (me === null) return null;
+  const cannotChange = me.read_only || me.role === "viewer";
+  return (
+    <>
+      {me.requires_token && (
+        <span class="faint wide-only" title={t.who.title(me.name, me.role)}>
+          {me.name}
+        </span>
+      )}
+      {cannotChange && (
+        <span class="badge" title={me.read_only ? t.who.serverReadOnly : t.who.viewer}>
+          {t.who.readOnly}
+        </span>
+      )}
+    </>
   );
 }
 
@@ -164,27 +186,61 @@ function ThemeButton() {
 }
 
 function SignIn() {
+  const [method, setMethod] = useState<"token" | "password">("token");
   const [text, setText] = useState("");
+  const [user, setUser] = useState("");
+  const [refusal, setRefusal] = useState("");
+  const isToken = method === "token";
+  const choose = (next: "token" | "password") => {
+    setMethod(next);
+    setText("");
+    setRefusal("");
+  };
   return (
     <div class="sign-in">
       <form
         class="card"
         onSubmit={(event) => {
           event.preventDefault();
-          setToken(text.trim());
+          signIn(isToken ? text.trim() : { user: user.trim(), password: text }).catch((error: unknown) => {
+            const wrong = isToken ? t.login.wrong : t.login.wrongPassword;
+            setRefusal(error instanceof ApiError && error.status !== 401 ? error.detail : wrong);
+          });
         }}
       >
         <div class="card-body">
           <h1>{t.login.title}</h1>
           <p>{t.login.body}</p>
-          {token.value && (
+          <div class="field" role="radiogroup" aria-label={t.login.method}>
+            {(["token", "password"] as const).map((one) => (
+              <label key={one}>
+                <input type="radio" name="method" checked={method === one} onChange={() => choose(one)} />{" "}
+                {one === "token" ? t.login.byToken : t.login.byPassword}
+              </label>
+            ))}
+          </div>
+          {refusal && (
             <p class="field-error" role="alert">
-              {t.login.wrong}
+              {refusal}
             </p>
           )}
+          {!isToken && (
+            <div class="field">
+              <label for="user">{t.login.user}</label>
+              <input id="user" autoComplete="username" required value={user} onInput={(event) => setUser(event.currentTarget.value)} />
+            </div>
+          )}
           <div class="field">
-            <label for="token">{t.login.field}</label>
-            <input id="token" type="password" autoComplete="off" autoFocus required value={text} onInput={(event) => setText(event.currentTarget.value)} />
+            <label for={isToken ? "token" : "password"}>{isToken ? t.login.field : t.login.password}</label>
+            <input
+              id={isToken ? "token" : "password"}
+              type="password"
+              autoComplete={isToken ? "off" : "current-password"}
+              autoFocus
+              required
+              value={text}
+              onInput={(event) => setText(event.currentTarget.value)}
+            />
           </div>
           <button type="submit" class="primary">
             {t.login.submit}

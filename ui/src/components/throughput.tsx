@@ -1,21 +1,20 @@
-/** Finished and dead jobs per minute since the page was opened, drawn by uPlot. */
+/** Finished and failed jobs of a stretch of the history, drawn by uPlot. */
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { perMinute } from "../lib/rates.ts";
+import type { History } from "../api.ts";
+import { byWholeMinute } from "../lib/rates.ts";
 import { theme, zone } from "../lib/preferences.ts";
-import { hourAndMinute } from "../lib/time.ts";
-import { samples } from "../live.ts";
+import { axisTime } from "../lib/time.ts";
 import { t } from "../strings.ts";
 
-/** How much time the chart shows at least. */
-const SHORTEST_SECONDS = 300;
-
-export default function Throughput() {
+export default function Throughput({ history }: { history: History }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const rates = perMinute(samples.value);
-  const data = [rates.map((one) => one.at / 1_000), rates.map((one) => one.completed), rates.map((one) => one.dead)] as uPlot.AlignedData;
+  const first = Date.parse(history.since) / 1_000;
+  const finished = byWholeMinute(history, "succeeded", Date.now());
+  const failed = byWholeMinute(history, "failed", Date.now()).slice(0, finished.length);
+  const data = [finished.map((_, index) => first + index * history.step), finished, failed] as uPlot.AlignedData;
   useEffect(() => {
     const element = box.current as HTMLDivElement;
     const style = getComputedStyle(element);
@@ -35,15 +34,15 @@ export default function Throughput() {
         height: 180,
         cursor: { show: false },
         legend: { show: false },
-        scales: { x: { range: (_, low) => [Math.min(low || Infinity, Date.now() / 1_000 - SHORTEST_SECONDS), Date.now() / 1_000] }, y: { range: (_, __, high) => [0, Math.max(high * 1.1, 4)] } },
+        scales: { x: {}, y: { range: (_, __, high) => [0, Math.max(high * 1.1, 4)] } },
         axes: [
-          { ...axis, values: (_, moments) => moments.map((one) => hourAndMinute(one * 1_000, zone.peek())) },
+          { ...axis, values: (_, moments) => moments.map((one) => axisTime(one * 1_000, history.step, zone.peek())) },
           { ...axis, size: 44 },
         ],
         series: [
           {},
           { label: t.overview.finished, stroke: resolved("--good-fill"), width: 2, fill: resolved("--accent-soft"), points: { show: false } },
-          { label: t.overview.died, stroke: resolved("--bad-fill"), width: 2, points: { show: false } },
+          { label: t.overview.failedAttempts, stroke: resolved("--bad-fill"), width: 2, points: { show: false } },
         ],
       },
       data,
@@ -55,13 +54,12 @@ export default function Throughput() {
       watch.disconnect();
       plot.current?.destroy();
     };
-  }, [theme.value, zone.value]);
-  useEffect(() => plot.current?.setData(data), [samples.value]);
-  const last = rates[rates.length - 1];
-  const words = last ? `${t.overview.finished} ${Math.round(last.completed)}, ${t.overview.died} ${Math.round(last.dead)}` : "";
+  }, [theme.value, zone.value, history.step]);
+  useEffect(() => plot.current?.setData(data), [history]);
+  const words = t.overview.throughputWords(finished.reduce(add, 0), failed.reduce(add, 0));
   return (
     <>
-      <div class="chart" ref={box} role="img" aria-label={`${t.overview.throughputHint}: ${words}`} />
+      <div class="chart" ref={box} role="img" aria-label={words} />
       <div class="legend" aria-hidden="true">
         <span>
           <i class="swatch-good" />
@@ -69,9 +67,13 @@ export default function Throughput() {
         </span>
         <span>
           <i class="swatch-bad" />
-          {t.overview.died}
+          {t.overview.failedAttempts}
         </span>
       </div>
     </>
   );
+}
+
+function add(sum: number, one: number): number {
+  return sum + one;
 }

@@ -1,8 +1,8 @@
 /** Loading data for a page: once, when its key changes, when the server reports a change, and by the clock. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, needsToken, token } from "../api.ts";
-import { isPaused, updates } from "../live.ts";
+import { ApiError, needsToken, signIns } from "../api.ts";
+import { changed, followTopic, isPaused, updates } from "../live.ts";
 
 export interface Query<T> {
   data: T | null;
@@ -15,13 +15,13 @@ const SHORTEST_MILLISECONDS = 1_000;
 
 /**
  * Loads data and keeps it up to date. `every` is how often to look when nothing was heard, in seconds; `isLive` also
- * looks after each update of the stream, or after those that `concerns` says matter here. What is shown stays while it
+ * looks after each update of the stream, or after those that `concerns` says matter here; `topic` follows a topic of it. What is shown stays while it
  * is loaded again.
  */
 export function useQuery<T>(
   key: string,
   load: (signal: AbortSignal) => Promise<T>,
-  options: { isLive?: boolean; every?: number; concerns?: () => boolean } = {},
+  options: { isLive?: boolean; every?: number; concerns?: () => boolean; topic?: string } = {},
 ): Query<T> {
   const [state, setState] = useState<{ key: string; data: T | null; error: ApiError | null; isLoading: boolean }>({
     key,
@@ -77,7 +77,11 @@ export function useQuery<T>(
     void run();
     const seen = updates.peek();
     const leave = options.isLive ? updates.subscribe((count) => count !== seen && (concerns.current?.() ?? true) && wish()) : undefined;
-    const leaveToken = token.subscribe((value) => value && !needsToken.peek() && lastAt && wish());
+    const topic = options.topic;
+    const unfollow = topic ? followTopic(topic) : undefined;
+    const seenChange = changed.peek().count;
+    const leaveTopic = topic ? changed.subscribe((change) => change.count !== seenChange && change.topic === topic && wish()) : undefined;
+    const leaveToken = signIns.subscribe((count) => count && !needsToken.peek() && lastAt && wish());
     const clock = setInterval(() => {
       if (!document.hidden && !isPaused.peek()) wish();
     }, (options.every ?? 15) * 1_000);
@@ -86,9 +90,11 @@ export function useQuery<T>(
       clearTimeout(timer);
       clearInterval(clock);
       leave?.();
+      leaveTopic?.();
+      unfollow?.();
       leaveToken();
     };
-  }, [key, options.isLive, options.every]);
+  }, [key, options.isLive, options.every, options.topic]);
 
   const isFresh = state.key === key;
   return {

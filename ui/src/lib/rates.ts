@@ -37,3 +37,15 @@ export function byMinute(history: History, name: keyof Tally): number[] {
   }
   return values;
 }
+
+/** How long after its end a bucket may still grow: every process adds its counts every ten seconds. */
+const LATE_MILLISECONDS = 12_000;
+
+/** The same without the last buckets, which are still being filled: they would look like an outage. */
+export function byWholeMinute(history: History, name: keyof Tally, now: number): number[] {
+  const values = byMinute(history, name);
+  const step = history.step * 1000;
+  const whole = Math.floor((now - LATE_MILLISECONDS - Date.parse(history.since)) / step);
+  // With a clock that is wrong here, only the last bucket is left out.
+  return values.slice(0, whole >= 1 && whole < values.length ? whole : Math.max(values.length - 1, 1));
+}

@@ -1,6 +1,7 @@
 /** The same request for the shell, the command line and Python: what "copy as" offers. */
 
 import { type Filter, queryOf } from "./filter.ts";
+import { RawJson, writeJson } from "./json.ts";
 
 export interface Snippets {
   curl: string;
@@ -47,5 +48,22 @@ export function jobSnippets(origin: string, id: string, action: string, hasToken
     curl: curl(origin, method, path, hasToken),
     cli: `rota jobs ${action} ${id}`,
     python: call[action] === undefined ? null : `from rota import Rota\n\nRota("${origin}").get("${id}").${call[action]}`,
+  };
+}
+
+/** Writes a change of a waiting job, or a retry with changes. */
+export function editSnippets(origin: string, id: string, isRetry: boolean, changes: Record<string, unknown>, hasToken: boolean): Snippets {
+  const path = isRetry ? `/v1/jobs/${id}/retry` : `/v1/jobs/${id}`;
+  const flags = Object.entries(changes).map(([name, value]) => {
+    if (name === "delay") return `--in ${shellQuoted(String(value))}`;
+    if (Array.isArray(value)) return value.length ? value.map((tag) => `--tag ${shellQuoted(String(tag))}`).join(" ") : "--tag ''";
+    return `--${name.replace("_", "-")} ${shellQuoted(value instanceof RawJson ? value.text : String(value))}`;
+  });
+  const body = writeJson(changes);
+  const method = isRetry ? "post" : "patch";
+  return {
+    curl: curl(origin, isRetry ? "POST" : "PATCH", path, hasToken, body),
+    cli: [`rota jobs ${isRetry ? "retry" : "update"} ${id}`, ...flags].join(" "),
+    python: `import httpx\n\nhttpx.${method}("${origin}${path}", content=${JSON.stringify(body)}, headers={"Content-Type": "application/json"})`,
   };
 }

@@ -54,6 +54,12 @@ export function hourAndMinute(moment: string | number | Date, zone: Zone): strin
   return clock(moment, zone).slice(0, 5);
 }
 
+/** Writes a moment at the axis of a chart: the day where a bucket is an hour or longer and the day begins, else the time. */
+export function axisTime(moment: number, stepSeconds: number, zone: Zone): string {
+  const time = hourAndMinute(moment, zone);
+  return stepSeconds >= 3_600 || time === "00:00" ? absolute(moment, zone).slice(5, 10) : time;
+}
+
 /** Writes a moment for an `<input type="datetime-local">`, in the chosen zone. */
 export function forInput(moment: Date, zone: Zone): string {
   return absolute(moment, zone).slice(0, 16).replace(" ", "T");

@@ -1,8 +1,9 @@
-/** Dead letters, grouped by cause: retry a group, at a rate if wanted, or discard it. */
+/** Dead letters, grouped by cause: retry a group, at a rate if wanted, discard it, write a note on it. */
 
 import { useState } from "preact/hooks";
 import { api, type LetterGroup } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
+import { Sparkline } from "../components/charts.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
 import { operate } from "../components/operations.tsx";
@@ -13,7 +14,7 @@ import { t } from "../strings.ts";
 const words = t.deadPage;
 
 export default function DeadLettersPage() {
-  const groups = useQuery("dead-groups", api.deadGroups, { isLive: true, every: 10 });
+  const groups = useQuery("dead-groups", api.deadGroups, { topic: "dead", every: 10 });
   const columns = words.columns;
   return (
     <>
@@ -39,6 +40,7 @@ export default function DeadLettersPage() {
                       <th class="fill">{columns.error}</th>
                       <th>{columns.type}</th>
                       <th class="right">{columns.count}</th>
+                      <th>{columns.trend}</th>
                       <th>{columns.first}</th>
                       <th>{columns.last}</th>
                       <th>
@@ -85,10 +87,28 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
               </button>
             )}
           </div>
+          {group.note && (
+            <p class="note">
+              {group.note.text}{" "}
+              <span class="faint">
+                {words.noteBy(group.note.set_by)} <Ago at={group.note.set_at} />
+              </span>
+            </p>
+          )}
         </td>
-        <td>{group.type}</td>
+        <td>
+          {group.type}
+          {group.tags.map((tag) => (
+            <span key={tag} class="tag">
+              {tag}
+            </span>
+          ))}
+        </td>
         <td class="right">
           <Link to={jobsOf(group)}>{t.count(group.count)}</Link>
+        </td>
+        <td>
+          <Trend values={group.trend} />
         </td>
         <td class="number">
           <Ago at={group.first_at} />
@@ -104,6 +124,9 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
             <button type="button" class="small" onClick={() => void retry(group).then(done)}>
               <Icon name="retry" size={14} /> {words.retryGroup}
             </button>
+            <button type="button" class="small" onClick={() => void annotate(group).then(done)}>
+              {words.note}
+            </button>
             <button type="button" class="small danger" onClick={() => void discard(group).then(done)}>
               <Icon name="trash" size={14} /> {words.discardGroup}
             </button>
@@ -112,7 +135,7 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
       </tr>
       {isOpen && (
         <tr>
-          <td colSpan={6}>
+          <td colSpan={7}>
             <pre class="trace" tabIndex={0} aria-label={t.job.traceback}>
               {group.error?.traceback}
             </pre>
@@ -121,6 +144,32 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
       )}
     </>
   );
+}
+
+function Trend({ values }: { values: readonly number[] }) {
+  const total = values.reduce((sum, value) => sum + value, 0);
+  if (total === 0) return <span class="faint">{t.none}</span>;
+  const text = words.trend(total, Math.max(...values));
+  return (
+    <div title={text}>
+      <Sparkline values={values} />
+      <span class="sr-only">{text}</span>
+    </div>
+  );
+}
+
+async function annotate(group: LetterGroup): Promise<boolean> {
+  const answer = await ask({
+    title: words.noteTitle(group.type),
+    body: words.noteBody,
+    action: words.noteSave,
+    field: { label: words.note, hint: words.noteHint, value: group.note?.text ?? "" },
+  });
+  const text = answer?.text.trim();
+  if (text === undefined || (text === "" && group.note === null)) return false;
+  return text === ""
+    ? attempt(() => api.removeDeadNote(group.type, group.fingerprint), () => words.noteRemoved)
+    : attempt(() => api.setDeadNote(group.type, group.fingerprint, text), () => words.noteSaved);
 }
 
 function choiceOf(group: LetterGroup): { type: string; fingerprint?: string } {

@@ -21,7 +21,7 @@ export default function EventsPage() {
 }
 
 function Ledger() {
-  const first = useQuery("events", (signal) => api.events(null, signal), { isLive: true, every: 10 });
+  const first = useQuery("events", (signal) => api.events(null, signal), { topic: "ledger", every: 10 });
   const [more, setMore] = useState<{ items: Entry[]; next_cursor: string | null } | null>(null);
   const columns = words.columns;
   return (

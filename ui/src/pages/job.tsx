@@ -1,17 +1,18 @@
 /** One job: its state, why it is there, its attempts, its data, and what can be done about it. */
 
 import { useEffect, useState } from "preact/hooks";
-import { api, type Attempt, FINISHED, type Job, type JobAction, token } from "../api.ts";
+import { api, type Attempt, FINISHED, type Job, type JobAction, isSignedIn, type ProgressReport, type Reason } from "../api.ts";
 import { Ago, Card, Json, Link, Loaded, Moment, StateBadge, Table, Took } from "../components/basics.tsx";
 import { Gantt } from "../components/charts.tsx";
 import { CopyAs, copyText } from "../components/copy.tsx";
+import { EditForm } from "../components/edit_form.tsx";
 import { Icon } from "../components/icons.tsx";
 import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { apiBase } from "../lib/router.ts";
 import { jobSnippets } from "../lib/snippets.ts";
-import { duration } from "../lib/time.ts";
-import { isAbout } from "../live.ts";
+import { clock, duration } from "../lib/time.ts";
 import { t } from "../strings.ts";
 
 export default function JobPage({ id }: { id: string }) {
@@ -33,10 +34,8 @@ async function load(id: string, signal: AbortSignal): Promise<Whole> {
 export function JobView({ id, onClose }: { id: string; onClose?: () => void }) {
   const [isFinished, setFinished] = useState(false);
   const whole = useQuery(`job ${id}`, (signal) => load(id, signal), {
-    isLive: true,
-    concerns: () => isAbout(id),
-    // The stream does not tell of other processes' jobs, nor of progress.
-    every: isFinished ? 15 : 2,
+    topic: `job:${id}`,
+    every: isFinished ? 15 : 5,
   });
   const status = whole.data?.job.status;
   useEffect(() => setFinished(status !== undefined && FINISHED.includes(status)), [status]);
@@ -51,6 +50,7 @@ export function JobView({ id, onClose }: { id: string; onClose?: () => void }) {
             </Card>
             <Why job={job} />
             <Attempts job={job} attempts={attempts} />
+            {attempts.length > 0 && <Logs job={job} attempts={attempts} />}
             <Data job={job} />
             <Steps job={job} />
             <Details job={job} />
@@ -69,6 +69,8 @@ export function JobView({ id, onClose }: { id: string; onClose?: () => void }) {
 function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onChange: () => void }) {
   const origin = apiBase.href.replace(/\/$/, "");
   const possible = actionsOf(job);
+  const [isEditing, setEditing] = useState(false);
+  const canEdit = job.payload !== undefined && !["running", "queued"].includes(job.status);
   const button = (action: JobAction) => (
     <button key={action} type="button" class={action === "cancel" ? "danger" : action === possible[0] ? "primary" : ""} onClick={() => void act([job.id], action).then((isDone) => isDone && onChange())}>
       <Icon name={ICONS[action]} /> {LABELS[action]}
@@ -87,7 +89,13 @@ function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onCh
       </span>
       <div class="page-actions">
         {possible.map(button)}
-        <CopyAs snippets={() => jobSnippets(origin, job.id, possible[0] ?? "get", token.value !== "")} />
+        {canEdit && (
+          <button type="button" onClick={() => setEditing(true)}>
+            <Icon name="edit" /> {FINISHED.includes(job.status) ? t.editForm.retry : t.editForm.edit}
+          </button>
+        )}
+        {isEditing && <EditForm job={job} onClose={() => setEditing(false)} onDone={onChange} />}
+        <CopyAs snippets={() => jobSnippets(origin, job.id, possible[0] ?? "get", isSignedIn.value)} />
         {onClose && (
           <>
             <Link to={`/jobs/${job.id}`} class="button" title={t.job.openPage} aria-label={t.job.openPage}>
@@ -126,7 +134,7 @@ function Strip({ job }: { job: Job }) {
 }
 
 function Why({ job }: { job: Job }) {
-  const why = useQuery(`explain ${job.id} ${job.status} ${job.fence}`, (signal) => api.explain(job.id, signal), { isLive: true, concerns: () => isAbout(job.id), every: 5 });
+  const why = useQuery(`explain ${job.id} ${job.status} ${job.fence}`, (signal) => api.explain(job.id, signal), { topic: `job:${job.id}`, every: 5 });
   return (
     <Card title={FINISHED.includes(job.status) ? t.job.whyDone : t.job.why} class="why">
       <Loaded query={why}>
@@ -140,6 +148,11 @@ function Why({ job }: { job: Job }) {
                 {reason.fix && (
                   <div class="fix">
                     {t.job.fix}: {reason.fix}
+                  </div>
+                )}
+                {workflowOf(reason) && (
+                  <div>
+                    <Link to={`/workflows/${workflowOf(reason)}`}>{t.job.workflow}</Link>
                   </div>
                 )}
                 {reason.evidence.text !== "{}" && (
@@ -157,6 +170,12 @@ function Why({ job }: { job: Job }) {
   );
 }
 
+/** The workflow of a job that has ended, which its explanation names. */
+function workflowOf(reason: Reason): string | null {
+  const workflow = (JSON.parse(reason.evidence.text) as { workflow?: unknown }).workflow;
+  return reason.code.startsWith("ended_") && typeof workflow === "string" ? workflow : null;
+}
+
 function Attempts({ job, attempts }: { job: Job; attempts: Attempt[] }) {
   const last = attempts[attempts.length - 1];
   return (
@@ -165,7 +184,7 @@ function Attempts({ job, attempts }: { job: Job; attempts: Attempt[] }) {
         <p class="faint">{t.job.noAttempts}</p>
       ) : (
         <>
-          {last?.progress && <Progress text={last.progress} />}
+          {last?.progress && <Progress report={last.progress} />}
           <Gantt job={job} attempts={attempts} />
           <div class="legend" aria-hidden="true">
             <span><i class="swatch-wait" />{t.job.waited}</span>
@@ -181,9 +200,10 @@ function Attempts({ job, attempts }: { job: Job; attempts: Attempt[] }) {
 }
 
 /** Progress as handlers report it: a number of a total and a message, or any text. */
-function Progress({ text }: { text: string }) {
-  const found = /(\d+)\s*\/\s*(\d+)/.exec(text) ?? /"done":\s*(\d+).*"total":\s*(\d+)/.exec(text);
-  const share = found ? Math.min(Number(found[1]) / Math.max(Number(found[2]), 1), 1) : null;
+function Progress({ report }: { report: ProgressReport | string }) {
+  const isText = typeof report === "string";
+  const share = isText || !report.total ? null : Math.min(Math.max(report.done / report.total, 0), 1);
+  const text = isText ? report : t.job.progressText(report.done, report.total ?? null, report.message ?? "");
   return (
     <div class="field">
       <strong>{t.job.progress}</strong> <span class="faint">{text}</span>
@@ -220,16 +240,54 @@ function AttemptTable({ attempts }: { attempts: Attempt[] }) {
           <td><div class="clip">{one.worker_id}</div></td>
           <td>
             {one.error && <div class="clip" title={one.error.message}>{one.error.message || one.error.kind}</div>}
-            {one.log_tail && (
-              <details>
-                <summary>{t.job.log}</summary>
-                <pre class="trace" tabIndex={0}>{one.log_tail}</pre>
-              </details>
-            )}
           </td>
         </tr>
       ))}
     </Table>
+  );
+}
+
+/** What the handler logged in one attempt; read every second while it runs. */
+function Logs({ job, attempts }: { job: Job; attempts: Attempt[] }) {
+  const [chosen, setChosen] = useState(0);
+  const isRunning = !FINISHED.includes(job.status) && (chosen === 0 || chosen === attempts.length);
+  const log = useQuery(`logs ${job.id} ${chosen} ${job.status}`, (signal) => api.logs(job.id, chosen, signal), { topic: `job:${job.id}`, every: isRunning ? 5 : 60 });
+  const first = log.data?.items[0];
+  return (
+    <Card title={t.job.log} hint={log.data?.is_running ? t.job.logLive : ""}>
+      {attempts.length > 1 && (
+        <label class="field">
+          {t.job.attempt}{" "}
+          <select value={chosen || attempts.length} onChange={(event) => setChosen(Number(event.currentTarget.value))}>
+            {attempts.map((one, index) => (
+              <option key={one.fence} value={index + 1}>{index + 1}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      <Loaded query={log}>
+        {(data) =>
+          data.encrypted !== null ? (
+            <p class="faint">{t.job.logEncrypted} <code>rota jobs logs {job.id}</code></p>
+          ) : data.items.length === 0 ? (
+            <p class="faint">{t.job.logEmpty}</p>
+          ) : (
+            <>
+              {first && first.number > 1 && <p class="faint">{t.job.logDropped(first.number - 1)}</p>}
+              <div class="log" role="log" aria-label={t.job.log} tabIndex={0}>
+                {data.items.map((line) => (
+                  <div key={line.number} class={`log-line ${line.level}`}>
+                    <span class="faint">{line.at ? clock(line.at, zone.value) : ""}</span> <span class="log-level">{line.level}</span>{" "}
+                    {line.logger && <span class="faint">{line.logger} </span>}
+                    <span class="log-message">{line.message}</span>
+                  </div>
+                ))}
+              </div>
+            </>
+          )
+        }
+      </Loaded>
+    </Card>
   );
 }
 
@@ -310,6 +368,7 @@ function Details({ job }: { job: Job }) {
     [f.crashes, job.crashes || null],
     [f.fence, job.fence],
     [f.parent, job.parent_id ? link(`/jobs/${job.parent_id}`, job.parent_id) : null],
+    [f.retriedFrom, job.retried_from ? link(`/jobs/${job.retried_from}`, job.retried_from) : null],
     [f.schedule, job.schedule_id ? link(`/schedules/${job.schedule_id}`, job.schedule_id) : null],
     [f.fireTime, job.fire_time ? <Moment at={job.fire_time} /> : null],
     [f.onSuccess, job.on_success?.type],

@@ -1,7 +1,7 @@
 /** Jobs: a filtered list with the keyboard, a bulk bar and a drawer. The URL holds the whole filter. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, FINISHED, type Job, type JobAction, type Page, STATES, token } from "../api.ts";
+import { api, FINISHED, type Job, type JobAction, type Page, STATES, isSignedIn } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { CopyAs } from "../components/copy.tsx";
 import { Icon } from "../components/icons.tsx";
@@ -26,7 +26,7 @@ export default function JobsPage() {
   return (
     <>
       <PageHead title={t.jobsPage.title}>
-        <CopyAs snippets={() => listSnippets(apiBase.href.replace(/\/$/, ""), filter, token.value !== "")} />
+        <CopyAs snippets={() => listSnippets(apiBase.href.replace(/\/$/, ""), filter, isSignedIn.value)} />
         <button type="button" class="primary" onClick={() => setSubmitting(true)}>
           <Icon name="plus" /> {t.jobsPage.submit}
         </button>
@@ -155,7 +155,7 @@ function Chips({ filter }: { filter: Filter }) {
 }
 
 function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
-  const first = useQuery(`jobs?${filterKey}`, (signal) => api.jobs(filter, null, PAGE_SIZE, signal), { isLive: true, every: 10 });
+  const first = useQuery(`jobs?${filterKey}`, (signal) => api.jobs(filter, null, PAGE_SIZE, signal), { topic: "jobs", every: 10 });
   const [more, setMore] = useState<Page<Job> | null>(null);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [at, setAt] = useState(-1);
@@ -170,6 +170,10 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
     const page = await api.jobs(filter, cursor, PAGE_SIZE);
     setMore({ items: [...(more?.items ?? []), ...page.items], next_cursor: page.next_cursor });
   };
+  // A rare match among many jobs is found over several answers.
+  useEffect(() => {
+    if (items.length === 0 && cursor !== null) void loadMore().catch(() => undefined);
+  }, [items.length, cursor]);
   const move = (step: number): void => {
     const next = Math.min(Math.max(at + step, 0), items.length - 1);
     setAt(next);

@@ -1,13 +1,14 @@
 /** Overview: what needs attention first, then counts, throughput, queues, failures and workers. */
 
 import { lazy, Suspense } from "preact/compat";
-import { api } from "../api.ts";
+import { useState } from "preact/hooks";
+import { api, type History } from "../api.ts";
 import { Ago, Card, Command, Lamp, Link, Loaded, Loading, Meter, PageHead, StateBadge, Table } from "../components/basics.tsx";
 import { Sparkline } from "../components/charts.tsx";
 import { Icon } from "../components/icons.tsx";
 import { useQuery } from "../lib/query.ts";
-import { byMinute, perMinute } from "../lib/rates.ts";
-import { relative } from "../lib/time.ts";
+import { byWholeMinute, perMinute } from "../lib/rates.ts";
+import { duration, relative } from "../lib/time.ts";
 import { changes, now, queues, samples, stats } from "../live.ts";
 import { t } from "../strings.ts";
 
@@ -16,7 +17,6 @@ const Throughput = lazy(() => import("../components/throughput.tsx"));
 export default function OverviewPage() {
   const overview = useQuery("overview", api.overview, { isLive: true, every: 5 });
   const ended = overview.data?.last_ended_at ?? null;
-  const isQuiet = overview.data?.is_idle === true && perMinute(samples.value).every((one) => one.completed === 0);
   return (
     <>
       <PageHead title={t.overview.title} />
@@ -24,26 +24,81 @@ export default function OverviewPage() {
       <Tiles ended={ended} />
       <div class="columns">
         <div>
-          <Card title={t.overview.throughput} hint={t.overview.throughputHint}>
-            {isQuiet ? (
-              <p class="faint">{ended ? t.overview.idleSince(relative(ended, now.value)) : t.overview.idleNever}</p>
-            ) : samples.value.length > 1 ? (
-              <Suspense fallback={<Loading />}>
-                <Throughput />
-              </Suspense>
-            ) : (
-              <p class="faint">{t.overview.throughputWaiting}</p>
-            )}
-          </Card>
+          <Activity isIdle={overview.data?.is_idle === true} ended={ended} />
           <Queues />
-          <Workers />
         </div>
         <div>
           <Recent />
           <Failing />
+          <Workers />
         </div>
       </div>
     </>
+  );
+}
+
+/** Stretches of the history that can be chosen, and the length of their buckets. */
+const STRETCHES = { "1h": "1m", "24h": "15m", "7d": "1h", "21d": "6h" } as const;
+type Stretch = keyof typeof STRETCHES;
+
+/** Finished and failed jobs by time, and how long jobs waited and ran. */
+function Activity({ isIdle, ended }: { isIdle: boolean; ended: string | null }) {
+  const [stretch, setStretch] = useState<Stretch>("1h");
+  const history = useQuery(`history ${stretch}`, (signal) => api.history(stretch, STRETCHES[stretch], signal), { every: 10 });
+  const choice = (
+    <div class="segments" role="group" aria-label={t.overview.stretch}>
+      {(Object.keys(STRETCHES) as Stretch[]).map((one) => (
+        <button key={one} type="button" aria-pressed={one === stretch} onClick={() => setStretch(one)}>
+          {one}
+        </button>
+      ))}
+    </div>
+  );
+  return (
+    <Card title={t.overview.throughput} hint={t.overview.throughputHint(STRETCHES[stretch])} actions={choice}>
+      <Loaded query={history}>
+        {(data) => (
+          <>
+            {data.total.started + data.total.submitted === 0 ? (
+              <p class="faint">{isIdle && ended ? t.overview.idleSince(relative(ended, now.value)) : t.overview.idleNever}</p>
+            ) : (
+              <Suspense fallback={<Loading />}>
+                <Throughput history={data} />
+              </Suspense>
+            )}
+            <Times history={data} />
+          </>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Times({ history }: { history: History }) {
+  const seconds = (value: number | null): string => (value === null ? t.none : `≤ ${duration(value * 1_000)}`);
+  return (
+    <Table
+      caption={t.overview.times}
+      head={
+        <>
+          <th>{t.overview.times}</th>
+          <th class="right">p50</th>
+          <th class="right">p95</th>
+          <th class="right">p99</th>
+        </>
+      }
+    >
+      {(["wait", "duration", "lateness"] as const).map((name) => (
+        <tr key={name}>
+          <td>
+            {t.overview.measures[name]} <span class="faint narrow-hide">{t.overview.measureHints[name]}</span>
+          </td>
+          <td class="right number">{seconds(history.percentiles[name].p50)}</td>
+          <td class="right number">{seconds(history.percentiles[name].p95)}</td>
+          <td class="right number">{seconds(history.percentiles[name].p99)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -53,7 +108,8 @@ function Attention() {
     <Card title={t.overview.attention} isFlush class={attention.data?.items.length ? "attention" : ""}>
       <Loaded query={attention}>
         {(data) =>
-          data.items.length === 0 ? (
+          // What is not known now is not called well.
+          data.items.length === 0 ? attention.error ? null : (
             <div class="calm">
               <Icon name="check" size={20} />
               <div>
@@ -63,10 +119,11 @@ function Attention() {
           ) : (
             <ul>
               {data.items.map((problem) => (
-                <li key={problem.code + problem.text}>
+                <li key={problem.code + problem.text} class={`severity-${problem.severity}`}>
                   <Icon name="dead" size={18} />
                   <span>
-                    {problem.text}
+                    <span class="sr-only">{t.overview.severities[problem.severity]}: </span>
+                    {problem.text} <code class="faint">{problem.code}</code>
                     {problem.since && (
                       <span class="faint">
                         {" "}
@@ -107,11 +164,14 @@ function Tile(props: { title: string; value: string; hint: string; to?: string; 
 }
 
 function Tiles({ ended }: { ended: string | null }) {
-  const history = useQuery("history", api.history, { every: 15 });
+  const history = useQuery("history", (signal) => api.history("1h", "1m", signal), { every: 15 });
   const counts = stats.value;
   if (counts === null) return <Loading />;
   const rates = perMinute(samples.value);
-  const rate = rates.slice(-6).reduce((sum, one) => sum + one.completed, 0) / Math.max(Math.min(rates.length, 6), 1);
+  // A page that was just opened has seen too little; then the last whole minute of the history is shown.
+  const seen = rates.slice(-6);
+  const minute = history.data ? (byWholeMinute(history.data, "succeeded", Date.now()).at(-1) ?? 0) : 0;
+  const rate = seen.length < 6 ? minute : seen.reduce((sum, one) => sum + one.completed, 0) / seen.length;
   const isIdle = rate < 0.5 && counts.running === 0;
   const recent = samples.value.slice(-120);
   const waiting = (counts.states.scheduled ?? 0) + (counts.states.retrying ?? 0) + (counts.states.blocked ?? 0);
@@ -120,15 +180,15 @@ function Tiles({ ended }: { ended: string | null }) {
       <Tile
         title={t.overview.rate}
         value={t.count(Math.round(rate))}
-        hint={isIdle && ended ? t.overview.idle(relative(ended, now.value)) : t.overview.rateHint}
+        hint={isIdle && ended ? t.overview.idle(relative(ended, now.value)) : seen.length < 6 ? t.overview.rateMinute : t.overview.rateHint}
         to="/jobs?status=completed"
-        values={history.data && byMinute(history.data, "succeeded")}
+        values={history.data && byWholeMinute(history.data, "succeeded", Date.now())}
       />
-      <Tile title={t.overview.running} value={t.count(counts.running)} hint={t.overview.runningHint(counts.slots)} to="/jobs?status=running" values={recent.map((one) => one.running)} />
-      <Tile title={t.overview.due} value={t.count(counts.due)} hint={t.overview.dueHint} to="/jobs?status=pending,queued" values={recent.map((one) => one.due)} />
+      <Tile title={t.overview.running} value={t.count(counts.running)} hint={t.overview.runningHint(counts.slots)} to="/jobs?status=running" values={recent.length > 10 ? recent.map((one) => one.running) : null} />
+      <Tile title={t.overview.due} value={t.count(counts.due)} hint={t.overview.dueHint} to="/jobs?status=pending,queued" values={recent.length > 10 ? recent.map((one) => one.due) : null} />
       <Tile title={t.overview.waiting} value={t.count(waiting)} hint={t.overview.waitingHint(counts.states.scheduled ?? 0, counts.states.retrying ?? 0)} to="/jobs?status=scheduled,retrying,blocked" />
       <Tile title={t.overview.completed} value={t.count((counts.states.completed ?? 0) + (counts.pruned.completed ?? 0))} hint={t.overview.completedHint} to="/jobs?status=completed" />
-      <Tile title={t.overview.dead} value={t.count(counts.dlq_size)} hint={t.overview.deadHint} to="/dead" tone={counts.dlq_size ? "bad" : ""} values={history.data && byMinute(history.data, "dead")} />
+      <Tile title={t.overview.dead} value={t.count(counts.dlq_size)} hint={t.overview.deadHint} to="/dead" tone={counts.dlq_size ? "bad" : ""} values={history.data && byWholeMinute(history.data, "dead", Date.now())} />
     </div>
   );
 }

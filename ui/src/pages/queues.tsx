@@ -4,7 +4,7 @@ import { api, type Queue } from "../api.ts";
 import { Ago, Empty, Lamp, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
-import { attempt } from "../components/toasts.tsx";
+import { attempt, toast } from "../components/toasts.tsx";
 import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { fromInput, relative } from "../lib/time.ts";
@@ -99,6 +99,11 @@ function Row({ queue, onChange }: { queue: Queue; onChange: () => void }) {
             <Icon name="pause" size={14} /> {t.queuesPage.pause}
           </button>
         )}
+        {waiting(queue) > 0 && (
+          <button type="button" class="small danger" onClick={() => void purge(queue).then((isDone) => isDone && onChange())}>
+            {t.queuesPage.purge}
+          </button>
+        )}
       </td>
     </tr>
   );
@@ -120,6 +125,28 @@ async function pause(queue: Queue): Promise<boolean> {
   if (answer === null) return false;
   const resumeAt = answer.second ? fromInput(answer.second, zone.peek()).toISOString() : null;
   return attempt(() => api.pauseQueue(queue.name, answer.text, resumeAt), () => t.queuesPage.pausedDone(queue.name));
+}
+
+function waiting(queue: Queue): number {
+  return (["pending", "queued", "scheduled", "retrying", "blocked"] as const).reduce((sum, state) => sum + (queue.states[state] ?? 0), 0);
+}
+
+/** Cancels what waits in a queue, by an operation, once its name was typed. */
+async function purge(queue: Queue): Promise<boolean> {
+  const words = t.queuesPage;
+  const answer = await ask({
+    title: words.purgeTitle(queue.name),
+    body: words.purgeBody(waiting(queue)),
+    action: words.purge,
+    isDangerous: true,
+    field: { label: words.purgeName },
+  });
+  if (answer === null) return false;
+  if (answer.text.trim() !== queue.name) {
+    toast(words.purgeWrong, "bad");
+    return false;
+  }
+  return attempt(() => api.operate({ action: "cancel", q: `queue:"${queue.name}" status:waiting` }), () => words.purgeDone(queue.name));
 }
 
 function resume(queue: Queue): Promise<boolean> {

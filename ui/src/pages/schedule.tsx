@@ -4,12 +4,13 @@ import { useState } from "preact/hooks";
 import { api, type Schedule } from "../api.ts";
 import { Ago, Card, Json, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
 import { Icon } from "../components/icons.tsx";
-import { Backfill, deleteSchedule, pauseSchedule, resumeSchedule, runSchedule } from "../components/schedule_actions.tsx";
+import { Backfill, deleteSchedule, pauseSchedule, resumeSchedule, runSchedule, skipSchedule } from "../components/schedule_actions.tsx";
 import { ScheduleForm } from "../components/schedule_form.tsx";
 import { cronWords } from "../lib/cron.ts";
+import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { navigate } from "../lib/router.ts";
-import { duration } from "../lib/time.ts";
+import { absolute, duration } from "../lib/time.ts";
 import { t } from "../strings.ts";
 import { Standing } from "./schedules.tsx";
 
@@ -31,6 +32,11 @@ function View({ schedule, onChange }: { schedule: Schedule; onChange: () => void
         <button type="button" onClick={() => void runSchedule(schedule).then(done)}>
           <Icon name="play" /> {words.run}
         </button>
+        {schedule.status === "active" && schedule.next_run_at && (
+          <button type="button" onClick={() => void skipSchedule(schedule).then(done)}>
+            {words.skip}
+          </button>
+        )}
         {schedule.status === "paused" ? (
           <button type="button" onClick={() => void resumeSchedule(schedule).then(done)}>
             {words.resume}
@@ -94,9 +100,9 @@ function Facts({ schedule }: { schedule: Schedule }) {
     [form.zone, schedule.zone],
     [form.overlap, form.overlaps[schedule.overlap] ?? schedule.overlap],
     [form.catchUp, form.catchUps[schedule.catch_up] ?? schedule.catch_up],
-    [form.jitter, schedule.jitter ? duration(schedule.jitter * 1_000) : t.none],
-    [words.reason, schedule.pause_reason ?? t.none],
   ];
+  if (schedule.jitter) facts.push([form.jitter, duration(schedule.jitter * 1_000)]);
+  if (schedule.pause_reason) facts.push([words.reason, schedule.pause_reason]);
   return (
     <Card title={words.details}>
       <dl class="facts">
@@ -116,13 +122,17 @@ function Next({ schedule }: { schedule: Schedule }) {
   return (
     <Card title={words.nextTimes} isFlush>
       <Loaded query={next}>
-        {(data) => (
+        {(data) => {
+          const clocks = data.local_times.map((time) => time.slice(0, 16).replace("T", " "));
+          // The same times in the zone of the schedule, if they differ from those beside them.
+          const isElsewhere = data.times.some((time, index) => !absolute(time, zone.value).startsWith(clocks[index] ?? ""));
+          return (
           <Table
             caption={words.nextTimes}
             head={
               <>
                 <th>{words.fireTime}</th>
-                <th>{words.wallClock(data.zone)}</th>
+                {isElsewhere && <th>{words.wallClock(data.zone)}</th>}
                 <th>
                   <span class="sr-only">{words.columns.next}</span>
                 </th>
@@ -134,14 +144,15 @@ function Next({ schedule }: { schedule: Schedule }) {
                 <td class="number">
                   <Moment at={time} />
                 </td>
-                <td class="number">{data.local_times[index]?.slice(0, 16).replace("T", " ")}</td>
+                {isElsewhere && <td class="number">{clocks[index]}</td>}
                 <td class="faint number">
                   <Ago at={time} />
                 </td>
               </tr>
             ))}
           </Table>
-        )}
+          );
+        }}
       </Loaded>
     </Card>
   );

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { api, type Schedule } from "../api.ts";
 import { Ago, Card, Empty, Lamp, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
-import { Timeline } from "../components/charts.tsx";
+import { MOST_ROWS, Timeline } from "../components/charts.tsx";
 import { Icon } from "../components/icons.tsx";
 import { pauseSchedule, resumeSchedule, runSchedule } from "../components/schedule_actions.tsx";
 import { ScheduleForm } from "../components/schedule_form.tsx";
@@ -16,7 +16,7 @@ const words = t.schedulesPage;
 const HOURS = 24;
 
 export default function SchedulesPage() {
-  const schedules = useQuery("schedules", api.schedules, { isLive: true, every: 10 });
+  const schedules = useQuery("schedules", api.schedules, { topic: "schedules", every: 10 });
   const [isCreating, setCreating] = useState(false);
   return (
     <>
@@ -51,10 +51,16 @@ function ForecastCard() {
   return (
     <Card title={words.forecast} hint={forecast.data && !forecast.data.is_complete ? words.forecastPartial : undefined}>
       <Loaded query={forecast}>
-        {(data) => (data.items.length === 0 ? <p class="faint">{words.forecastEmpty}</p> : <Timeline forecast={data} hours={HOURS} from={data.from} />)}
+        {(data) => (data.items.length === 0 ? <p class="faint">{words.forecastEmpty}</p> : <><Timeline forecast={data} hours={HOURS} from={data.from} /><Hidden items={data.items} /></>)}
       </Loaded>
     </Card>
   );
+}
+
+/** How many schedules fire, but have no row in the timeline. */
+function Hidden({ items }: { items: { name: string }[] }) {
+  const hidden = new Set(items.map((item) => item.name)).size - MOST_ROWS;
+  return hidden > 0 ? <p class="faint">{words.forecastMore(hidden)}</p> : null;
 }
 
 export function Standing({ schedule }: { schedule: Schedule }) {

@@ -118,7 +118,7 @@ function ClusterView() {
                   </td>
                   <td>{member.version}</td>
                   <td class="number">
-                    {member.host} <span class="faint">{member.pid}</span>
+                    {member.host} {member.pid > 0 && <span class="faint">{member.pid}</span>}
                   </td>
                   <td class="number">
                     <Ago at={member.seen_at} />

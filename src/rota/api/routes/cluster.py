@@ -8,19 +8,17 @@ from rota.api.errors import HttpError
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.router import Route
 from rota.core.access import Action
-from rota.core.cluster import ALIVE_FOR
+from rota.core.cluster import ALIVE_FOR, LEAD
 from rota.core.configuration import checked, known
 from rota.core.ledger import LedgerEntry
 from rota.ports.coordinator import Coordinator
 from rota.wire.cluster import worker_form
 from rota.wire.system import ClusterForm, Configured
 
-_LEAD: Final = "scheduler"
-
 
 async def cluster(request: Request) -> Response:
     coordinator = coordinator_of(request)
-    leadership = await coordinator.leader(_LEAD)
+    leadership = await coordinator.leader(LEAD)
     # The coordinator lists only live members, however old their last heartbeat is.
     since = request.engine.clock() - ALIVE_FOR
     members = [worker_form(member, min(member.seen_at or since, since)) for member in await coordinator.members()]

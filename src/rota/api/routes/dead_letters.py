@@ -1,20 +1,21 @@
-"""Dead letters (jobs in state `dead`): list, group by cause, retry, discard, export."""
+"""Dead letters (jobs in state `dead`): list, group by cause, write notes on causes, retry, discard, export."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
 from rota.api.cursors import continue_at
-from rota.api.errors import invalid
+from rota.api.errors import HttpError, invalid
 from rota.api.http import Request, Response, StreamResponse, empty_response, json_response
 from rota.api.job_filter import PageQuery, exact_name
 from rota.api.job_pages import fields_of, job_batches, job_page
 from rota.api.permissions import require_jobs, within_queues
+from rota.api.redaction import visible
 from rota.api.router import JSON_LINES, Handler, QueueCheck, Route
 from rota.api.routes.jobs_actions import action_result_form
 from rota.core.access import Action
@@ -23,14 +24,16 @@ from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.engine import Engine
+from rota.engine.dead_letters import Cause, DeadTrend
 from rota.ports.client import ActionResult, Actor
-from rota.ports.store import DeadGroup, JobQuery
+from rota.ports.store import DeadGroup, DeadNote, JobQuery
 from rota.wire.jobs import ActionResultForm, JobForm, JobPage, error_form, job_form
 from rota.wire.scalars import Count, Identifier, Name, id_in_field, job_id_of
-from rota.wire.system import DeadLetterGroup, DeadLetterGroups
+from rota.wire.system import DeadLetterGroup, DeadLetterGroups, DeadLetterNote
 
 KIND: Final = "dead"
 Verb = Callable[[Sequence[JobId], Actor], Awaitable[Sequence[ActionResult]]]
+Fingerprint = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-f]*(?!\n)$")]
 _BATCH: Final = 500
 #: The most causes that are listed.
 _MOST_GROUPS: Final = 500
@@ -54,6 +57,21 @@ class DeadLetterSelection(Struct, kw_only=True, forbid_unknown_fields=True, omit
     queue: Name | None = None
     all: bool = False
     rate: Annotated[float, Meta(gt=0, le=100_000)] | None = None
+
+
+class DeadLetterCause(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A cause of dead letters. Without a fingerprint: the jobs that died without an error."""
+
+    type: Name
+    fingerprint: Fingerprint = ""
+
+
+class DeadLetterNoteChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A note on dead letters of one cause. Without a fingerprint: on the jobs that died without an error."""
+
+    type: Name
+    fingerprint: Fingerprint = ""
+    text: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$")]
 
 
 Letters = TypeVar("Letters", DeadLetterQuery, DeadLetterSelection)
@@ -95,11 +113,17 @@ async def groups(request: Request) -> Response:
     """Group dead letters by cause: the same type, and the same error except for numbers."""
     causes = await request.engine.jobs.dead_groups(_MOST_GROUPS + 1)
     examples = {job.id: job for job in await request.engine.get([group.example for group in causes])}
-    items = [_group_form(group, examples.get(group.example)) for group in causes[:_MOST_GROUPS]]
-    return json_response(DeadLetterGroups(items=items, is_complete=len(causes) <= _MOST_GROUPS))
+    trend = await request.engine.dead_letters.trend()
+    notes = await request.engine.dead_letters.notes()
+    items = [_group_form(group, examples.get(group.example), trend, notes) for group in causes[:_MOST_GROUPS]]
+    is_complete = len(causes) <= _MOST_GROUPS
+    return json_response(DeadLetterGroups(items=items, is_complete=is_complete, trend_since=trend.since))
 
 
-def _group_form(group: DeadGroup, example: Job | None) -> DeadLetterGroup:
+def _group_form(
+    group: DeadGroup, example: Job | None, trend: DeadTrend, notes: Mapping[Cause, DeadNote]
+) -> DeadLetterGroup:
+    cause = (group.type, group.fingerprint or "")
     return DeadLetterGroup(
         fingerprint=group.fingerprint or "",
         type=group.type,
@@ -108,7 +132,45 @@ def _group_form(group: DeadGroup, example: Job | None) -> DeadLetterGroup:
         first_at=group.first_at,
         last_at=group.last_at,
         example_id=to_text(group.example),
+        tags=[] if example is None else list(example.tags),
+        trend=list(trend.of(cause)),
+        note=_note_form(notes.get(cause)),
     )
+
+
+def _note_form(note: DeadNote | None) -> DeadLetterNote | None:
+    if note is None or note.text is None or note.set_at is None:
+        return None
+    return DeadLetterNote(text=note.text, set_by=note.set_by, set_at=note.set_at)
+
+
+async def set_note(request: Request) -> Response:
+    """Set the note on a cause. It stays when its jobs are retried, so that it is there if they fail by it again."""
+    change = await request.read(DeadLetterNoteChange)
+    text = change.text.strip()
+    if not text:
+        raise invalid([("text", "it is blank; write something, or remove the note with DELETE")])
+    note = _note_form(await request.engine.dead_letters.set_note(_cause(change), text, request.actor))
+    if note is None:
+        raise _no_such_cause(change, "no job of this type is dead by this cause")
+    return json_response(note)
+
+
+async def remove_note(request: Request) -> Response:
+    """Remove the note on a cause."""
+    query = request.query(DeadLetterCause)
+    if not await request.engine.dead_letters.remove_note(_cause(query), request.actor):
+        raise _no_such_cause(query, "there is no note on this cause")
+    return empty_response()
+
+
+def _cause(given: DeadLetterCause | DeadLetterNoteChange) -> Cause:
+    return given.type, given.fingerprint
+
+
+def _no_such_cause(given: DeadLetterCause | DeadLetterNoteChange, problem: str) -> HttpError:
+    named = f"type {given.type!r}, fingerprint {given.fingerprint!r}"
+    return HttpError(404, "not_found", f"{named}: {problem}; GET /v1/dead-letters/groups lists the causes")
 
 
 async def retry_one(request: Request) -> Response:
@@ -213,12 +275,12 @@ async def export(request: Request) -> StreamResponse:
     selection = DeadLetterSelection(type=listing.type, queue=listing.queue, fingerprint=listing.fingerprint)
     headers = [(b"content-disposition", b'attachment; filename="dead-letters.jsonl"')]
     query = within_queues(request.key, _query(selection, _BATCH))
-    return StreamResponse(_lines(request.engine, query), JSON_LINES, headers)
+    return StreamResponse(_lines(request, query), JSON_LINES, headers)
 
 
-async def _lines(engine: Engine, query: JobQuery) -> AsyncGenerator[bytes, None]:
-    async for batch in job_batches(engine, query):
-        yield b"".join(msgspec.json.encode(job_form(job)) + b"\n" for job in batch)
+async def _lines(request: Request, query: JobQuery) -> AsyncGenerator[bytes, None]:
+    async for batch in job_batches(request.engine, query):
+        yield b"".join(msgspec.json.encode(visible(request, job_form(job))) + b"\n" for job in batch)
 
 
 def _route(method: str, path: str, action: Action, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401
@@ -246,6 +308,26 @@ ROUTES = (
     ),
     _route(
         "GET", "/groups", Action.JOBS_READ, groups, "Group dead letters by cause", responses={200: DeadLetterGroups}
+    ),
+    _route(
+        "PUT",
+        "/groups/note",
+        Action.DEAD_LETTERS_NOTE,
+        set_note,
+        "Set the note on a cause of dead letters",
+        body=DeadLetterNoteChange,
+        responses={200: DeadLetterNote},
+        error_statuses=(404,),
+    ),
+    _route(
+        "DELETE",
+        "/groups/note",
+        Action.DEAD_LETTERS_NOTE,
+        remove_note,
+        "Remove the note on a cause of dead letters",
+        query=DeadLetterCause,
+        responses={204: None},
+        error_statuses=(404,),
     ),
     _route(
         "GET",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from rota.api.context import Context
 from rota.api.http import Request, Response, json_response
 from rota.api.router import Route
 from rota.core.access import Action
-from rota.core.cluster import ALIVE_FOR, Role
+from rota.core.cluster import ALIVE_FOR, ELECTION, Role
 from rota.core.errors import RotaError
 from rota.core.health import HealthInputs, HealthProblem, Severity
-from rota.core.health_history import RECENT, SILENT_SHOWN, problems
+from rota.core.health_history import RECENT, RETENTION_LATE, SILENT_SHOWN, problems
 from rota.core.history import BucketLength, HistoryQuery, Tally
-from rota.core.queue import LaneCount
+from rota.core.lifecycle import State
+from rota.core.limit import LimitUsage
+from rota.ports.store import Census, Retention
 from rota.wire.system import AttentionForm, AttentionItem, Health, LeaderForm, Liveness, ProblemForm, SystemForm
 
 _STORE_UNAVAILABLE: Final = HealthProblem(
@@ -26,11 +29,11 @@ _STORE_UNAVAILABLE: Final = HealthProblem(
 )
 #: How many schedules are looked at.
 _MOST_SCHEDULES: Final = 1_000
+_MOST_BREAKERS: Final = 1_000
 _MOST_LATE: Final = 20
-#: How old the counts may be that health is derived from.
-COUNTED_WITHIN_SECONDS: Final = 2.0
-#: How long after its start a process may know of no scheduler and no leader: the longest time of an election.
-ELECTION: Final = timedelta(seconds=10)
+_MOST_LIMITS: Final = 1_000
+#: How old the problems may be, and the counts that they are derived from.
+COUNTED_WITHIN_SECONDS: Final = 1.0
 
 
 async def live(request: Request) -> Response:  # noqa: ARG001 - the same for every caller
@@ -51,8 +54,8 @@ async def ready(request: Request) -> Response:
 async def health(request: Request) -> Response:
     """Give the health of this process, its dependencies and the deployment."""
     settings = request.context.settings
-    store_answers = await _store_answers(request.context)
-    problems_found = await _problems(request.context) if store_answers else [_STORE_UNAVAILABLE]
+    problems_found = await _problems(request.context)
+    store_answers = _STORE_UNAVAILABLE not in problems_found
     is_usable = store_answers and settings.store_is_writable()
     is_degraded = any(one.severity is not Severity.INFO for one in problems_found)
     form = Health(
@@ -71,7 +74,7 @@ async def health(request: Request) -> Response:
 
 async def attention(request: Request) -> Response:
     """Give the problems that need an operator."""
-    found = await _problems(request.context) if await _store_answers(request.context) else [_STORE_UNAVAILABLE]
+    found = await _problems(request.context)
     return json_response(AttentionForm(items=list(map(_item, found)), checked_at=request.engine.clock()))
 
 
@@ -88,18 +91,29 @@ def _item(problem: HealthProblem) -> AttentionItem:
 
 
 async def _problems(context: Context) -> list[HealthProblem]:
+    """Give the problems, some seconds old at most: all callers share one look at the store."""
+    async with context.problems_lock:
+        made = context.problems
+        if made is None or time.monotonic() - made[0] >= COUNTED_WITHIN_SECONDS:
+            made = context.problems = (time.monotonic(), await _find_problems(context))
+    return made[1]
+
+
+async def _find_problems(context: Context) -> list[HealthProblem]:
+    if not await _store_answers(context):
+        return [_STORE_UNAVAILABLE]
     try:
         return problems(await _situation(context))
     except RotaError:
         return [_STORE_UNAVAILABLE]
 
 
-async def _lanes(context: Context) -> Sequence[LaneCount]:
-    """Give the counts of lanes, some seconds old at most; empty if counting takes too long."""
+async def _census(context: Context) -> Census | None:
+    """Give the counts, some seconds old at most; None if counting takes too long."""
     try:
-        return (await context.counts.census(at_most_old=COUNTED_WITHIN_SECONDS)).lanes
+        return await context.counts.census(at_most_old=COUNTED_WITHIN_SECONDS)
     except RotaError:
-        return ()
+        return None
 
 
 async def _situation(context: Context) -> HealthInputs:
@@ -108,8 +122,10 @@ async def _situation(context: Context) -> HealthInputs:
     members = await store.members(since=now - SILENT_SHOWN)
     alive = [member for member in members if (member.seen_at or now) >= now - ALIVE_FOR]
     schedules = await store.schedules(limit=_MOST_SCHEDULES)
+    census = await _census(context)
+    condition = await store.condition(_late(settings.retention))
     return HealthInputs(
-        lanes=await _lanes(context),
+        lanes=() if census is None else census.lanes,
         queues=await context.engine.queues.all(),
         members=alive,
         leader=leader_of(context),
@@ -123,8 +139,30 @@ async def _situation(context: Context) -> HealthInputs:
         paused_schedules=[schedule for schedule in schedules if schedule.paused_at is not None],
         recent=await _recent(context, now),
         clock_offset=context.engine.clock() - await store.time(),
+        open_breakers=[one for one in await store.breakers(limit=_MOST_BREAKERS) if one.is_open],
         is_exposed=settings.is_exposed,
+        dead=None if census is None else census.total(State.DEAD),
+        closed_limits=await _closed_limits(context, now),
+        missing_migrations=condition.missing_migrations,
+        unknown_migrations=condition.unknown_migrations,
+        free_bytes=condition.free_bytes,
+        oldest_prunable=condition.oldest_prunable,
     )
+
+
+def _late(retention: Retention) -> Retention:
+    """Give the retention beyond which a job that is still there is a problem."""
+    spans = (retention.completed, retention.cancelled, retention.dead)
+    return Retention(*(None if span is None else span + RETENTION_LATE for span in spans))
+
+
+async def _closed_limits(context: Context, now: datetime) -> Sequence[LimitUsage]:
+    """Give the closed limits under which jobs wait."""
+    store = context.engine.store
+    limits = await context.engine.limits.page("", _MOST_LIMITS)
+    closed = [limit for limit in limits if limit.is_closed(now)]
+    usages = [await store.limit_usage(limit) for limit in closed[:_MOST_LATE]]
+    return [usage for usage in usages if usage.waiting]
 
 
 async def _recent(context: Context, now: datetime) -> Tally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from rota.api.http import Request, Response, json_response
+from rota.api.lease_tokens import holds_lease
 from rota.api.permissions import require_jobs
 from rota.api.router import QueueCheck, Route
 from rota.core.access import Action
@@ -17,6 +18,8 @@ async def read_input(request: Request) -> Response:
     body = await request.read(InputRequest)
     job_id = id_in_field(body.id, "id")
     await require_jobs(request, [job_id])
+    if not holds_lease(request, job_id, body.fence, body.lease_token):
+        return json_response(InputReply(holds=False, value=Raw(b"null")))
     value = await request.engine.inputs.input_of(job_id, body.fence)
     return json_response(InputReply(holds=value is not None, value=Raw(b"null" if value is None else value.encode())))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
 
 from rota.api.errors import http_error_of, invalid
+from rota.api.headers import IDEMPOTENCY_KEY
 from rota.api.http import Request, Response, json_response
 from rota.api.permissions import require, uncovered_jobs
 from rota.api.router import QueueCheck, Route
+from rota.api.routes.jobs_edit import copy_with_changes
 from rota.api.routes.jobs_read import job_or_schedule
 from rota.core.access import Action
 from rota.core.errors import IllegalTransition, JobNotFound
@@ -19,6 +22,7 @@ from rota.core.schedule import Schedule
 from rota.engine import Engine
 from rota.engine.jobs import unknown_job
 from rota.ports.client import ActionResult, Actor, Deed
+from rota.wire.job_edits import JobEditRequest
 from rota.wire.jobs import ActionResultForm, BulkActionReply, BulkActionRequest, JobForm, TaskForm
 from rota.wire.scalars import id_in_field, job_id_of
 from rota.wire.schedules import RecurringForm, ScheduleStatus, recurring_form
@@ -45,6 +49,14 @@ async def cancel(request: Request) -> Response:
 
 async def retry(request: Request) -> Response:
     """Run a dead or cancelled job again, or a waiting one at once."""
+    return await _apply(request, _retry_jobs)
+
+
+async def retry_with_changes(request: Request) -> Response:
+    """Run a job again; with changes in the body, a finished job stays and a new one is made of it (201)."""
+    body = await request.read_or(JobEditRequest, JobEditRequest())
+    if body != JobEditRequest():
+        return await copy_with_changes(request, body, action="retry", needs_end=True)
     return await _apply(request, _retry_jobs)
 
 
@@ -139,6 +151,23 @@ def _routes(verb: Callable[[Request], Awaitable[Response]], method: str, ending:
     ]
 
 
+#: On the older paths a retry takes no body.
+_RETRY: Final = tuple(
+    replace(
+        route,
+        handler=retry_with_changes,
+        body=JobEditRequest,
+        body_is_optional=True,
+        headers=(IDEMPOTENCY_KEY,),
+        responses={200: JobForm | RecurringForm, 201: JobForm},
+        descriptions={201: "A new job was made, with the changes of the body; `retried_from` names the old one."},
+    )
+    if route.path.startswith("/v1/")
+    else route
+    for route in _routes(retry, "POST", "/retry", "Run a finished job again, or a waiting one at once")
+)
+
+
 def _batch(verb: Verb, name: str, summary: str) -> Route:
     return Route(
         method="POST",
@@ -156,7 +185,7 @@ def _batch(verb: Verb, name: str, summary: str) -> Route:
 ROUTES = (
     *_routes(cancel, "POST", "/cancel", "Cancel a job, or ask a running one to stop (202)"),
     *_routes(cancel, "DELETE", "", "Cancel a job; the same as POST .../cancel"),
-    *_routes(retry, "POST", "/retry", "Run a finished job again, or a waiting one at once"),
+    *_RETRY,
     *_routes(run_now, "POST", "/run-now", "Start a job that waits for its time at once"),
     _batch(_cancel_jobs, "cancel", "Cancel many jobs; each has its own result"),
     _batch(_retry_jobs, "retry", "Retry many jobs; each has its own result"),

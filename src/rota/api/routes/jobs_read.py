@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -20,12 +20,16 @@ from rota.api.job_pages import HEAVY_FIELDS, fields_of, job_page, jobs_by_id, st
 from rota.api.live import SILENCE_SECONDS, sse_event
 from rota.api.long_poll import wait_for_end
 from rota.api.permissions import require, within_queues
+from rota.api.redaction import visible, visible_progress
 from rota.api.router import EVENT_STREAM, QueueCheck, Route
 from rota.core.access import Action, covers_queue
+from rota.core.cluster import ELECTION
 from rota.core.errors import JobNotFound, ScheduleNotFound
 from rota.core.ids import JobId, ScheduleId, to_text
-from rota.core.job import Job
-from rota.core.lifecycle import FINISHED, State
+from rota.core.job import Attempt, Job
+from rota.core.lifecycle import FINISHED
+from rota.core.time import to_micros
+from rota.engine.explain import Surroundings
 from rota.ports.wakeup import TIMETABLE
 from rota.wire.jobs import (
     AttemptList,
@@ -38,12 +42,14 @@ from rota.wire.jobs import (
     result_form,
     task_form,
 )
+from rota.wire.logs import LogForm, log_form, progress_form
 from rota.wire.scalars import id_in_field, job_id_of, schedule_id_of
 from rota.wire.schedules import RecurringForm, recurring_form
 from rota.wire.system import ExplanationForm, ReasonForm
 
-#: How often the progress of a followed job is read.
-LOOK_SECONDS: Final = 1.0
+_json = msgspec.json.encode
+#: How often a followed job is read, with its progress and its log.
+LOOK_SECONDS: Final = 0.4
 
 
 class WaitQuery(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -52,9 +58,24 @@ class WaitQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     wait: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
 
 
+class LogQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which attempt, counted from 1; 0 for the last. Lines up to the number `after` are left out."""
+
+    attempt: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    after: Annotated[int, Meta(ge=0, le=2**53)] = 0
+
+
 async def get(request: Request) -> Response:
     """Show one job, or the schedule that has this id."""
-    return json_response(await job_or_schedule(request, job_id_of(request.path_params["id"])))
+    form = await job_or_schedule(request, job_id_of(request.path_params["id"]))
+    if isinstance(form, JobForm):
+        return json_response(form, etag=job_tag(form.fence, form.updated_at))
+    return json_response(form)
+
+
+def job_tag(fence: int, updated_at: datetime) -> str:
+    """Return the ETag of a job: it changes with every change of its row."""
+    return f'"{fence}-{to_micros(updated_at)}"'
 
 
 async def job_or_schedule(request: Request, job_id: JobId) -> JobForm | RecurringForm:
@@ -78,7 +99,7 @@ async def job_forms(request: Request, jobs: Sequence[Job]) -> Sequence[JobForm]:
 
 
 async def with_legacy_fields(request: Request, jobs: Sequence[JobForm]) -> Sequence[JobForm]:
-    """Add the legacy fields on the legacy paths."""
+    """Add the fields that only the paths without `/v1` have."""
     if request.path.startswith("/v1/"):
         return jobs
     ids = {schedule_id_of(job.schedule_id) for job in jobs if job.schedule_id is not None}
@@ -115,7 +136,7 @@ async def _page(request: Request) -> tuple[Sequence[JobForm], str | None]:
         jobs = await jobs_by_id(request.engine, ids, fields)
         jobs = [job for job in jobs if covers_queue(request.key.queues, job.queue)]
         return await with_legacy_fields(request, [strip_heavy_fields(job_form(job), fields) for job in jobs]), None
-    query = within_queues(request.key, await query_of(listing, request.engine))
+    query = within_queues(request.key, await query_of(listing, request))
     items, cursor = await job_page(request.engine, query, KIND, fields)
     return await with_legacy_fields(request, items), cursor
 
@@ -127,9 +148,24 @@ async def attempts(request: Request) -> Response:
     return json_response(AttemptList(items=[attempt_form(one, number) for number, one in enumerate(found, 1)]))
 
 
+async def logs(request: Request) -> Response:
+    """Show the log of one attempt of a job: its last lines."""
+    query = request.query(LogQuery)
+    job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
+    found = await request.engine.store.attempts(job.id)
+    if query.attempt > len(found):
+        raise invalid([("attempt", f"{query.attempt} is not known; the job has {len(found)} attempts")])
+    return json_response(log_form(found, query.attempt, query.after))
+
+
 async def explain(request: Request) -> Response:
     """Explain why a job is in its state."""
-    explanation = await request.engine.explain(job_id_of(request.path_params["id"]))
+    settings = request.context.settings
+    # A process that has just started does not know the leader yet.
+    is_starting = request.engine.clock() - request.context.started_at < ELECTION
+    has_leader = None if settings.current_leader is None else is_starting or settings.current_leader() is not None
+    surroundings = Surroundings(settings.store_is_writable(), has_leader, request.context.counts.census)
+    explanation = await request.engine.explain(job_id_of(request.path_params["id"]), surroundings)
     reasons = [ReasonForm(**asdict(reason)) for reason in explanation.reasons]
     return json_response(ExplanationForm(id=to_text(explanation.job.id), state=explanation.job.state, reasons=reasons))
 
@@ -152,7 +188,7 @@ def _wait_seconds(request: Request) -> float:
 
 
 async def follow(request: Request) -> StreamResponse:
-    """Stream the states and the progress of a job until it has ended."""
+    """Stream the states, the progress and the log of a job until it has ended."""
     job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
     await request.body()
     return StreamResponse(_job_events(request, job), EVENT_STREAM)
@@ -160,22 +196,29 @@ async def follow(request: Request) -> StreamResponse:
 
 async def _job_events(request: Request, job: Job) -> AsyncGenerator[bytes, None]:
     last_seen = request.header(b"last-event-id")
-    last: tuple[str, str | None] | None = None
+    sent = _SentUpdates(request)
+    last: str | None = None
     loop = asyncio.get_running_loop()
     sent_at = loop.time()
     with request.engine.broker.subscribe((TIMETABLE, job.queue)) as subscription:
         while True:
-            progress = await _progress(request, job)
+            is_over = job.state in FINISHED
             number = f"{job.fence}-{job.state}-{int(job.updated_at.timestamp() * 1_000_000)}"
-            if number != last_seen and (last is None or last[0] != number):
-                yield sse_event("job", msgspec.json.encode(job_form(job)), number)
-                sent_at = loop.time()
-            if progress is not None and (last is None or last[1] != progress):
-                yield sse_event("progress", msgspec.json.encode({"progress": progress}))
-                sent_at = loop.time()
-            last = (number, progress)
-            if job.state in FINISHED:
+            if is_over and number == last_seen:
                 return
+            changes = (
+                []
+                if number in {last_seen, last}
+                else [sse_event("job", _json(visible(request, job_form(job))), number)]
+            )
+            updates = sent.updates(await request.engine.store.attempts(job.id)) if job.fence else []
+            # The end comes last: a client need not read on after it.
+            for event in (*updates, *changes) if is_over else (*changes, *updates):
+                yield event
+                sent_at = loop.time()
+            if is_over:
+                return
+            last = number
             if loop.time() - sent_at > SILENCE_SECONDS:
                 yield b": still here\n\n"
                 sent_at = loop.time()
@@ -186,11 +229,34 @@ async def _job_events(request: Request, job: Job) -> AsyncGenerator[bytes, None]
                 return
 
 
-async def _progress(request: Request, job: Job) -> str | None:
-    if job.state is not State.RUNNING:
-        return None
-    known = await request.engine.store.attempts(job.id)
-    return known[-1].progress if known else None
+class _SentUpdates:
+    """What a stream has sent of the last attempt: its progress, and its log up to a line."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._attempt = 0
+        self._progress: str | None = None
+        self._line = 0
+        self._encrypted: str | None = None
+
+    def updates(self, attempts: Sequence[Attempt]) -> list[bytes]:
+        """Return the events for what is new."""
+        if not attempts:
+            return []
+        if len(attempts) != self._attempt:
+            self._attempt, self._progress, self._line, self._encrypted = len(attempts), None, 0, None
+        events = []
+        progress = attempts[-1].progress
+        if progress is not None and progress != self._progress:
+            self._progress = progress
+            shown = visible_progress(self._request, progress_form(progress))
+            events.append(sse_event("progress", _json({"progress": shown})))
+        log = log_form(attempts, 0, self._line)
+        if log.items or (log.encrypted is not None and log.encrypted != self._encrypted):
+            self._line = log.items[-1].number if log.items else 0
+            self._encrypted = log.encrypted
+            events.append(sse_event("log", _json(visible(self._request, log))))
+        return events
 
 
 _OLDER: Final = "older paths"
@@ -231,6 +297,17 @@ ROUTES = (
         summary="List a job's attempts, oldest first",
         tag="jobs",
         responses={200: AttemptList},
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/logs",
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.JOB,
+        handler=logs,
+        summary="Show the log of an attempt: its last lines",
+        tag="jobs",
+        query=LogQuery,
+        responses={200: LogForm},
     ),
     Route(
         method="GET",

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from rota.api.aliases import choices_of
 from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import FilterText, searched_jobs
-from rota.api.permissions import within_queues
+from rota.api.permissions import require, within_queues
 from rota.api.router import QueueCheck, Route
 from rota.core.access import Action
 from rota.engine.search import SUGGESTED, MatchCount
@@ -46,7 +46,7 @@ class Suggestions(Struct, kw_only=True):
 
 async def count(request: Request) -> Response:
     """Count the jobs that match a search."""
-    query = await searched_jobs(request.engine, request.query(SearchQuery).q)
+    query = await searched_jobs(request, request.query(SearchQuery).q)
     counted = await request.engine.search.count(within_queues(request.key, query))
     return json_response(count_form(counted))
 
@@ -60,6 +60,8 @@ async def suggest(request: Request) -> Response:
     """Suggest values of a field."""
     wanted = request.query(SuggestQuery)
     (field,) = choices_of(wanted.field.replace(",", " "), SUGGESTED, "field")
+    if field == "error":
+        require(request.key, Action.PAYLOADS_READ)
     return json_response(Suggestions(items=await request.engine.search.suggest(field, wanted.prefix, wanted.limit)))
 
 

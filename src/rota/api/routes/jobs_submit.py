@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -14,21 +15,32 @@ from rota.api.errors import http_error_of, invalid
 from rota.api.headers import IDEMPOTENCY_KEY, TRACEPARENT
 from rota.api.http import Request, Response, json_response
 from rota.api.json_body import decode_checked
-from rota.api.permissions import require, require_queues
+from rota.api.permissions import require, require_queues, uncovered_jobs
 from rota.api.router import QueueCheck, Route
 from rota.api.settings import ApiSettings
 from rota.core.access import Action
-from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, RotaError
-from rota.core.ids import to_text
+from rota.core.envelope import is_encrypted
+from rota.core.errors import IllegalTransition, InvalidRequest, KeyReused, QueueFull, RotaError
+from rota.core.ids import JobId, made_at, to_text
 from rota.core.schedule import Draft, Schedule, rule_of
 from rota.core.submission import NewJob, Template, unknown_parent
 from rota.core.trace import is_traceparent, traced
-from rota.engine.jobs import full
-from rota.ports.store import Inserted, Receipt
-from rota.wire.jobs import BatchItem, BatchReply, BatchRequest, JobForm, TaskForm, job_form, new_job_form, task_form
-from rota.wire.scalars import Name
+from rota.core.unique_keys import UniqueKind
+from rota.ports.store import ANSWERED, CLOCK_SLACK, Inserted, Receipt
+from rota.wire.jobs import (
+    BatchItem,
+    BatchReply,
+    BatchRequest,
+    JobForm,
+    TaskForm,
+    conflict_form,
+    job_form,
+    new_job_form,
+    task_form,
+)
+from rota.wire.scalars import Name, id_in_field
 from rota.wire.schedules import RecurringForm, recurring_form
-from rota.wire.submission import Submission, new_job_of, normalized, template_of
+from rota.wire.submission import Submission, control_fields, new_job_of, normalized, template_of, text_of
 
 _KEY_REUSED = "this idempotency key was used before with another request; use a new key, or send the same request"
 
@@ -43,11 +55,15 @@ async def submit(request: Request) -> Response:
         return await _create_schedule(request, submission)
     now = await engine.store.time() if _needs_store_time(request, submission) else engine.clock()
     job = new_job(request, submission, now)
+    if job.after and (uncovered := await uncovered_jobs(request, [parent.on for parent in job.after])):
+        raise unknown_parent(min(uncovered))
     (inserted,) = await engine.jobs.submit([job])
     if inserted.receipt is Receipt.KEY_REUSED:
         raise KeyReused(_KEY_REUSED, field="idempotency_key")
     if inserted.receipt is Receipt.QUEUE_FULL:
-        raise full(job.queue)
+        raise await engine.backlogs.full(job.queue)
+    if inserted.receipt is Receipt.ID_TAKEN:
+        raise _id_taken(job)
     path, is_created = request.path, inserted.receipt is Receipt.CREATED
     if is_created and not job.after:
         form = new_job_form(job, inserted, warnings(job.type, settings))
@@ -55,10 +71,13 @@ async def submit(request: Request) -> Response:
         # Only the store knows how many of the jobs that this one waits for have ended.
         form = job_form(await engine.jobs.one(inserted.job_id))
         form.warnings = warnings(job.type, settings) if is_created else []
+        form.conflict = conflict_form(inserted)
     shown = form if path.startswith("/v1/") else task_form(form)
     location = f"{path}/{form.id}"
     if is_created:
         return json_response(shown, 201, location=location)
+    if form.conflict is not None:
+        return json_response(shown, location=location)
     return json_response(shown, location=location, idempotent_replayed="true")
 
 
@@ -86,16 +105,26 @@ async def submit_many(request: Request) -> Response:
             made[place] = new_job(request, submission, now)
         except RotaError as error:
             items[place] = _refused_item(error)
-    missing = await request.engine.jobs.unknown_parents(list(made.values()))
+    missing = {
+        *await request.engine.jobs.unknown_parents(list(made.values())),
+        *await uncovered_jobs(request, [parent.on for job in made.values() for parent in job.after]),
+    }
     for place, job in tuple(made.items()):
         if unknown := [parent.on for parent in job.after if parent.on in missing]:
             items[place] = _refused_item(unknown_parent(unknown[0]))
             del made[place]
     jobs = list(made.values())
-    results = zip(jobs, await request.engine.submit(jobs) if jobs else (), strict=True)
-    answered = [item or _batch_item(*next(results)) for item in items]
+    answers = await request.engine.submit(jobs) if jobs else ()
+    refusals = {
+        job.queue: await request.engine.backlogs.full(job.queue)
+        for job, answer in zip(jobs, answers, strict=True)
+        if answer.receipt is Receipt.QUEUE_FULL
+    }
+    results = zip(jobs, answers, strict=True)
+    answered = [item or _batch_item(*next(results), refusals) for item in items]
     counts = [item.receipt for item in answered]
-    created, replayed = counts.count(Receipt.CREATED), counts.count(Receipt.REPLAYED)
+    created = counts.count(Receipt.CREATED)
+    replayed = sum(receipt in ANSWERED for receipt in counts)
     refused = len(answered) - created - replayed
     return json_response(BatchReply(items=answered, created=created, replayed=replayed, refused=refused))
 
@@ -104,7 +133,8 @@ def _needs_store_time(request: Request, submission: Submission) -> bool:
     """Say whether times are relative to now: then the store's clock is used, which also decides when they are due."""
     own = request.context.settings.defaults.of(submission.type)
     delay = own.delay if submission.delay is None else submission.delay
-    return bool(delay) or submission.expires is not None or own.expires is not None
+    has_debounce = bool(submission.debounce) or (own.control is not None and own.control.kind is UniqueKind.DEBOUNCE)
+    return bool(delay) or has_debounce or submission.expires is not None or own.expires is not None
 
 
 def _refused_item(error: RotaError) -> BatchItem:
@@ -112,12 +142,25 @@ def _refused_item(error: RotaError) -> BatchItem:
     return BatchItem(status=http_error.status, error=http_error.problem())
 
 
-def _batch_item(job: NewJob, inserted: Inserted) -> BatchItem:
-    if inserted.receipt is Receipt.CREATED or inserted.receipt is Receipt.REPLAYED:
+def _batch_item(job: NewJob, inserted: Inserted, refusals: Mapping[str, QueueFull]) -> BatchItem:
+    if inserted.receipt is Receipt.CREATED or inserted.receipt in ANSWERED:
         status = 201 if inserted.receipt is Receipt.CREATED else 200
-        return BatchItem(status=status, id=to_text(inserted.job_id), state=inserted.state, receipt=inserted.receipt)
+        return BatchItem(
+            status=status,
+            id=to_text(inserted.job_id),
+            state=inserted.state,
+            receipt=inserted.receipt,
+            conflict=conflict_form(inserted),
+        )
     # No job was created, so there is no id or state.
-    http_error = http_error_of(full(job.queue) if inserted.receipt is Receipt.QUEUE_FULL else KeyReused(_KEY_REUSED))
+    match inserted.receipt:
+        case Receipt.QUEUE_FULL:
+            error: RotaError = refusals[job.queue]
+        case Receipt.ID_TAKEN:
+            error = _id_taken(job)
+        case _:
+            error = KeyReused(_KEY_REUSED)
+    http_error = http_error_of(error)
     return BatchItem(status=http_error.status, receipt=inserted.receipt, error=http_error.problem())
 
 
@@ -134,7 +177,8 @@ def header_key(request: Request) -> str | None:
 
 def new_job(request: Request, submission: Submission, now: datetime) -> NewJob:
     """Make the job of a submission; check its payload if its type is built in."""
-    settings, fresh_id = request.context.settings, request.engine.fresh_id()
+    settings = request.context.settings
+    fresh_id = request.engine.fresh_id() if submission.id is None else own_id(submission, now)
     job = new_job_of(submission, fresh_id, now, defaults=settings.defaults, key_scope=request.key.key_scope)
     if settings.payload_checks:
         check_payloads(job, settings, "")
@@ -147,21 +191,40 @@ def new_job(request: Request, submission: Submission, now: datetime) -> NewJob:
     return replace(job, meta=traced(job.meta, traceparent))
 
 
+def own_id(submission: Submission, now: datetime) -> JobId:
+    """Give the id that a submission brings: only one whose payload is encrypted may, and only an id made now."""
+    given = id_in_field(submission.id or "", "id")
+    if not is_encrypted(text_of(submission.payload)):
+        raise invalid([("id", "only a job with an encrypted payload brings its id; leave it out")])
+    if abs(made_at(given) - now) > CLOCK_SLACK:
+        raise invalid([("id", f"{submission.id} was not made now; set the submitter's clock, or make a new id")])
+    return given
+
+
+def _id_taken(job: NewJob) -> IllegalTransition:
+    return IllegalTransition(f"id: another job has the id {to_text(job.id)}; submit again with another id", field="id")
+
+
 def check_payloads(job: NewJob | Template, settings: ApiSettings, path: str) -> None:
     """Refuse payloads that a built-in type cannot run with, also in follow-up jobs."""
-    check = settings.payload_checks.get(job.type)
-    if check is not None:
+    check_payload(job.type, job.payload, settings, path)
+    if job.on_success is not None:
+        check_payloads(job.on_success, settings, f"{path}on_success.")
+    if job.on_failure is not None:
+        check_payloads(job.on_failure, settings, f"{path}on_failure.")
+
+
+def check_payload(job_type: str, payload: str, settings: ApiSettings, path: str = "") -> None:
+    """Refuse a payload that a built-in type cannot run with."""
+    check = settings.payload_checks.get(job_type)
+    if check is not None and not is_encrypted(payload):
         try:
-            check(msgspec.json.decode(job.payload))
+            check(msgspec.json.decode(payload))
         except InvalidRequest as error:
             field = error.field or "payload"
             raise invalid(
                 [(f"{path}{field if field.startswith('payload') else f'payload.{field}'}", str(error))]
             ) from None
-    if job.on_success is not None:
-        check_payloads(job.on_success, settings, f"{path}on_success.")
-    if job.on_failure is not None:
-        check_payloads(job.on_failure, settings, f"{path}on_failure.")
 
 
 def warnings(job_type: str, settings: ApiSettings) -> list[str]:
@@ -192,9 +255,11 @@ async def _create_schedule(request: Request, submission: Submission) -> Response
 
 
 def _draft(request: Request, submission: Submission) -> Draft:
-    for field in ("delay", "after", "takes"):
+    for field in ("id", "delay", "after", "takes"):
         if getattr(submission, field):
             raise invalid([(field, "a recurring job has its rule instead; leave this out")])
+    for field in control_fields(submission):
+        raise invalid([(field, "a schedule makes one job for each fire time; leave this out, or set 'overlap'")])
     suffix = submission.idempotency_key or to_text(request.engine.fresh_id())
     return Draft(
         name=submission.name or f"{submission.type}:{suffix}"[:200],

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
 from rota.api.http import Request, Response, json_response
 from rota.api.job_pages import count_that_fit
+from rota.api.lease_tokens import bound_claim, holds_lease, lease_tokens
 from rota.api.long_poll import claim_or_wait, wait_for_cancels
 from rota.api.permissions import require_queue, uncovered_jobs
 from rota.api.router import QueueCheck, Route
-from rota.core.access import Action
+from rota.core.access import Action, covers_queue
 from rota.core.duration import parse_duration
 from rota.core.ids import to_text
 from rota.core.lease import Renewal
-from rota.core.outcome import Released
+from rota.core.limit import names_of
+from rota.core.outcome import Released, Snoozed
 from rota.ports.client import AttemptReport
 from rota.wire.jobs import job_form
 from rota.wire.leases import (
     ClaimReply,
     ClaimRequest,
     LeaseForm,
+    RenewalForm,
     RenewReply,
     RenewRequest,
+    ReportForm,
     SettleReply,
     SettleRequest,
     WatchReply,
@@ -42,19 +48,20 @@ async def claim(request: Request) -> Response:
     wait: timedelta = parse_duration(body.wait, field="wait")
     for queue in body.queues if request.key.queues else ():
         require_queue(request.key, queue)
-    jobs = await claim_or_wait(request, claim_of(body), wait)
+    jobs = await claim_or_wait(request, bound_claim(request, claim_of(body)), wait)
     fitting = count_that_fit(jobs)
     if fitting < len(jobs):
         # Released without using an attempt; the next claim gets them.
         await request.engine.settle([AttemptReport(job.id, job.fence, Released()) for job in jobs[fitting:]])
         jobs = jobs[:fitting]
-    return json_response(ClaimReply(jobs=[job_form(job) for job in jobs]))
+    return json_response(ClaimReply(jobs=[job_form(job) for job in jobs], lease_tokens=lease_tokens(request, jobs)))
 
 
 async def renew(request: Request) -> Response:
     """Renew leases; list those that are lost."""
-    renewals = [renewal_of(form) for form in (await request.read(RenewRequest)).renewals]
-    covered = await _covered(request, renewals) if request.key.queues else renewals
+    forms = (await request.read(RenewRequest)).renewals
+    renewals = [renewal_of(form) for form in forms]
+    covered = await _own(request, renewals, forms)
     renewed = await request.engine.renew(covered) if covered else ()
     held = {(one.job_id, one.fence) for one in renewed}
     lost = [to_text(one.job_id) for one in renewals if (one.job_id, one.fence) not in held]
@@ -65,17 +72,50 @@ async def watch(request: Request) -> Response:
     """Wait for cancels of a worker's running jobs."""
     body = await request.read(WatchRequest)
     jobs = await wait_for_cancels(request, body.worker_id, parse_duration(body.wait, field="wait"))
-    return json_response(WatchReply(cancel=[LeaseForm(id=to_text(job.id), fence=job.fence) for job in jobs]))
+    own = [job for job in jobs if covers_queue(request.key.queues, job.queue)]
+    return json_response(WatchReply(cancel=[LeaseForm(id=to_text(job.id), fence=job.fence) for job in own]))
 
 
 async def settle(request: Request) -> Response:
     """Settle attempts; list those whose lease was lost, which change nothing."""
-    reports = [report_of(form) for form in (await request.read(SettleRequest)).reports]
-    covered = await _covered(request, reports) if request.key.queues else reports
+    forms = (await request.read(SettleRequest)).reports
+    reports = [report_of(form) for form in forms]
+    covered = await _own(request, reports, forms)
+    if request.key.queues:
+        covered = await _within_limits(request, covered)
     settled = await request.engine.settle(covered) if covered else ()
     applied = set(settled)
     refused = [to_text(one.job_id) for one in reports if one.job_id not in applied]
     return json_response(SettleReply(settled=[to_text(one) for one in settled], refused=refused))
+
+
+async def _own(request: Request, items: list[T], forms: Sequence[RenewalForm | ReportForm]) -> list[T]:
+    """Leave out the items without the token of their lease, or outside the caller's queues; they count as lost."""
+    if not request.context.settings.keys and not request.key.queues:
+        return items
+    own = [
+        item
+        for item, form in zip(items, forms, strict=True)
+        if holds_lease(request, item.job_id, item.fence, form.lease_token)
+    ]
+    return await _covered(request, own) if request.key.queues else own
+
+
+async def _within_limits(request: Request, reports: list[AttemptReport]) -> list[AttemptReport]:
+    """Have a token that is limited to queues close no limits but those of its jobs' own queues and keys.
+
+    Other names are ignored, as everywhere in settlements: the outcome counts all the same.
+    """
+    closing = [one.job_id for one in reports if isinstance(one.outcome, Snoozed) and one.outcome.limit is not None]
+    if not closing:
+        return reports
+    own = {job.id: names_of(job.queue, "", job.concurrency_key) for job in await request.engine.get(closing)}
+    return [
+        replace(one, outcome=replace(one.outcome, limit=None))
+        if isinstance(one.outcome, Snoozed) and one.outcome.limit not in own.get(one.job_id, ())
+        else one
+        for one in reports
+    ]
 
 
 async def _covered(request: Request, items: list[T]) -> list[T]:
@@ -111,7 +151,7 @@ ROUTES = (
         method="POST",
         path="/v1/leases:watch",
         action=Action.WORK,
-        queue_check=QueueCheck.NOT_NEEDED,
+        queue_check=QueueCheck.HANDLER,
         handler=watch,
         summary="Wait until jobs that a worker runs are cancelled through this API; a heartbeat brings all cancels",
         tag="leases",

@@ -11,6 +11,7 @@ from msgspec import Meta, Raw, Struct
 from rota.api.aliases import FAILURE_WORDS, SUCCESS_WORDS
 from rota.api.errors import invalid
 from rota.api.http import Request, Response, empty_response, json_response
+from rota.api.lease_tokens import UNNAMED_BOOT, holds_lease, lease_tokens
 from rota.api.long_poll import claim_or_wait
 from rota.api.permissions import require_queue
 from rota.api.router import QueueCheck, Route
@@ -33,7 +34,7 @@ class NextJob(Struct, kw_only=True, forbid_unknown_fields=True):
     """The worker, its queues and types, the length of the lease, and how long to wait for a job."""
 
     worker_id: Name = "anonymous"
-    boot_id: Name = "http"
+    boot_id: Name = UNNAMED_BOOT
     queue: Annotated[str, Meta(min_length=1, max_length=2_000)] = DEFAULT_QUEUE
     type: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
     lease: Annotated[float, Meta(ge=1, le=86_400)] | None = None
@@ -57,6 +58,8 @@ class Completion(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults
     permanent: bool = False
     id: Identifier | None = None
     boot_id: Name | None = None
+    #: From the header `Rota-Lease-Token` of `/next-job`; required if the job was claimed with a `boot_id`.
+    lease_token: Name | None = None
     lease_until: Moment | None = None
     attempts: Count | None = None
 
@@ -76,7 +79,11 @@ async def next_job(request: Request) -> Response:
     for queue in claim.queues if request.key.queues else ():
         require_queue(request.key, queue)
     jobs = await claim_or_wait(request, claim, timedelta(seconds=query.wait))
-    return json_response((await job_forms(request, jobs))[0]) if jobs else empty_response()
+    if not jobs:
+        return empty_response()
+    response = json_response((await job_forms(request, jobs))[0])
+    response.headers += [(b"rota-lease-token", token.encode()) for token in lease_tokens(request, jobs).values()]
+    return response
 
 
 async def complete(request: Request) -> Response:
@@ -87,11 +94,24 @@ async def complete(request: Request) -> Response:
     if completion.id is not None and completion.id != request.path_params["id"]:
         raise invalid([("id", "this differs from the id in the path")])
     fence = _fence(job, completion)
+    _require_lease_token(request, job, fence, completion)
     applied = await request.engine.settle([AttemptReport(job.id, fence, _outcome(completion, is_success=is_success))])
     after = await request.engine.jobs.one(job.id)
     if not applied and not _is_repetition(after, completion, fence, is_success=is_success):
         raise LeaseLost(f"{job.name}: the lease is lost; the outcome was not stored")
     return json_response((await job_forms(request, [after]))[0])
+
+
+def _require_lease_token(request: Request, job: Job, fence: int, completion: Completion) -> None:
+    """Refuse to settle by names a job that a process with a boot of its own has claimed.
+
+    Names and boots of workers are shown to readers. Only a worker that named no boot, on these paths, need not prove
+    its claim.
+    """
+    if job.boot in {None, UNNAMED_BOOT} or holds_lease(request, job.id, fence, completion.lease_token):
+        return
+    fix = "send the 'lease_token' from the header Rota-Lease-Token of the claim"
+    raise LeaseLost(f"{job.name}: another process holds the lease; {fix}")
 
 
 def _is_success(completion: Completion) -> bool:

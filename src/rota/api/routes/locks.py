@@ -37,13 +37,14 @@ async def release(request: Request) -> Response:
 
 
 async def unlock(request: Request) -> Response:
-    """Release a lock whoever holds it, and record that in the ledger."""
+    """Release a lock for its holder, and record that in the ledger."""
     name = check_lock_name(request.path_params["name"])
     lock = await coordinator_of(request).unlock(name, None)
     if lock is None:
         raise HttpError(404, "not_found", f"lock {name!r} is not held", fix="list the locks with GET /v1/locks")
     by = request.actor
-    await request.engine.store.record([LedgerEntry(by.name, "cluster.unlock", name, by.origin, lock.holder)])
+    entry = LedgerEntry(by.name, "cluster.unlock", name, by.origin, lock.holder, surface=by.surface)
+    await request.engine.store.record([entry])
     return empty_response()
 
 
@@ -87,7 +88,7 @@ ROUTES = (
         path="/v1/locks/{name}",
         action=Action.CLUSTER_EDIT,
         handler=unlock,
-        summary="Release a named lock, whoever holds it",
+        summary="Release a named lock that another process may hold",
         tag="locks",
         responses={204: None},
         error_statuses=(404,),

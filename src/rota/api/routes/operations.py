@@ -9,7 +9,7 @@ from rota.api.auth import authorize
 from rota.api.cursors import cut_page, decode_cursor
 from rota.api.errors import invalid
 from rota.api.http import Request, Response, json_response
-from rota.api.job_filter import PageQuery
+from rota.api.job_filter import PageQuery, searched_jobs
 from rota.api.router import Route
 from rota.core.access import Action
 from rota.core.duration import parse_duration
@@ -39,12 +39,14 @@ async def create(request: Request) -> Response:
     """Create an operation (202), or count its jobs with `dry_run` (200)."""
     body = await request.read(OperationRequest)
     authorize(request.key, _ACTIONS[body.action])
+    if body.q is not None and Action.PAYLOADS_READ not in request.key.actions:
+        await searched_jobs(request, body.q)
     operation = await _operation(request, body)
     if body.dry_run:
         counted = await request.engine.operations.count(operation)
         operation = replace(operation, matched=counted.count, is_exact=counted.is_exact)
         return json_response(operation_form(operation, operation.created_at, is_dry_run=True))
-    made = await request.engine.operations.create(operation)
+    made = await request.engine.operations.create(operation, surface=request.actor.surface)
     return json_response(operation_form(made, made.created_at), 202, location=f"/v1/operations/{to_text(made.id)}")
 
 

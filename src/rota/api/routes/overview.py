@@ -39,7 +39,7 @@ async def overview(request: Request) -> Response:
 async def _overview(context: Context) -> OverviewForm:
     settings, engine = context.settings, context.engine
     now = engine.clock()
-    census = await context.counts.census(at_most_old=FRESH_SECONDS)
+    census, counted_at = await context.counts.latest(at_most_old=FRESH_SECONDS)
     members = await engine.store.members(since=now - SILENT_SHOWN)
     alive = [member for member in members if (member.seen_at or now) >= now - ALIVE_FOR]
     workers = [member for member in alive if member.role is Role.WORKER]
@@ -48,6 +48,7 @@ async def _overview(context: Context) -> OverviewForm:
     due = census.total(*DUE_STATES)
     return OverviewForm(
         checked_at=now,
+        counted_at=counted_at,
         is_idle=not due and not census.total(State.RUNNING),
         last_ended_at=await _last_end(context),
         states={state: census.total(state) for state in State},

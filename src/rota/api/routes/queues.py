@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from msgspec import ValidationError, convert
+from msgspec import UNSET, ValidationError, convert
 
 from rota.api.counts import live_workers, queue_form, queue_page
 from rota.api.cursors import decode_cursor, encode_cursor
@@ -65,14 +65,25 @@ async def change(request: Request) -> Response:
     """Set a queue's limits."""
     body = await request.read(QueueChange)
     name = _name(request)
-    await request.engine.queues.limit(name, body.max_depth, request.actor)
+    engine, by = request.engine, request.actor
+    changes = {
+        field: value
+        for field, value in (("max_running", body.max_running), ("rate_limit", body.rate_limit))
+        if value is not UNSET
+    }
+    if body.max_depth is UNSET and not changes:
+        raise invalid([("max_depth", "nothing is set; give max_depth, max_running or rate_limit")])
+    if changes:
+        await engine.limits.change_queue(name, changes, by)
+    if body.max_depth is not UNSET:
+        await engine.queues.limit(name, body.max_depth, by)
     return json_response(await _form(request, name, wait_for_count=True))
 
 
 async def _page(request: Request, *, after: str, limit: int) -> tuple[list[QueueForm], int]:
     engine = request.engine
-    census, queues, workers = (
-        await request.context.counts.census(),
+    (census, _), queues, workers = (
+        await request.context.counts.latest(at_most_old=0.0),
         await engine.queues.all(),
         await live_workers(engine),
     )

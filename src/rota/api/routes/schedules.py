@@ -16,6 +16,7 @@ from rota.api.headers import IDEMPOTENCY_KEY, IF_MATCH
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.permissions import require_queues
+from rota.api.redaction import refuse_redacted
 from rota.api.router import Handler, QueueCheck, Route
 from rota.api.routes.jobs_submit import check_payloads, header_key
 from rota.core.access import Action, covers_queue
@@ -106,6 +107,7 @@ async def edit(request: Request) -> Response:
     if match is not None and match.strip() not in {"*", _tag(schedule)}:
         raise HttpError(412, "precondition_failed", f"schedule {schedule.name!r} was changed meanwhile; read it again")
     edited = apply_change(schedule, change, request.context.settings.defaults)
+    refuse_redacted(request.key, edited.template.payload)
     check_payloads(edited.template, request.context.settings, "job.")
     require_queues(request.key, edited.template)
     return _response(await request.engine.schedules.edit(edited, request.actor))
@@ -151,8 +153,18 @@ async def backfill(request: Request) -> Response:
     start, end = moment_of(body.start, "from"), moment_of(body.end, "to")
     if start is None or end is None or end < start:
         raise invalid([("to", "must not come before 'from'")])
-    made = await request.engine.schedules.backfill((await requested_schedule(request)).id, start, end, request.actor)
+    schedule = await requested_schedule(request)
+    if body.dry_run:
+        times = await request.engine.schedules.backfill_times(schedule.id, start, end)
+        return json_response(BackfillReply(times=list(times)))
+    made = await request.engine.schedules.backfill(schedule.id, start, end, request.actor)
     return json_response(BackfillReply(jobs=[to_text(job_id) for job_id in made]))
+
+
+async def skip(request: Request) -> Response:
+    """Skip the next fire time of a schedule."""
+    await request.body()
+    return _response(await request.engine.schedules.skip_next((await requested_schedule(request)).id, request.actor))
 
 
 async def occurrences(request: Request) -> Response:
@@ -340,9 +352,18 @@ ROUTES = (
         f"{_ONE}/backfill",
         Action.SCHEDULES_RUN,
         backfill,
-        "Create the jobs of missed fire times in a past period",
+        "Create the jobs of missed fire times in a past period, or list those fire times",
         body=BackfillRequest,
         responses={200: BackfillReply},
+    ),
+    _route(
+        "POST",
+        f"{_ONE}/skip",
+        Action.SCHEDULES_PAUSE,
+        skip,
+        "Skip the next fire time of a schedule",
+        responses=_FORM,
+        error_statuses=(409,),
     ),
     _route(
         "GET",

@@ -18,10 +18,13 @@ from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import PLAIN_TEXT, Route
 from rota.core.access import Action
+from rota.core.breaker import BreakerState
 from rota.core.errors import RotaError
 from rota.core.lifecycle import DUE_STATES, FINISHED, WAITING, State
+from rota.core.limit import Limit, names_of
 from rota.core.queue import Queue
 from rota.engine import Engine
+from rota.engine.breakers import BreakerReport
 from rota.ports.store import JobQuery
 from rota.telemetry import metric_definitions
 from rota.telemetry.metrics import Counts, Metrics, MetricValues
@@ -29,6 +32,8 @@ from rota.telemetry.prometheus import OPEN_METRICS, exposition, is_asked_for
 from rota.wire.system import LaneForm, MetricsForm, Stats
 
 KIND: Final = "lanes"
+#: How many limits of queues and tasks are measured.
+MOST_LIMITS: Final = 200
 
 
 class StatsQuery(PageQuery, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +106,8 @@ async def _tallies(context: Context) -> Sequence[MetricValues]:
     try:
         counts = await context.counts.stats(at_most_old=FRESH_SECONDS)
         queues = await context.engine.queues.all()
+        limits = await context.engine.limits.page("l", MOST_LIMITS)
+        breakers = await context.engine.breakers.page("", MOST_LIMITS)
     except HttpError:
         # Not counted yet; the store is not known to be unavailable.
         return (*own, Counts.of(metric_definitions.STORE_UP, 1))
@@ -108,7 +115,8 @@ async def _tallies(context: Context) -> Sequence[MetricValues]:
         return (*own, Counts.of(metric_definitions.STORE_UP, 0))
     counted = _counted(counts, queues, context.metrics)
     oldest = _oldest_due(counts.lanes, context.metrics, context.engine.clock())
-    return (*own, Counts.of(metric_definitions.STORE_UP, 1), *counted, oldest)
+    bounded = (*_limited(counts.lanes, limits), *_breakers(counts.lanes, breakers, context.metrics))
+    return (*own, Counts.of(metric_definitions.STORE_UP, 1), *counted, *bounded, oldest)
 
 
 def _counted(counts: Stats, queues: Sequence[Queue], metrics: Metrics) -> Iterator[MetricValues]:
@@ -136,6 +144,35 @@ def _counted(counts: Stats, queues: Sequence[Queue], metrics: Metrics) -> Iterat
     yield Counts.of(metric_definitions.WORKERS, counts.workers)
     yield Counts.of(metric_definitions.FLEET_SLOTS, counts.slots)
     yield Counts.of(metric_definitions.FLEET_BUSY, counts.busy)
+
+
+def _limited(lanes: Sequence[LaneForm], limits: Sequence[Limit]) -> tuple[Counts, Counts]:
+    """Give what runs and waits under the limits of queues and tasks."""
+    running, waiting = Counts(metric_definitions.LIMIT_RUNNING), Counts(metric_definitions.LIMIT_WAITING)
+    for limit in limits:
+        running.add((limit.name,), 0)
+        waiting.add((limit.name,), 0)
+    known = {limit.name for limit in limits}
+    for lane in lanes:
+        for name in known.intersection(names_of(lane.queue, lane.type, None)):
+            running.add((name,), lane.count if lane.state is State.RUNNING else 0)
+            waiting.add((name,), lane.count if lane.state in DUE_STATES else 0)
+    return running, waiting
+
+
+_STATE_NUMBERS: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+
+
+def _breakers(lanes: Sequence[LaneForm], breakers: Sequence[BreakerReport], metrics: Metrics) -> tuple[Counts, Counts]:
+    """Give the states of breakers, and the due jobs of the tasks of those that are not closed."""
+    states, waiting = Counts(metric_definitions.BREAKER_STATE), Counts(metric_definitions.BREAKER_WAITING)
+    for one in breakers:
+        label = (metrics.breakers.shown(one.breaker.name),)
+        states.values[label] = max(states.values.get(label, 0), _STATE_NUMBERS[one.state])
+        types = one.breaker.types if one.breaker.is_open else ()
+        due = [lane.count for lane in lanes if lane.type in types and lane.state in DUE_STATES]
+        waiting.add(label, sum(due))
+    return states, waiting
 
 
 def _oldest_due(lanes: Sequence[LaneForm], metrics: Metrics, now: datetime) -> Counts:

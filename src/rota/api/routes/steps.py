@@ -6,17 +6,18 @@ import msgspec
 
 from rota.api.errors import invalid
 from rota.api.http import Request, Response, json_response
-from rota.api.permissions import require_jobs
+from rota.api.lease_tokens import holds_lease
+from rota.api.permissions import require_jobs, require_queues
 from rota.api.router import QueueCheck, Route
 from rota.core.access import Action
 from rota.core.ids import JobId
 from rota.core.step import Step
 from rota.wire.scalars import id_in_field, job_id_of
-from rota.wire.steps import ResolveRequest, StepList, StepReply, StepRequest, resolution_of, step_form
+from rota.wire.steps import ResolveRequest, StepList, StepReply, StepRequest, resolution_of, step_form, wait_of
 
 
 async def record(request: Request) -> Response:
-    """Record the intent, the outcome or the withdrawal of a step."""
+    """Record the intent, the outcome or the withdrawal of a step, or begin a wait."""
     body = await request.read(StepRequest)
     job_id, steps = id_in_field(body.id, "id"), request.engine.steps
     await require_jobs(request, [job_id])
@@ -27,6 +28,8 @@ async def record(request: Request) -> Response:
             msgspec.json.decode(body.outcome)
         except (msgspec.DecodeError, RecursionError):
             raise invalid([("outcome", "this is not JSON")]) from None
+    if not holds_lease(request, job_id, body.fence, body.lease_token):
+        return json_response(StepReply(holds=False))
     match body.act:
         case "intend":
             reply = await steps.intend(job_id, body.fence, body.key)
@@ -34,6 +37,12 @@ async def record(request: Request) -> Response:
         case "conclude":
             step = await steps.conclude(job_id, body.fence, body.key, body.outcome or "null")
             return json_response(StepReply(holds=False) if step is None else _reply(step))
+        case "wait":
+            wait = wait_of(body, request.context.settings.defaults)
+            if wait.child is not None:
+                require_queues(request.key, wait.child)
+            found = await steps.begin_wait(job_id, body.fence, wait)
+            return json_response(StepReply(holds=False) if found is None else _reply(found))
         case _:
             return json_response(StepReply(holds=await steps.withdraw(job_id, body.fence, body.key)))
 
@@ -68,7 +77,7 @@ ROUTES = (
         action=Action.WORK,
         queue_check=QueueCheck.HANDLER,
         handler=record,
-        summary="Record the intent or the outcome of a guarded step",
+        summary="Record the intent or the outcome of a guarded step, or begin a wait",
         tag="worker protocol",
         body=StepRequest,
         responses={200: StepReply},
@@ -79,7 +88,7 @@ ROUTES = (
         action=Action.JOBS_READ,
         queue_check=QueueCheck.JOB,
         handler=list_steps,
-        summary="List a job's guarded steps",
+        summary="List a job's guarded steps and waits",
         tag="jobs",
         responses={200: StepList},
         error_statuses=(404,),

@@ -13,8 +13,10 @@ from rota.api.errors import HttpError
 from rota.api.http import Request, Response, json_response
 from rota.api.permissions import require
 from rota.api.router import Handler, Route
-from rota.core.access import ALL_ACTIONS, Action, Token, TokenDraft, check_draft, covers_queue
+from rota.api.sessions import SESSION
+from rota.core.access import ALL_ACTIONS, UNLIMITED, Action, Token, TokenDraft, check_draft, covers_queue
 from rota.core.duration import parse_duration
+from rota.core.namespace import DEFAULT
 from rota.wire.access import (
     AccessForm,
     NewTokenForm,
@@ -23,6 +25,7 @@ from rota.wire.access import (
     TokenList,
     TokenRequest,
     draft_of,
+    limits_form,
     new_token_form,
     token_form,
 )
@@ -33,7 +36,7 @@ async def create(request: Request) -> Response:
     now = await request.engine.store.time()
     draft = draft_of(await request.read(TokenRequest), now)
     check_draft(draft, now)
-    _require_no_more(request, draft)
+    require_no_more(request, draft)
     token, secret = await request.engine.tokens.create(draft, request.actor)
     return _new(request, token, secret)
 
@@ -51,7 +54,7 @@ async def get(request: Request) -> Response:
 
 async def revoke(request: Request) -> Response:
     """Revoke a token for good; a name revokes every token that has it."""
-    _require_no_more(request, await request.engine.tokens.one(request.path_params["id"]))
+    require_no_more(request, await request.engine.tokens.one(request.path_params["id"]))
     token = await request.engine.tokens.revoke(request.path_params["id"], request.actor)
     request.context.tokens.forget()
     return json_response(token_form(token, request.engine.clock()))
@@ -61,7 +64,7 @@ async def rotate(request: Request) -> Response:
     """Replace a token by a new one with the same name and access."""
     body = await request.read_or(RotateRequest, RotateRequest())
     overlap: timedelta = parse_duration(body.overlap, field="overlap")
-    _require_no_more(request, await request.engine.tokens.one(request.path_params["id"]))
+    require_no_more(request, await request.engine.tokens.one(request.path_params["id"]))
     token, secret = await request.engine.tokens.rotate(request.path_params["id"], overlap, request.actor)
     request.context.tokens.forget()
     return _new(request, token, secret)
@@ -69,17 +72,24 @@ async def rotate(request: Request) -> Response:
 
 async def me(request: Request) -> Response:
     """Show the caller's own access."""
+    return json_response(access_form(request))
+
+
+def access_form(request: Request) -> AccessForm:
+    """Give the access of a request's caller."""
     key, settings = request.key, request.context.settings
-    form = AccessForm(
+    return AccessForm(
         name=key.name,
         role=key.role,
         actions=sorted(key.actions & ALL_ACTIONS),
         queues=list(key.queues),
+        limits=limits_form(key.limits or UNLIMITED),
         expires_at=key.expires_at,
         requires_token=bool(settings.keys),
         read_only=settings.read_only,
+        session_expires_at=request.scope.get(SESSION),
+        namespace=request.engine.namespace or DEFAULT,
     )
-    return json_response(form)
 
 
 def _new(request: Request, token: Token, secret: str) -> Response:
@@ -90,7 +100,7 @@ def _new(request: Request, token: Token, secret: str) -> Response:
     return json_response(form, 201, location=f"/v1/tokens/{token.id}", cache_control="no-store")
 
 
-def _require_no_more(request: Request, token: Token | TokenDraft) -> None:
+def require_no_more(request: Request, token: Token | TokenDraft) -> None:
     """Refuse to hand out, or to take away, more than the caller has itself."""
     key = request.key
     granted = Token("", token.name, b"", request.engine.clock(), token.role, token.actions).granted
@@ -100,6 +110,10 @@ def _require_no_more(request: Request, token: Token | TokenDraft) -> None:
         limit = ", ".join(key.queues)
         detail = f"this token is limited to the queues {limit}, and so are the tokens that it may create or end"
         raise HttpError(403, "forbidden", detail, fix=f"give 'queues' among {limit}, or use a token without this limit")
+    for name, most in (key.limits or UNLIMITED).given.items():
+        if token.limits.given.get(name, most + 1) > most:
+            detail = f"this token is limited to {most} {name}, and so are the tokens that it may create or end"
+            raise HttpError(403, "forbidden", detail, fix=f"give '{name}' of {most} or less in 'limits'")
 
 
 def _route(method: str, path: str, action: Action, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401

@@ -219,7 +219,9 @@ class ClosingProtocol(DeadlineProtocol):
         self.transport.flush()
         if self.transport.is_closing():
             return
-        self.transport.write_eof()
+        # TLS has no half-closed connections: the caller finds the end of the response by its length.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
         self.flow.resume_reading()
         self._wait_for(self.timeouts.linger.total_seconds(), self.transport.close)
 

@@ -56,10 +56,10 @@ class ApiProtocol(ClosingProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count a new connection, and wait for its first request."""
-        # So that `pause_writing` is called for whatever the system does not take at once.
-        transport.set_write_buffer_limits(0)
         super().connection_made(cast("asyncio.Transport", CoalescingTransport(transport, self.loop)))
         self.source = client_network(self.client[0]) if self.client else ""
+        # So that `pause_writing` is called for whatever the system does not take at once.
+        transport.set_write_buffer_limits(0)
         if self.registry.enter(self):
             self._wait_for(self.timeouts.head.total_seconds(), self._on_request_late)
         else:

@@ -13,8 +13,9 @@ import math
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from uvicorn import Config, Server
 
@@ -22,7 +23,8 @@ from rota.api.auth import is_loopback
 from rota.api.http import AsgiScope, Receive, Send
 from rota.api.limits import RejectionCounts
 from rota.api.server.deadlines import Timeouts
-from rota.api.server.protocol import protocol_class
+from rota.api.server.protocol import ApiProtocol, protocol_class
+from rota.api.server.tls import ServerTls, TlsListener
 from rota.api.settings import ApiSettings
 from rota.core.access import is_strong
 from rota.core.errors import InvalidRequest
@@ -34,7 +36,7 @@ _log = logging.getLogger("rota.api")
 
 OnReady = Callable[[str, int], None]
 
-__all__ = ["OnReady", "ServedApp", "Timeouts", "bind_checked", "check_bind", "check_strength", "serve"]
+__all__ = ["OnReady", "Protection", "ServedApp", "Timeouts", "bind_checked", "check_bind", "serve"]
 
 
 class ServedApp(Protocol):
@@ -63,25 +65,39 @@ class ServedApp(Protocol):
         ...
 
 
-def check_bind(host: str, has_token: bool, insecure: bool, *, field: str = "host") -> None:  # noqa: FBT001 - the runtime's contract
-    """Refuse an address that other machines can reach while no token is set."""
-    if has_token or insecure or _is_local_only(host):
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What protects a port that other machines can reach."""
+
+    token: str = ""
+    has_tls: bool = False
+    behind_proxy: bool = False
+    #: Whether the operator accepts that something is missing.
+    insecure: bool = False
+
+    @property
+    def missing(self) -> str:
+        """What is missing, with its consequence; empty if nothing is."""
+        if not self.token:
+            return "no token is set, so anyone could run jobs here"
+        if not (self.has_tls or self.behind_proxy):
+            return "there is no TLS, so tokens and payloads could be read on the way"
+        return "" if is_strong(self.token) else "the token could be guessed: it has less than 16 random bytes"
+
+
+_REMEDIES: Final = (
+    "set ROTA_TOKEN (`openssl rand -hex 16` makes one) and --tls-cert with --tls-key, or --behind-proxy if a proxy"
+    " does TLS; or bind to 127.0.0.1; or say --insecure if you mean it"
+)
+
+
+def check_bind(host: str, protection: Protection, *, field: str = "host") -> None:
+    """Refuse an address that other machines can reach without a strong token and TLS."""
+    if protection.insecure or not protection.missing or _is_local_only(host):
         return
     raise InvalidRequest(
-        f"{field}: {host or '0.0.0.0'!r} can be reached from other machines and no token is set, so anyone could"  # noqa: S104 - refusing it
-        " run jobs here; set ROTA_TOKEN, bind to 127.0.0.1, or say --insecure if you mean it",
+        f"{field}: {host or '0.0.0.0'!r} can be reached from other machines and {protection.missing}; {_REMEDIES}",  # noqa: S104 - refusing it
         field=field,
-    )
-
-
-def check_strength(host: str, token: str, insecure: bool, *, field: str = "host") -> None:  # noqa: FBT001 - as above
-    """Refuse an address that other machines can reach while the token could be guessed."""
-    if not token or is_strong(token) or insecure or _is_local_only(host):
-        return
-    raise InvalidRequest(
-        f"token: {field} {host or '0.0.0.0'!r} can be reached from other machines and the token could be guessed: it"  # noqa: S104 - refusing it
-        " has less than 16 random bytes; make one with `openssl rand -hex 16`",
-        field="token",
     )
 
 
@@ -100,24 +116,28 @@ async def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
-    insecure: bool = False,
+    protection: Protection | None = None,
+    tls: ServerTls | None = None,
     on_ready: OnReady | None = None,
     timeouts: Timeouts | None = None,
     sockets: list[socket.socket] | None = None,
 ) -> None:
     """Serve until cancelled. `on_ready` gets the address once requests are accepted; port 0 chooses a free one.
 
-    `sockets` are bound already, by `bind_checked`; without them the port is bound here.
+    `sockets` are bound already, by `bind_checked`; without them the port is bound here. With `tls` all connections are
+    encrypted.
     """
-    has_token = bool(app.settings.keys)
     times = timeouts or Timeouts()
+    given = protection or Protection()
     if sockets is None:
-        sockets = bind_checked(host, port, has_token, insecure)
-    server = _UvicornServer(_config(app, times), sockets, on_ready)
+        sockets = bind_checked(host, port, given)
+    server = _UvicornServer(_config(app, times), sockets, on_ready, tls)
     serving = asyncio.create_task(server.serve(sockets), name="rota-api")
-    warning_task = None
-    if not has_token and not _is_local_only(host):
-        warning_task = asyncio.create_task(_warn_regularly(host), name="rota-api-warning")
+    background = []
+    if given.missing and not _is_local_only(host):
+        background.append(asyncio.create_task(_warn_regularly(host, given.missing), name="rota-api-warning"))
+    if tls is not None:
+        background.append(asyncio.create_task(tls.watch(), name="rota-api-tls"))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -130,14 +150,14 @@ async def serve(
             await serving
         raise
     finally:
-        if warning_task is not None:
-            warning_task.cancel()
+        for task in background:
+            task.cancel()
         await app.aclose()
 
 
-def bind_checked(host: str, port: int, has_token: bool, insecure: bool, *, field: str = "host") -> list[socket.socket]:  # noqa: FBT001 - as above
-    """Listen on every address of a host, unless other machines could reach it without a token."""
-    check_bind(host, has_token, insecure, field=field)
+def bind_checked(host: str, port: int, protection: Protection, *, field: str = "host") -> list[socket.socket]:
+    """Listen on every address of a host, unless other machines could reach it unprotected."""
+    check_bind(host, protection, field=field)
     return bind(host, port)
 
 
@@ -180,10 +200,14 @@ def _config(app: ServedApp, timeouts: Timeouts) -> Config:
 class _UvicornServer(Server):
     """uvicorn's server, which leaves the signals to the program it runs in."""
 
-    def __init__(self, config: Config, sockets: Sequence[socket.socket], on_ready: OnReady | None) -> None:
+    def __init__(
+        self, config: Config, sockets: Sequence[socket.socket], on_ready: OnReady | None, tls: ServerTls | None
+    ) -> None:
         super().__init__(config)
         self._sockets = sockets
         self._on_ready = on_ready
+        self._tls = tls
+        self._tls_listeners: list[TlsListener] = []
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -192,13 +216,33 @@ class _UvicornServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start accepting requests, and call `on_ready`."""
-        await super().startup(sockets)
+        await super().startup(sockets if self._tls is None else [])
+        if self._tls is not None:
+            self._start_tls(self._tls)
         if self._on_ready is not None:
             host, port = self._sockets[0].getsockname()[:2]
             self._on_ready(str(host), int(port))
 
+    def _start_tls(self, tls: ServerTls) -> None:
+        """Accept connections with TLS on our own: uvicorn's loop would count none before its handshake is done."""
+        kind = cast("type[ApiProtocol]", self.config.http_protocol_class)
+        state = self.lifespan.state
 
-async def _warn_regularly(host: str) -> None:
+        def make() -> ApiProtocol:
+            return kind(config=self.config, server_state=self.server_state, app_state=state)
+
+        self._tls_listeners = [TlsListener(tls, listener, make, kind) for listener in self._sockets]
+        for listener in self._tls_listeners:
+            listener.start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, and finish the requests under way."""
+        for listener in self._tls_listeners:
+            listener.stop()
+        await super().shutdown(sockets)
+
+
+async def _warn_regularly(host: str, missing: str) -> None:
     while True:
-        _log.warning("anyone who can reach %s can run jobs here: no token is set (--insecure)", host or "this machine")
+        _log.warning("%s can be reached from other machines and %s (--insecure)", host or "this machine", missing)
         await asyncio.sleep(_WARN_EVERY.total_seconds())

@@ -26,7 +26,7 @@ from rota.core.errors import BrokerUnavailable
 from rota.core.ids import JobId
 from rota.ports.broker import Subscription
 from rota.ports.store import Store
-from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Wake
 from rota.supervision import supervised
 
 CHECK_SECONDS: Final = 1.0
@@ -78,14 +78,14 @@ class RedisStreamsBroker:
 
     def subscribe(
         self,
-        queues: Collection[str],
+        topics: Wake,
         types: Collection[str] | None = None,
         rank: Rank | None = None,  # noqa: ARG002 - no two workers get the same id
     ) -> AbstractContextManager[Subscription]:
         """Listen for the store's own changes, or for jobs."""
-        if TIMETABLE in queues or EVERY_QUEUE in queues:
-            return self._in_store.subscribe(queues)
-        return self._listen_for_jobs(queues, types or ())
+        if TIMETABLE in topics or EVERY_QUEUE in topics:
+            return self._in_store.subscribe(topics)
+        return self._listen_for_jobs([topic for topic in topics if isinstance(topic, str)], types or ())
 
     @contextmanager
     def _listen_for_jobs(self, queues: Collection[str], types: Collection[str]) -> Iterator[Subscription]:
@@ -102,9 +102,9 @@ class RedisStreamsBroker:
         """True: listeners in other processes are not known."""
         return True
 
-    async def announce(self, queues: Collection[str]) -> None:
+    async def announce(self, wake: Wake) -> None:
         """Wake the listeners of this process: the dispatcher notifies the others."""
-        await self._in_store.announce(queues)
+        await self._in_store.announce(wake)
 
     async def take(self, queues: Collection[str], types: Collection[str] | None, limit: int) -> Sequence[JobId] | None:
         """Take ids; None if the caller is to claim from the store."""
@@ -175,7 +175,7 @@ class StreamListener:
         """End the wait, or the next one."""
         self._woken.set()
 
-    async def wait(self, at_most: timedelta) -> Collection[str]:
+    async def wait(self, at_most: timedelta) -> Wake:
         """Wait until woken, for at most so long; anything may have changed then."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if not self._is_dispatching():

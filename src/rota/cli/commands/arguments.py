@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.cli.api_client import ApiClient
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Printer, say
 from rota.core.errors import InvalidRequest
 from rota.settings import OPTIONS, Settings, read
+
+if TYPE_CHECKING:
+    from rota.encryption import Cipher
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
@@ -24,9 +28,49 @@ def settings_of(options: argparse.Namespace) -> Settings:
         raise CommandFailed(str(error), fix="`rota config show --origin` shows them all", code=Exit.USAGE) from None
 
 
-def api_client_of(options: argparse.Namespace) -> ApiClient:
+def store_of(options: argparse.Namespace) -> str:
+    """Give the URL of the store, which is that of the namespace if one is named; one that is not there is refused."""
+    from rota.runtime.namespace_stores import require_store, store_url  # noqa: PLC0415 - commands over HTTP need none
+
     settings = settings_of(options)
-    return ApiClient(settings.api_url, settings.token)
+    url = store_url(settings.store, settings.namespace)
+    if settings.namespace:
+        asyncio.run(require_store(url, settings.namespace))
+    return url
+
+
+def api_client_of(options: argparse.Namespace, namespace: str | None = None) -> ApiClient:
+    """Make the client of the API, in a given namespace or in that of the settings."""
+    settings = settings_of(options)
+    chosen = settings.namespace if namespace is None else namespace
+    return ApiClient(settings.api_url, settings.token, _cipher_of(settings), settings.client_tls, namespace=chosen)
+
+
+def _cipher_of(settings: Settings) -> Cipher | None:
+    """Open the encryption keys, if there are any."""
+    if not settings.encryption_keys:
+        return None
+    from rota.runtime.encryption import open_cipher  # noqa: PLC0415 - most commands need no keys
+
+    try:
+        return open_cipher(settings.encryption_keys)
+    except InvalidRequest as error:
+        raise CommandFailed(str(error), fix="see docs/howto/encrypt.md", code=Exit.USAGE) from None
+
+
+def encrypted(api: ApiClient, form: dict[str, Any], *, has_id: bool = False) -> dict[str, Any]:
+    """Encrypt the payload of a submission if there are keys; with `has_id`, bind it to a new job id."""
+    if api.cipher is None or not isinstance(form, dict):
+        return form
+    import random  # noqa: PLC0415 - as above
+
+    from rota.core.ids import to_text  # noqa: PLC0415
+    from rota.encryption.jobs import encrypted_form  # noqa: PLC0415
+    from rota.engine.engine import wall_clock  # noqa: PLC0415
+    from rota.engine.ids import IdMaker  # noqa: PLC0415
+
+    job_id = to_text(IdMaker(wall_clock, random.random)()) if has_id else None
+    return encrypted_form(api.cipher, form, job_id)
 
 
 def printer_of(options: argparse.Namespace) -> Printer:

@@ -30,6 +30,7 @@ from rota.core.duration import parse_duration
 from rota.core.errors import InvalidRequest, RotaError
 from rota.core.redaction import redacted
 from rota.runtime.link import connect
+from rota.runtime.namespace_stores import require_store, store_url
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,8 +115,11 @@ def _say_nothing(text: str) -> None:
 async def _target(options: argparse.Namespace, plan: BenchPlan, store: str) -> Target:
     settings = settings_of(options)
     if options.store:
-        return StoreTarget(plan, await connect(settings.store), redacted(settings.store))
-    return HttpTarget(plan, settings.api_url, settings.token, store)
+        url = store_url(settings.store, settings.namespace)
+        if settings.namespace:
+            await require_store(url, settings.namespace)
+        return StoreTarget(plan, await connect(url, namespace=settings.namespace), redacted(url))
+    return HttpTarget(plan, settings.api_url, settings.token, store, settings.client_tls, settings.namespace)
 
 
 def _exit_of(report: BenchReport) -> Exit:

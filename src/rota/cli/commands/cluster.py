@@ -1,4 +1,4 @@
-"""`rota cluster` and `rota workers`: leader, members, workers, locks and the shared configuration."""
+"""`rota cluster`: leader, members, locks and the shared configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 from urllib.parse import quote
 
 from rota.cli.commands.arguments import api_client_of, printer_of
-from rota.cli.commands.jobs import listed
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
@@ -71,20 +70,4 @@ def locks(options: argparse.Namespace) -> int:
 def unlock(options: argparse.Namespace) -> int:
     api_client_of(options).request("DELETE", f"/v1/locks/{quote(options.name, safe='')}")
     say(f"lock {options.name} is released; its former holder learns of it when it renews the lock")
-    return Exit.OK
-
-
-def list_workers(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/workers")
-    columns = (
-        column("worker", "worker_id"),
-        column("host"),
-        column("pid"),
-        ("busy", lambda worker: f"{worker['busy']}/{worker['slots']}"),
-        ("queues", lambda worker: ",".join(worker["queues"])),
-        ("types", lambda worker: "any" if worker.get("types") is None else ",".join(worker["types"])),
-        column("seen_at"),
-        column("version"),
-    )
-    printer_of(options).records(found, columns, empty="no workers", identity="worker_id")
     return Exit.OK

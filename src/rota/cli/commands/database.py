@@ -6,32 +6,42 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
-from rota.cli.commands.arguments import printer_of, settings_of
+from rota.cli.commands.arguments import printer_of, settings_of, store_of
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import clean, column, say
 from rota.core.errors import StoreUnavailable
 from rota.core.redaction import redacted
 from rota.engine.ledger import LedgerCheck, verify_ledger
-from rota.runtime.store import migrations_of, open_store
+from rota.runtime.namespace_stores import store_url
+from rota.runtime.store import grants_of, migrations_of, open_store
+from rota.stores.grants import Roles
 from rota.stores.migrations import MigrationState
 
 
 def migrate(options: argparse.Namespace) -> int:
-    """Migrate the store to the schema of this release."""
-    location = settings_of(options).store
-
-    async def open_and_close() -> None:
-        store = await open_store(location)
-        await store.close()
-
-    asyncio.run(open_and_close())
-    say(f"{redacted(location)} is up to date")
+    """Migrate the store to the schema of this release, and those of all namespaces."""
+    location = store_of(options)
+    for url in [location, *asyncio.run(_migrated(location))]:
+        say(f"{redacted(url)} is up to date")
     return Exit.OK
+
+
+async def _migrated(location: str) -> Sequence[str]:
+    """Migrate a store and the namespaces that it lists, and give the URLs of these."""
+    store = await open_store(location)
+    try:
+        names = [one.name for one in await store.namespaces() if one.is_live]
+    finally:
+        await store.close()
+    urls = [store_url(location, name) for name in names]
+    for url in urls:
+        await (await open_store(url)).close()
+    return urls
 
 
 def status(options: argparse.Namespace) -> int:
     """Show the migrations, also applied ones that this release does not know."""
-    migrations = migrations_of(settings_of(options).store)
+    migrations = migrations_of(store_of(options))
     rows = [
         {"id": name, "migration": name, "applied": is_applied, "known": is_known}
         for name, is_applied, is_known in migrations
@@ -43,9 +53,18 @@ def status(options: argparse.Namespace) -> int:
     return Exit.PROBLEMS_FOUND if newer else Exit.OK
 
 
+def grants(options: argparse.Namespace) -> int:
+    """Print SQL for database roles with the least privileges."""
+    roles = Roles(migrate=options.migrate_role, run=options.run_role, read=options.read_role)
+    settings = settings_of(options)
+    scripts = grants_of(store_url(settings.store, settings.namespace), roles)
+    print("\n\n".join(getattr(scripts, part) for part in ("roles", "tables") if options.only in {None, part}))
+    return Exit.OK
+
+
 def check(options: argparse.Namespace) -> int:
     """Look for damage, and for database settings that endanger the data."""
-    location = settings_of(options).store
+    location = store_of(options)
     findings = _pending(location) or asyncio.run(_findings(location))
     for finding in findings:
         print(clean(finding))
@@ -98,7 +117,7 @@ async def _findings(location: str) -> Sequence[str]:
 
 def verify(options: argparse.Namespace) -> int:
     """Verify the hash chain of the audit log, and name the first wrong entry."""
-    location = settings_of(options).store
+    location = store_of(options)
     require_store(location)
     found = asyncio.run(_verified(location))
     if found.finding is not None:

@@ -1,11 +1,11 @@
-"""`rota dlq`: list, retry and discard dead jobs."""
+"""`rota dlq`: list, retry and discard dead jobs, and write notes on their causes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from rota.cli.api_client import ApiClient, refusal_of
 from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
@@ -19,12 +19,18 @@ from rota.core.ids import to_number
 #: As many as the API acts on in one request.
 BATCH: Final = 1_000
 
+#: How many died in each of the last 24 hours, as a line of blocks.
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+
 GROUPS: Final = (
     column("type"),
     column("count"),
-    column("first_at"),
-    column("last_at"),
     column("fingerprint"),
+    column("error", "error_text"),
+    column("last_at"),
+    column("last day", "last_day"),
+    column("note", "note_text"),
+    column("first_at"),
     column("example", "example_id"),
 )
 
@@ -34,11 +40,53 @@ def list_letters(options: argparse.Namespace) -> int:
     api, printer = api_client_of(options), printer_of(options)
     if options.group:
         found = api.get("/v1/dead-letters/groups")["items"]
+        if printer.form in {"table", "csv"}:
+            found = [_group_row(group) for group in found]
         printer.records(found, GROUPS, empty="no dead letters", identity="fingerprint")
     else:
         letters = listed(api, "/v1/dead-letters", options.limit)
         printer.records(letters, COLUMNS, empty="no dead letters")
     return Exit.OK
+
+
+def _group_row(group: Mapping[str, Any]) -> dict[str, Any]:
+    error, note = group["error"], group["note"]
+    return {
+        **group,
+        "error_text": error and error["message"],
+        "last_day": drawn(group["trend"]),
+        "note_text": note and note["text"],
+    }
+
+
+def drawn(counts: Sequence[int]) -> str:
+    """Draw counts as a line of blocks, the largest as a full one; nothing where there is none."""
+    most = max(counts, default=0)
+    return "".join(" " if not one else _BLOCKS[(one * len(_BLOCKS) - 1) // most] for one in counts) if most else ""
+
+
+def note(options: argparse.Namespace) -> int:
+    """Set or remove the note on a cause."""
+    if (options.text is None) == (not options.remove):
+        raise CommandFailed("dlq note: give a text, or --remove", fix="one of the two", code=Exit.USAGE)
+    api = api_client_of(options)
+    cause = _cause_of(api, options.cause)
+    if options.remove:
+        api.request("DELETE", "/v1/dead-letters/groups/note", query=cause)
+    else:
+        api.request("PUT", "/v1/dead-letters/groups/note", {**cause, "text": options.text})
+    if not options.quiet:
+        say(f"note on {options.cause} {'removed' if options.remove else 'set'}")
+    return Exit.OK
+
+
+def _cause_of(api: ApiClient, given: str) -> dict[str, str]:
+    """Find a cause by its fingerprint; one without a fingerprint by its type."""
+    for group in api.get("/v1/dead-letters/groups")["items"]:
+        if given == (group["fingerprint"] or group["type"]):
+            return {"type": group["type"], "fingerprint": group["fingerprint"]}
+    fix = "`rota dlq list --group` shows the causes"
+    raise CommandFailed(f"dlq note: no job is dead by the cause {given!r}", fix=fix, code=Exit.NOT_FOUND)
 
 
 def act(options: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ import argparse
 import stat
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from rota.cli.commands.arguments import api_client_of, printer_of, settings_of
@@ -14,7 +13,8 @@ from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import clean, column, say
 from rota.core.errors import RotaError
 from rota.core.redaction import redacted
-from rota.runtime.store import migrations_of
+from rota.runtime.namespace_stores import store_url
+from rota.runtime.store import migrations_of, path_of
 from rota.settings import Settings
 
 #: A larger difference between the clocks of this host and of the server is a finding.
@@ -67,7 +67,7 @@ def _schema(settings: Settings) -> Iterator[Finding]:
     if settings.origin("store") == "default":
         return
     try:
-        migrations = migrations_of(settings.store)
+        migrations = migrations_of(store_url(settings.store, settings.namespace))
     except RotaError as error:
         fix = "check that the store runs and that the settings name it: rota config show --origin"
         yield _finding("store_unavailable", f"{redacted(settings.store)}: {error}", fix, "critical")
@@ -84,7 +84,7 @@ def _files(settings: Settings) -> Iterator[Finding]:
     """Name database files of SQLite that every user of this host can read or write."""
     if "://" in settings.store and not settings.store.startswith("sqlite"):
         return
-    path = Path(settings.store.removeprefix("sqlite://"))
+    path = path_of(store_url(settings.store, settings.namespace))
     if path.is_file() and path.stat().st_mode & _OTHERS:
         text = f"every user of this host can read or write {path}, which holds the payloads of all jobs"
         yield _finding("file_permissions", text, f"chmod o-rw {path}")

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 from rota.cli.api_client import ApiClient
 from rota.cli.commands.arguments import api_client_of, duration_of, is_confirmed, json_of, printer_of
 from rota.cli.exits import CommandFailed, Exit
-from rota.cli.output import clean, column, counted, say
+from rota.cli.output import clean, column, counted, say, shown_json, shown_text
+from rota.core.ids import JobId, to_number
 
 PAGE: Final = 500
 #: How long one request waits for a job's end.
@@ -32,7 +38,10 @@ COLUMNS: Final = (
     ("attempts", lambda job: f"{job['attempts']}/{job['max_attempts']}"),
     column("run_at"),
     column("worker", "worker_id"),
-    ("error", lambda job: f"{job['error']['kind']}: {job['error']['message'][:80]}" if job.get("error") else ""),
+    (
+        "error",
+        lambda job: f"{job['error']['kind']}: {shown_text(job['error']['message'])[:80]}" if job.get("error") else "",
+    ),
 )
 
 
@@ -118,7 +127,10 @@ def explain(options: argparse.Namespace) -> int:
 
 def steps(options: argparse.Namespace) -> int:
     found = api_client_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
-    columns = (column("key"), column("began_at"), column("ended_at"), column("result"))
+    columns = (
+        column("key"), column("kind"), column("waits_for", "subject"), column("until"), column("began_at"),
+        column("ended_at"), column("result"),
+    )  # fmt: skip
     printer_of(options).records(found, columns, empty="no steps", identity="key")
     return Exit.OK
 
@@ -126,7 +138,13 @@ def steps(options: argparse.Namespace) -> int:
 def resolve(options: argparse.Namespace) -> int:
     """Record whether the effect of a step in doubt happened."""
     body = {"key": options.key, "happened": options.happened, "result": json_of(options.result, "result")}
-    api_client_of(options).post(f"/v1/jobs/{options.id}/steps:resolve", body)
+    api = api_client_of(options)
+    if api.cipher is not None and options.result is not None:
+        from rota.encryption.worker import encrypted_outcome  # noqa: PLC0415 - an extra
+
+        job_id = JobId(to_number(options.id))
+        body["result"] = json.loads(encrypted_outcome(api.cipher, job_id, options.key, json.dumps(body["result"])))
+    api.post(f"/v1/jobs/{options.id}/steps:resolve", body)
     say(f"resolved; next: rota jobs retry {options.id}")
     return Exit.OK
 
@@ -139,7 +157,7 @@ def attempts(options: argparse.Namespace) -> int:
         column("started_at"),
         column("ended_at"),
         column("event"),
-        ("error", lambda attempt: attempt["error"]["message"][:80] if attempt.get("error") else ""),
+        ("error", lambda attempt: shown_text(attempt["error"]["message"])[:80] if attempt.get("error") else ""),
     )
     printer_of(options).records(found, columns, empty="not yet started", identity="fence")
     return Exit.OK
@@ -179,15 +197,17 @@ def _show_end(options: argparse.Namespace, ended: Mapping[str, Any]) -> int:
     if printer.form != "table":
         printer.record(ended)
     elif ended["status"] == "completed":
-        print(json.dumps(ended["result"], ensure_ascii=False))
+        print(shown_json(ended["result"]))
     else:
         error = ended.get("error") or {}
         say(f"rota: job {ended['id']} is {ended['status']} {clean(error.get('kind', ''))}: "
-            f"{clean(error.get('message', ''))}")  # fmt: skip
+            f"{clean(shown_text(error.get('message', '')))}")  # fmt: skip
     return Exit.JOB_FAILED if ended["status"] in {"dead", "cancelled"} else Exit.OK
 
 
 def act(options: argparse.Namespace) -> int:
+    if options.verb == "retry" and (options.edit or _edits_of(options)):
+        return _retry_edited(options)
     if options.match is not None:
         from rota.cli.commands.operations import act_on_matches  # noqa: PLC0415 - it needs this module
 
@@ -201,6 +221,90 @@ def act(options: argparse.Namespace) -> int:
     api = api_client_of(options)
     refusals = [refusal for job_id in options.ids if (refusal := _act_on(api, options, job_id)) is not None]
     return finished(refusals, count)
+
+
+def update(options: argparse.Namespace) -> int:
+    """Change a waiting job."""
+    body = _edits_of(options)
+    if not body:
+        raise CommandFailed("jobs update: nothing to change", fix="give --payload, --priority, …", code=Exit.USAGE)
+    api = api_client_of(options)
+    if options.dry_run:
+        say(f"would change {', '.join(body)} of job {options.id}")
+        return Exit.OK
+    api.request("PATCH", f"/v1/jobs/{options.id}", body)
+    if not options.quiet:
+        say(f"changed {options.id}: {', '.join(body)}")
+    return Exit.OK
+
+
+def duplicate(options: argparse.Namespace) -> int:
+    """Submit a new job with the fields of one, and changes."""
+    return _copy(options, "duplicate", _edits_of(options))
+
+
+def _edits_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Collect the changes of a job that flags name."""
+    body: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("queue", "priority", "max_attempts")
+        if getattr(options, name) is not None
+    }
+    if options.tag is not None:
+        body["tags"] = [tag for tag in options.tag if tag]
+    if options.run_at is not None:
+        body["run_at"] = options.run_at
+    if options.delay is not None:
+        body["delay"] = options.delay
+    if options.payload is not None:
+        body["payload"] = json_of(options.payload, "payload")
+    return body
+
+
+def _copy(options: argparse.Namespace, verb: str, body: Mapping[str, Any]) -> int:
+    api = api_client_of(options)
+    (job_id,) = options.ids if verb == "retry" else (options.id,)
+    if options.dry_run:
+        say(f"would make a new job from {job_id}, with other {', '.join(body) or 'nothing'}")
+        return Exit.OK
+    made = api.post(f"/v1/jobs/{job_id}/{verb}", body or None)
+    if options.output == "table":
+        print(made["id"])
+    else:
+        printer_of(options).record(made)
+    return Exit.OK
+
+
+def _retry_edited(options: argparse.Namespace) -> int:
+    """Retry one job with changes: by flags, or in an editor."""
+    if len(options.ids) != 1 or options.match is not None:
+        raise CommandFailed("jobs retry with changes: give one job", fix="rota jobs retry ID --edit", code=Exit.USAGE)
+    body = _edits_of(options)
+    if options.edit:
+        job = api_client_of(options).get(f"/v1/jobs/{options.ids[0]}")
+        shown = {name: job.get(name) for name in ("payload", "queue", "priority", "max_attempts")}
+        shown["tags"] = job.get("tags", [])
+        edited = _edited({**shown, **body})
+        body = {name: value for name, value in edited.items() if shown.get(name) != value}
+        if not body:
+            say("nothing was changed; the job is left alone")
+            return Exit.OK
+    return _copy(options, "retry", body)
+
+
+def _edited(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the user change JSON in an editor, and read it back."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.NamedTemporaryFile("w+", suffix=".json", encoding="utf-8") as file:
+        json.dump(shown, file, indent=2, ensure_ascii=False)
+        file.flush()
+        code = subprocess.run([*editor, file.name], check=False).returncode  # noqa: S603 - the user's own editor
+        if code:
+            raise CommandFailed(f"the editor {editor[0]!r} ended with {code}", fix="set EDITOR", code=Exit.USAGE)
+        edited = json_of(Path(file.name).read_text(encoding="utf-8"), "edit")
+    if not isinstance(edited, dict):
+        raise CommandFailed("the edited text is no JSON object", fix="leave the braces in place", code=Exit.USAGE)
+    return edited
 
 
 def require_match(options: argparse.Namespace) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from rota.cli.commands.arguments import api_client_of, is_confirmed, json_of, printer_of
+from rota.cli.commands.arguments import api_client_of, encrypted, is_confirmed, json_of, printer_of
 from rota.cli.commands.jobs import listed
-from rota.cli.exits import Exit
-from rota.cli.output import column, say
+from rota.cli.exits import CommandFailed, Exit
+from rota.cli.output import column, counted, say
 
 COLUMNS: Final = (
     column("id"),
@@ -47,13 +47,14 @@ def create(options: argparse.Namespace) -> int:
         "overlap": options.overlap,
         "catch_up": options.catch_up,
     }
-    made = api_client_of(options).post("/v1/schedules", _given(body))
+    api = api_client_of(options)
+    made = api.post("/v1/schedules", _given({**body, "job": encrypted(api, body["job"])}))
     printer_of(options).record(made)
     return Exit.OK
 
 
 def act(options: argparse.Namespace) -> int:
-    """Pause, resume, run or delete a schedule."""
+    """Pause, resume, skip, run or delete a schedule."""
     needs_confirmation = options.verb == "delete" or options.dry_run
     if needs_confirmation and not is_confirmed(options, f"{options.verb} schedule {options.name!r}"):
         return Exit.OK
@@ -64,6 +65,49 @@ def act(options: argparse.Namespace) -> int:
         api.post(f"/v1/schedules/{options.name}/{options.verb}")
     if not options.quiet:
         say(f"{options.verb} {options.name}: done")
+    return Exit.OK
+
+
+def update(options: argparse.Namespace) -> int:
+    """Change a schedule; what is not given stays."""
+    api = api_client_of(options)
+    job = _given(
+        {
+            "type": options.type,
+            "payload": None if options.payload is None else json_of(options.payload, "payload"),
+            "queue": options.queue,
+            "max_attempts": options.max_attempts,
+        }
+    )
+    body = _given({"cron": options.cron, "zone": options.tz, "overlap": options.overlap, "catch_up": options.catch_up})
+    if not body and not job:
+        raise CommandFailed("schedules update: nothing to change", fix="give --cron, --payload, …", code=Exit.USAGE)
+    if job:
+        # The job is replaced as a whole: what is not given stays as it is.
+        stored = api.get(f"/v1/schedules/{options.name}")["job"]
+        body["job"] = encrypted(api, {**stored, **job})
+    if options.dry_run:
+        say(f"would change {', '.join((*(name for name in body if name != 'job'), *job))} of schedule {options.name}")
+        return Exit.OK
+    printer_of(options).record(api.request("PATCH", f"/v1/schedules/{options.name}", body))
+    return Exit.OK
+
+
+def backfill(options: argparse.Namespace) -> int:
+    """Create the jobs of missed fire times in a past period, after showing their number."""
+    api = api_client_of(options)
+    body = {"from": options.start, "to": options.end}
+    times = api.post(f"/v1/schedules/{options.name}/backfill", {**body, "dry_run": True})["times"]
+    if not times:
+        say("no fire time of this period lacks a job")
+        return Exit.OK
+    span = f"{times[0]} to {times[-1]}"
+    if not is_confirmed(options, f"create {counted(len(times), 'job')} of {options.name} ({span})"):
+        return Exit.OK
+    made = api.post(f"/v1/schedules/{options.name}/backfill", body)["jobs"]
+    say(f"created {counted(len(made), 'job')}")
+    if options.output == "ids":
+        print("\n".join(made))
     return Exit.OK
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.cli.api_client import ApiClient
-from rota.cli.commands.arguments import api_client_of, json_of, printer_of, strict_json
+from rota.cli.commands.arguments import api_client_of, encrypted, json_of, printer_of, strict_json
 from rota.cli.commands.jobs import await_end
+from rota.cli.commands.logs import follow
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Progress, clean, say
 
@@ -17,7 +18,10 @@ from rota.cli.output import Progress, clean, say
 _FLAGS: Final = {
     "type": "--type", "payload": "--payload", "max_attempts": "--max-attempts", "cron": "--cron", "every": "--every",
     "at": "--at", "delay": "--in", "tz": "--tz", "priority": "--priority", "queue": "--queue", "key": "--key",
-    "timeout": "--timeout", "tag": "--tag", "on_success": "--on-success", "on_failure": "--on-failure",
+    "unique_for": "--unique-for", "unique_by": "--unique-by", "unique_key": "--unique-key",
+    "unique_state": "--unique-state", "debounce": "--debounce", "max_wait": "--max-wait", "throttle": "--throttle",
+    "timeout": "--timeout", "concurrency_key": "--concurrency-key", "breaker": "--breaker", "tag": "--tag",
+    "after": "--after", "on_success": "--on-success", "on_failure": "--on-failure",
 }  # fmt: skip
 #: As many as the API takes in one request.
 BATCH: Final = 1000
@@ -28,30 +32,48 @@ def submit(options: argparse.Namespace) -> int:
         _refuse_beside_file(options)
         return _submit_file(options)
     body = _body(options)
-    if options.tz is not None and options.cron is None:
-        raise CommandFailed("--tz: no --cron is given, whose zone it is", fix="leave --tz out", code=Exit.USAGE)
-    if "cron" in body and options.wait is not None:
-        raise CommandFailed("--wait: a recurring job never ends", fix="leave --wait out", code=Exit.USAGE)
+    _check_flags(options, body)
     if options.dry_run:
         printer_of(options).record(body)
         return Exit.OK
     api = api_client_of(options)
-    job = api.post("/tasks" if "cron" in body else "/v1/jobs", body)
-    for warning in job.get("warnings", ()):
-        say(f"warning: {clean(warning)}")
-    if options.wait is not None:
-        if not options.quiet:
+    sent = encrypted(api, body, has_id="cron" not in body)
+    job = api.post("/tasks" if "cron" in body else "/v1/jobs", sent)
+    is_new = _say_notes(job)
+    if options.wait is not None or options.follow:
+        if not options.quiet and is_new:
             say(f"submitted {job['id']}")
-        return await_end(options, api, job["id"], options.wait)
+        return follow(api, job["id"]) if options.follow else await_end(options, api, job["id"], options.wait)
     printer = printer_of(options)
     if printer.form != "table":
         printer.record(job)
         return Exit.OK
-    if not options.quiet:
+    if not options.quiet and is_new:
         when = f", next run {job['next_run_at']}" if "cron" in body else ""
         say(f"submitted {job.get('type', options.type)}{when}")
     print(job["id"])
     return Exit.OK
+
+
+def _check_flags(options: argparse.Namespace, body: dict[str, Any]) -> None:
+    """Refuse flags that have no effect together."""
+    if options.tz is not None and options.cron is None:
+        raise CommandFailed("--tz: no --cron is given, whose zone it is", fix="leave --tz out", code=Exit.USAGE)
+    if options.follow and options.wait is not None:
+        raise CommandFailed("--follow and --wait are given", fix="give one of the two", code=Exit.USAGE)
+    if "cron" in body and (options.wait is not None or options.follow):
+        flag = "--follow" if options.follow else "--wait"
+        raise CommandFailed(f"{flag}: a recurring job never ends", fix=f"leave {flag} out", code=Exit.USAGE)
+
+
+def _say_notes(job: dict[str, Any]) -> bool:
+    """Say warnings, and why an earlier job is the answer; return whether a job was made."""
+    for warning in job.get("warnings", ()):
+        say(f"warning: {clean(warning)}")
+    conflict = job.get("conflict")
+    if conflict is not None:
+        say(f"{conflict['code']}: {clean(conflict['detail'])}; {clean(conflict['fix'])}")
+    return conflict is None
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
@@ -66,8 +88,18 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         "priority": options.priority,
         "queue": options.queue,
         "idempotency_key": options.key,
+        "unique_for": options.unique_for,
+        "unique_by": options.unique_by,
+        "unique_key": options.unique_key,
+        "unique_states": options.unique_state,
+        "debounce": options.debounce,
+        "max_wait": options.max_wait,
+        "throttle": options.throttle,
         "timeout": options.timeout,
+        "concurrency_key": options.concurrency_key,
+        "breaker": options.breaker,
         "tags": options.tag,
+        "after": options.after,
         "on_success": None if options.on_success is None else {"type": options.on_success},
         "on_failure": None if options.on_failure is None else {"type": options.on_failure},
     }
@@ -76,10 +108,14 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
 
 def _refuse_beside_file(options: argparse.Namespace) -> None:
     """Refuse flags that describe one job: with a file, each line describes its job."""
-    given = [name for name in (*_FLAGS, "wait") if getattr(options, name) is not None]
+    given = [
+        name
+        for name in (*_FLAGS, "wait", "follow")
+        if getattr(options, name) is not None and getattr(options, name) is not False
+    ]
     if given:
         raise CommandFailed(
-            f"--from: {_FLAGS.get(given[0], '--wait')} does not apply to the jobs of a file",
+            f"--from: {_FLAGS.get(given[0], f'--{given[0]}')} does not apply to the jobs of a file",
             fix="write it on each line of the file",
             code=Exit.USAGE,
         )
@@ -101,7 +137,7 @@ def _submit_file(options: argparse.Namespace) -> int:
 
 
 def _submit_batch(api: ApiClient, jobs: list[Any], start: int, *, is_quiet: bool) -> int:
-    reply = api.post("/v1/jobs:batch", {"jobs": jobs})
+    reply = api.post("/v1/jobs:batch", {"jobs": [encrypted(api, job, has_id=True) for job in jobs]})
     for number, item in enumerate(reply["items"], start + 1):
         if "error" in item:
             say(f"line {number}: {item['error'].get('detail')}")

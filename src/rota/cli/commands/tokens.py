@@ -9,9 +9,11 @@ from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
+_LIMITS = ("requests_per_second", "streams_per_second", "bytes_in_flight")
+
 
 def create(options: argparse.Namespace) -> int:
-    body = {"name": options.name}
+    body: dict[str, Any] = {"name": options.name}
     if options.role:
         body["role"] = options.role
     for field in ("actions", "queues"):
@@ -19,6 +21,9 @@ def create(options: argparse.Namespace) -> int:
             body[field] = [part.strip() for part in text.split(",") if part.strip()]
     if options.expires:
         body["expires"] = options.expires
+    limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
+    if limits:
+        body["limits"] = limits
     return _show_secret(options, api_client_of(options).post("/v1/tokens", body))
 
 
@@ -30,6 +35,7 @@ def list_tokens(options: argparse.Namespace) -> int:
         column("role"),
         ("actions", lambda token: ",".join(token["actions"])),
         ("queues", lambda token: ",".join(token["queues"]) or "all"),
+        ("limits", lambda token: ",".join(f"{name}={most}" for name, most in token["limits"].items())),
         column("created_at"),
         column("expires_at"),
         column("revoked_at"),

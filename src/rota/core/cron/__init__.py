@@ -14,7 +14,7 @@ front. A field is a list of ``*``, ``n``, ``n-m``, ``*/s``, ``n-m/s``; months an
 **Days** (`pattern`). When both day fields are restricted either one is enough. A day field that *begins* with ``*``
 (also ``*/2`` or ``*,5``) counts as a star, and then both must match.
 
-**Clock changes** (`rules`, `zones`). As in Debian's cron there are two kinds of expression.
+**Clock changes** (`fire_times`, `zones`). As in Debian's cron there are two kinds of expression.
 
 - *Wall clock*: the minute or the hour field begins with ``*`` (also ``*/5 2 * * *``). It fires whenever the clock on
   the wall shows a matching time: not at all for times that a gap jumps over, twice for times that an overlap repeats.
@@ -25,8 +25,8 @@ front. A field is a list of ``*``, ``n``, ``n-m``, ``*/s``, ``n-m/s``; months an
 A gap or overlap of any length is treated like this, be it thirty minutes or a whole day. Debian's cron gives up beyond
 three hours, because it cannot tell a changed zone from a corrected clock; we can.
 
-**Intervals** (`rules.Every`). ``@every 5m`` fires at whole multiples of the interval since 1970-01-01 00:00 UTC. This
-needs no memory and no zone, so any number of schedulers agree on it.
+**Intervals** (`fire_times.Every`). ``@every 5m`` fires at whole multiples of the interval since 1970-01-01 00:00 UTC.
+This needs no memory and no zone, so any number of schedulers agree on it.
 """
 
 from __future__ import annotations

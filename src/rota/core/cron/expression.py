@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 
-from rota.core.cron.rules import Every, FixedTime, WallClock
+from rota.core.cron.fire_times import Every, FixedTime, WallClock
 from rota.core.errors import InvalidRequest
 
 

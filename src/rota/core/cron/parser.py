@@ -11,8 +11,8 @@ from typing import Final
 
 from rota.core.cron.expression import CronExpression
 from rota.core.cron.field import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH, SECOND, STAR
+from rota.core.cron.fire_times import Every, FixedTime, WallClock
 from rota.core.cron.pattern import Pattern
-from rota.core.cron.rules import Every, FixedTime, WallClock
 from rota.core.duration import parse_duration
 from rota.core.errors import InvalidCron, InvalidRequest
 

@@ -23,29 +23,36 @@ from asyncmy.cursors import Cursor
 
 from rota.core.bulk import parents_of
 from rota.core.errors import InvalidRequest, StoreUnavailable
+from rota.core.graph import NewWorkflow
 from rota.core.ids import JobId
 from rota.core.step import Step
+from rota.core.submission import NewJob
 from rota.core.time import from_micros
+from rota.core.waiting import Emission, Emitted
 from rota.ports.caller_tx import MakeJobs
 from rota.ports.store import Inserted
+from rota.stores.base.steps import perform, step
 from rota.stores.caller_tx import (
     MOST_TRIES,
     SAVEPOINT,
     Savepoint,
     has_refusal,
+    jobs_in,
     no_transaction,
     not_our_database,
     require_parents,
     require_schema,
     resolved,
 )
-from rota.stores.mysql.driver import CONSTRAINT_ERRORS, ConstraintViolated, RetryTransaction
+from rota.stores.mysql.driver import CONSTRAINT_ERRORS, ConstraintViolated, RetryTransaction, Runner
+from rota.stores.mysql.events import emit
 from rota.stores.mysql.insert import existing_jobs, insert
+from rota.stores.mysql.limits import refuse_full_keys
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.migrations import all_migrations
 from rota.stores.mysql.pipeline import RowBatch
 from rota.stores.mysql.statements import statement
-from rota.stores.mysql.steps import perform, read
+from rota.stores.mysql.workflows import insert_nodes
 from rota.stores.rows import Row
 
 _WHERE: Final = "the database that the connection uses"
@@ -53,6 +60,10 @@ _REMEDY: Final = "call connection.begin() first, or connect with autocommit=Fals
 #: No such table or column, or no database selected.
 _MISSING: Final = frozenset({1146, 1054, 1046})
 _IN_TRANSACTION: Final = 1
+
+
+#: What was to be stored, and the answers.
+_Stored = tuple[Sequence[NewJob] | NewWorkflow, Sequence[Inserted]]
 
 
 class MysqlCallerConnection:
@@ -66,21 +77,30 @@ class MysqlCallerConnection:
     async def insert(self, make: MakeJobs, *, bound: int | None = None) -> Sequence[Inserted]:
         """Insert jobs, all of them or none."""
         async with self._savepoint() as (runner, scope):
-            answers = await self._insert_with_retries(runner, make, bound)
-            scope.is_kept = not has_refusal(answers)
+            made, answers = await self._insert_with_retries(runner, make, bound)
+            scope.is_kept = not has_refusal(made, answers)
         return answers
 
     async def step(self, job_id: JobId, key: str) -> Step | None:
         """Return a step as this transaction sees it."""
         async with self._savepoint() as (runner, _):
             await self._identify_store(runner)
-            return await read(runner, job_id, key)
+            return await step(runner, job_id, key)
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> tuple[Step, bool] | None:
         """Record a step that happens in this transaction."""
         async with self._savepoint() as (runner, _):
             now, _ = await self._identify_store(runner)
             return await perform(runner, job_id, fence, key, outcome, now)
+
+    async def emit(self, emission: Emission) -> Emitted:
+        """Emit an event in this transaction."""
+        async with self._savepoint() as (runner, _):
+            now, number = await self._identify_store(runner)
+            emitted = await emit(runner, emission, now)
+            if runner.has_made_work:
+                await runner.run(statement("notify"), {"origin": f"caller-{number}", "now": now})
+            return emitted
 
     @asynccontextmanager
     async def _savepoint(self) -> AsyncIterator[tuple[_CallerRunner, Savepoint]]:
@@ -100,9 +120,7 @@ class MysqlCallerConnection:
             await runner.rollback()
         await runner.run(f"RELEASE SAVEPOINT {SAVEPOINT}")
 
-    async def _insert_with_retries(
-        self, runner: _CallerRunner, make: MakeJobs, bound: int | None
-    ) -> Sequence[Inserted]:
+    async def _insert_with_retries(self, runner: _CallerRunner, make: MakeJobs, bound: int | None) -> _Stored:
         for number in range(MOST_TRIES):
             try:
                 return await self._insert(runner, make, bound, optimistic=number == 0)
@@ -110,17 +128,20 @@ class MysqlCallerConnection:
                 await runner.rollback()
         raise StoreUnavailable(f"{self._location.name}: other transactions keep taking the same key or id; try again")
 
-    async def _insert(
-        self, runner: _CallerRunner, make: MakeJobs, bound: int | None, *, optimistic: bool
-    ) -> Sequence[Inserted]:
+    async def _insert(self, runner: _CallerRunner, make: MakeJobs, bound: int | None, *, optimistic: bool) -> _Stored:
         now, number = await self._identify_store(runner)
-        jobs = make(from_micros(now))
+        made = make(from_micros(now))
+        jobs = jobs_in(made)
         if parents := parents_of(jobs):
             require_parents(parents, await existing_jobs(runner, sorted(parents)))
-        answers = await insert(runner, jobs, bound, now, optimistic=optimistic)
+        if not isinstance(made, NewWorkflow):
+            await refuse_full_keys(runner, jobs, now)
+        answers = await insert(runner, jobs, bound, now, optimistic=optimistic, may_be_full=False)
+        if isinstance(made, NewWorkflow) and not has_refusal(made, answers):
+            await insert_nodes(runner, made, now)
         if runner.has_made_work:
             await runner.run(statement("notify"), {"origin": f"caller-{number}", "now": now})
-        return answers
+        return made, answers
 
     async def _identify_store(self, runner: _CallerRunner) -> tuple[int, int]:
         """Refuse a database that is not the store's; return the time and the connection id."""
@@ -143,7 +164,7 @@ class MysqlCallerConnection:
         return int(now), int(number)
 
 
-class _CallerRunner:
+class _CallerRunner(Runner):
     """Runs our statements on the caller's connection. Only constraint errors of the driver are translated."""
 
     #: The session is the caller's, and the driver may be any.

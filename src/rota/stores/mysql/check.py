@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rota.core.ids import to_text
+from rota.stores.mysql import limits
 from rota.stores.mysql.driver import MysqlConnection
 from rota.stores.mysql.statements import statement
 
@@ -30,4 +31,4 @@ async def check(connection: MysqlConnection) -> list[str]:
         findings = [f"{table}: {text}" for table, _, kind, text in rows if kind != "note" and text != "OK"]
         for name, problem in _FINDINGS.items():
             findings += [f"job {to_text(job_id)} {problem}" for (job_id,) in await connection.rows(statement(name))]
-    return findings
+    return findings + await limits.findings(connection)

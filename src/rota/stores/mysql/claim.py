@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from heapq import nsmallest
 
 from rota.core.ids import JobId
@@ -14,15 +15,18 @@ from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import TIMED, State
 from rota.core.time import from_micros, span_to_micros
+from rota.stores.limit_memory import LimitMemory
+from rota.stores.limited_lanes import is_limited
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
 from rota.stores.mysql.lanes import take_most_urgent
+from rota.stores.mysql.limits import conditions, take_limited
 from rota.stores.mysql.low_water import ClaimScan
 from rota.stores.mysql.pipeline import MIN_BULK_ROWS
 from rota.stores.mysql.queues import paused_queues
 from rota.stores.mysql.state_tables import delete_rows, lock_jobs, lock_ready
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, job_of, leased_jobs
+from rota.stores.rows import Row, job_of, leased_jobs, must_be_read_whole
 from rota.stores.unique_batches import unique_batches
 
 
@@ -42,7 +46,9 @@ async def has_work(connection: MysqlConnection, clock: ServerClock, claims: Sequ
     return (await clock.query(connection, statement("has_work"), parameters))[1] is not None
 
 
-async def claim(connection: MysqlConnection, claims: Sequence[Claim], scan: ClaimScan, now: int) -> list[list[Job]]:
+async def claim(
+    connection: MysqlConnection, claims: Sequence[Claim], scan: ClaimScan, memory: LimitMemory, now: int
+) -> list[list[Job]]:
     """Lease the most urgent jobs to each claim, in the order in which the claims came.
 
     Equal claims share one scan: the first gets the first jobs, the next one those that follow.
@@ -60,7 +66,7 @@ async def claim(connection: MysqlConnection, claims: Sequence[Claim], scan: Clai
             alone = index if request.ids is not None else None
             equal.setdefault((request.queues, request.types, request.ahead, alone), []).append(index)
     for indexes in equal.values():
-        leased = await _lease_equal_claims(connection, [claims[index] for index in indexes], scan, now)
+        leased = await _lease_equal_claims(connection, [claims[index] for index in indexes], scan, memory, now)
         for index, jobs in zip(indexes, leased, strict=True):
             answers[index] = jobs
     await _store_named_claims(connection, [(claims[index], answers[index]) for index in first_of.values()], now)
@@ -111,7 +117,7 @@ def _leases_text(jobs: Sequence[Job]) -> str:
 
 
 async def _lease_equal_claims(
-    connection: MysqlConnection, claims: Sequence[Claim], scan: ClaimScan, now: int
+    connection: MysqlConnection, claims: Sequence[Claim], scan: ClaimScan, memory: LimitMemory, now: int
 ) -> list[list[Job]]:
     first = claims[0]
     limit = sum(request.limit for request in claims)
@@ -119,7 +125,7 @@ async def _lease_equal_claims(
     if first.ids is not None:
         ids = await _take_by_id(connection, first, first.ids, now)
     else:
-        ids, rows = await take_most_urgent(connection, first, limit, scan, now)
+        ids, rows = await _take_due(connection, replace(first, limit=limit), scan, memory, now)
     is_ahead = False
     if first.ahead and not ids and first.ids is None:
         ids = await _take_due_soon(connection, first, limit, now)
@@ -131,11 +137,46 @@ async def _lease_equal_claims(
         start += request.limit
         if shares[-1]:
             _insert_leases(connection, request, shares[-1], rows, now)
+    if len(ids) < limit and len(claims) > 1:
+        idle = [request for request, share in zip(claims, shares, strict=True) if not share]
+        memory.share_pause(first, idle, has_jobs=bool(ids))
     if is_ahead:
         # Each job starts at a time of its own.
         jobs = await _jobs(connection, ids)
         return [[jobs[job_id] for job_id in share] for share in shares]
     return await _leased(connection, claims, shares, rows)
+
+
+async def _take_due(
+    connection: MysqlConnection, wanted: Claim, scan: ClaimScan, memory: LimitMemory, now: int
+) -> tuple[list[JobId], dict[JobId, Row]]:
+    """Take due jobs of lanes without limits, and of limited lanes and keys as many as their limits allow.
+
+    In turn the one or the other part is looked at first, so that neither can keep the other from starting.
+    """
+    looks_for_limits = memory.may_be_in_use()
+    ids: list[JobId] = []
+    rows: dict[JobId, Row] = {}
+    if looks_for_limits and not memory.is_ordinary_first(wanted):
+        ids, rows = await _take_limited(connection, wanted, memory, now)
+        looks_for_limits = False
+    if len(ids) < wanted.limit and not (ids and memory.is_all_limited(wanted)):
+        more, more_rows = await take_most_urgent(connection, wanted, wanted.limit - len(ids), scan, now)
+        ids, rows = ids + more, rows | more_rows
+    if len(ids) < wanted.limit and (looks_for_limits or not ids):
+        rest = replace(wanted, limit=wanted.limit - len(ids))
+        more, more_rows = await _take_limited(connection, rest, memory, now)
+        ids, rows = ids + more, rows | more_rows
+    return ids, rows
+
+
+async def _take_limited(
+    connection: MysqlConnection, wanted: Claim, memory: LimitMemory, now: int
+) -> tuple[list[JobId], dict[JobId, Row]]:
+    """Take jobs that limits concern, if there are any; return them and the columns that the claim returns of each."""
+    heeded = await conditions(connection, now)
+    memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
+    return await take_limited(connection, wanted, heeded, memory) if heeded.is_limited else ([], {})
 
 
 async def _leased(
@@ -145,7 +186,7 @@ async def _leased(
     for chunk in chunks([job_id for share in shares for job_id in share if job_id not in rows]):
         rows.update((row[0], row) for row in await connection.rows(statement("read_leased"), {"ids": chunk}))
     leased = (rows[job_id] for share in shares for job_id in share)
-    whole = await _jobs(connection, [row[0] for row in leased if row[13] is not None])
+    whole = await _jobs(connection, [row[0] for row in leased if must_be_read_whole(row[13])])
     return [
         leased_jobs([rows[job_id] for job_id in share], request, lambda row: whole[row[0]])
         for request, share in zip(claims, shares, strict=True)
@@ -163,13 +204,14 @@ async def _still_leased(connection: MysqlConnection, leases: Sequence[tuple[JobI
 async def _jobs(connection: MysqlConnection, ids: Sequence[JobId]) -> dict[JobId, Job]:
     jobs: dict[JobId, Job] = {}
     for chunk in chunks(ids):
-        jobs.update((row[0], job_of(row)) for row in await connection.rows(statement("jobs_by_id"), {"ids": chunk}))
+        jobs.update((row[0], job_of(row)) for row in await connection.rows(statement("jobs_by_id"), {"keys": chunk}))
     return jobs
 
 
 async def _take_by_id(connection: MysqlConnection, request: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
     """Take those of some jobs that may be claimed, earliest turns first. Jobs that others have locked are skipped."""
-    queues = set(request.queues) - await paused_queues(connection, now)
+    heeded = await conditions(connection, now)
+    queues = set(request.queues).difference(heeded.paused)
     types = None if request.types is None else set(request.types)
     unlocked = (await lock_jobs(connection, list(dict.fromkeys(ids)), "lock_jobs_skip_locked")).values()
     claimable = [
@@ -180,6 +222,8 @@ async def _take_by_id(connection: MysqlConnection, request: Claim, ids: Sequence
         and (one.expires_at is None or one.expires_at > now)
         and one.queue in queues
         and (types is None or one.type in types)
+        and one.concurrency_key is None
+        and not is_limited((one.queue, one.type), heeded.limited)
     ]
     chosen = nsmallest(request.limit, claimable, key=lambda one: (one.turn, one.id))
     locked = await lock_ready(connection, [one for one in chosen if one.state is State.PENDING])

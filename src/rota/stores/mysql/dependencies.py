@@ -15,16 +15,15 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
 from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
-from rota.ports.store import Edge
 from rota.stores.mysql.driver import Runner, chunks
 from rota.stores.mysql.state_tables import Placement, lock_jobs, move_rows
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, edge_of, unique_dependencies
+from rota.stores.rows import Row, unique_dependencies
 
 
 async def link_dependencies(
     connection: Runner, blocked: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int
-) -> None:
+) -> list[JobId]:
     """Store the dependencies of new blocked jobs; those on jobs that have already ended are resolved at once."""
     rows = sorted(
         (parent, child, need.value, position)
@@ -32,22 +31,26 @@ async def link_dependencies(
         for parent, need, position in unique_dependencies(dependencies)
     )
     if not rows:
-        return
+        return []
     await connection.many(statement("insert_dependency"), rows)
-    await resolve_dependents(connection, sorted({row[0] for row in rows}), now)
+    return await resolve_dependents(connection, sorted({row[0] for row in rows}), now)
 
 
-async def resolve_dependents(connection: Runner, parents: Iterable[JobId], now: int) -> None:
-    """Unblock or cancel the jobs that wait for ended jobs, and then those that wait for the cancelled ones."""
+async def resolve_dependents(connection: Runner, parents: Iterable[JobId], now: int) -> list[JobId]:
+    """Unblock or cancel the jobs that wait for ended jobs, and then those that wait for the cancelled ones.
+
+    Return the jobs that were cancelled because a dependency failed.
+    """
     ended = list(parents)
     states = {job_id: placement.state for job_id, placement in (await lock_jobs(connection, ended)).items()}
-    skipped: set[JobId] = set()
+    ends = await _reasons(connection, [job_id for job_id, state in states.items() if state is State.CANCELLED])
+    failed: list[JobId] = []
     while ended and (unmet := await _unmet_dependencies(connection, ended)):
         children = await lock_jobs(connection, list({child for _, child, _ in unmet}))
         after, met = dict(children), []
         reasons: dict[JobId, Reason] = {}
         for parent, child, need in unmet:
-            verdict = dependency_status(Need(need), states.get(parent), is_skipped=parent in skipped)
+            verdict = dependency_status(Need(need), states.get(parent), reason=ends.get(parent))
             if verdict is not DependencyStatus.WAIT:
                 met.append((parent, child))
                 if child in after:
@@ -58,7 +61,18 @@ async def resolve_dependents(connection: Runner, parents: Iterable[JobId], now: 
             connection.defer(statement("mark_dependencies_met"), {"pairs": chunk})
         ended = await _write(connection, children, after, reasons, now)
         states = dict.fromkeys(ended, State.CANCELLED)
-        skipped = {child for child in ended if reasons[child] is Reason.NOT_NEEDED}
+        ends = reasons
+        failed += [child for child in ended if reasons[child] is Reason.DEPENDENCY_FAILED]
+    return failed
+
+
+async def _reasons(connection: Runner, ids: Sequence[JobId]) -> dict[JobId, Reason]:
+    """Return why cancelled jobs ended."""
+    reasons: dict[JobId, Reason] = {}
+    for chunk in chunks(sorted(ids)):
+        rows = await connection.rows(statement("reasons_of_jobs"), {"ids": chunk})
+        reasons.update((job_id, Reason(reason)) for job_id, reason in rows)
+    return reasons
 
 
 async def _unmet_dependencies(connection: Runner, parents: Sequence[JobId]) -> list[Row]:
@@ -101,20 +115,3 @@ async def _write(
     moved = [job_id for job_id in changed if after[job_id].state is not before[job_id].state]
     await move_rows(connection, [before[job_id] for job_id in moved], [after[job_id] for job_id in moved])
     return cancelled
-
-
-async def parents_of(connection: Runner, children: Sequence[JobId]) -> list[Edge]:
-    """Return the dependencies of some jobs."""
-    return await _edges(connection, "dependencies_of_children", children)
-
-
-async def children_of(connection: Runner, parents: Sequence[JobId]) -> list[Edge]:
-    """Return the dependencies on some jobs."""
-    return await _edges(connection, "dependencies_on_parents", parents)
-
-
-async def _edges(connection: Runner, name: str, ids: Sequence[JobId]) -> list[Edge]:
-    rows: list[Row] = []
-    for chunk in chunks(sorted(ids)):
-        rows += await connection.rows(statement(name), {"ids": chunk})
-    return [edge_of(row) for row in rows]

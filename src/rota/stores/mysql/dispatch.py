@@ -13,17 +13,17 @@ from rota.core.time import span_to_micros
 from rota.ports.store import Dispatched
 from rota.stores.mysql.driver import MysqlConnection, chunks
 from rota.stores.mysql.lanes import take_from_lane
-from rota.stores.mysql.queues import paused_queues
+from rota.stores.mysql.limits import conditions
 from rota.stores.mysql.state_tables import insert_rows, lock_jobs, move_rows
 from rota.stores.mysql.statements import statement
 
 
 async def dispatch(connection: MysqlConnection, room: Mapping[Lane, int], now: int) -> list[Dispatched]:
-    """Make due jobs queued, at most `room` of each lane."""
-    paused = await paused_queues(connection, now)
+    """Make due jobs queued, at most `room` of each lane; none that a limit concerns."""
+    heeded = await conditions(connection, now)
     ids: list[JobId] = []
     for lane, limit in room.items():
-        if lane.queue not in paused and limit > 0:
+        if lane.queue not in heeded.paused and limit > 0:
             ids += [job_id for _, job_id in await take_from_lane(connection, lane, limit, now)]
     if not ids:
         return []

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import asyncmy
 from asyncmy import errors
@@ -28,6 +29,7 @@ from rota.stores.mysql.multi_row import MAX_ROWS, inline_nulls, rows_per_command
 from rota.stores.mysql.pipeline import BulkInsert, CannotPipeline, Pipeline, PipeliningBroken, RowBatch
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
+from rota.stores.server_versions import refuse_unsuitable
 
 #: Compares code points and counts trailing spaces. The same collation has two names.
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
@@ -96,6 +98,10 @@ class ServerRefused(Exception):
     """The server refuses: full disk, missing privileges, missing table."""
 
 
+class NotPrivileged(ServerRefused):
+    """The user may not do this."""
+
+
 class StatementKilled(ServerRefused):
     """The statement was ended by KILL QUERY; the connection is intact."""
 
@@ -111,6 +117,7 @@ _LOST: Final = frozenset(
     | {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1792, 1836, 1927, 4031}
 )
 _KILLED: Final = 1317
+_NOT_PRIVILEGED: Final = frozenset({1044, 1142, 1227})
 #: Raised by SIGNAL in our statements.
 _SIGNALLED: Final = 1644
 
@@ -133,6 +140,8 @@ def translate_error(error: Exception) -> Exception:
         return InvalidRequest(f"the database cannot store this: {text}")
     if code in _LOST or isinstance(error, errors.InterfaceError | errors.InternalError):
         return ConnectionLost(text)
+    if code in _NOT_PRIVILEGED:
+        return NotPrivileged(text)
     return StatementKilled(text) if code == _KILLED else ServerRefused(text)
 
 
@@ -143,8 +152,12 @@ class _CursorWithoutWarnings(Cursor):
         pass
 
 
-class Runner(Protocol):
-    """Runs statements, in a transaction that is ours or a caller's."""
+class Runner(ABC):
+    """Runs statements, in a transaction that is ours or a caller's.
+
+    The verbs of this store pass the text of a statement; those that all stores share pass its name, and see a
+    `StoreSession`.
+    """
 
     #: Whether the transaction has made work of which other processes have to be notified.
     has_made_work: bool
@@ -153,36 +166,79 @@ class Runner(Protocol):
     #: The bounded queues when last read; None if they have to be read before anything is done.
     bounds: Mapping[str, int] | None
 
+    @abstractmethod
     async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run a statement and return its rows."""
-        ...
 
+    @abstractmethod
     async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
         """Run a statement and return how many rows it matched or inserted."""
-        ...
 
+    @abstractmethod
     def defer(self, sql: str, parameters: Mapping[str, Any] | Row) -> None:
         """Run a statement together with the next one, or with the commit; its result is not read."""
-        ...
 
+    @abstractmethod
     async def many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row of parameters."""
-        ...
 
+    @abstractmethod
     async def update_each(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement that updates one row, for each row of parameters; fails unless all exist."""
-        ...
 
+    @abstractmethod
     async def pipeline(self, sql: str | None, batches: Iterable[RowBatch]) -> Sequence[Row]:
         """Run a query, if any, and statements with many rows, pipelined; return the rows of the query."""
-        ...
 
+    @abstractmethod
     async def rollback(self) -> None:
         """Roll back; in a caller's transaction, to our savepoint."""
-        ...
+
+    async def select(self, name: str, /, **parameters: object) -> Sequence[Row]:
+        return await self.rows(statement(name), parameters)
+
+    async def select_by(self, name: str, keys: Sequence[int] | Sequence[str], /, **parameters: object) -> Sequence[Row]:
+        rows: list[Row] = []
+        for chunk in chunks(keys):
+            rows += await self.select(name, keys=chunk, **parameters)
+        return rows
+
+    async def change(self, name: str, /, **parameters: object) -> int:
+        return await self.run(statement(name), parameters)
+
+    async def change_by(self, name: str, keys: Sequence[int] | Sequence[str], /, **parameters: object) -> int:
+        return sum([await self.change(name, keys=chunk, **parameters) for chunk in chunks(keys)])
+
+    async def put(self, name: str, /, **parameters: object) -> bool:
+        try:
+            return bool(await self.change(name, **parameters))
+        except ConstraintViolated:
+            return False
+
+    async def append(self, name: str, /, **parameters: object) -> None:
+        try:
+            await self.change(name, **parameters)
+        except ConstraintViolated as error:
+            raise RetryTransaction(f"another process ran {name} at the same time") from error
+
+    async def change_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **parameters: object) -> None:
+        sql, names = _positional(statement(name))
+        values = [{**parameters, **row} for row in rows]
+        if values:
+            await self.many(sql, [tuple([row[key] for key in names]) for row in values])
+
+    async def lock(self, name: str, /, **parameters: object) -> None:
+        if statement(name):
+            await self.change(name, **parameters)
+
+    def note_work(self) -> None:
+        self.has_made_work = True
+
+    def note_times(self) -> None:
+        self.has_made_work = True
 
 
-class MysqlConnection:
+class MysqlConnection(Runner):
     """One connection. Used by one task at a time."""
 
     def __init__(self, raw: asyncmy.Connection, origin: str) -> None:
@@ -434,6 +490,7 @@ async def connect(location: MysqlLocation, origin: str, *, autocommit: bool) -> 
     notice_silence_of(getattr(raw, "_transport", None))
     connection = MysqlConnection(raw, origin)
     try:
+        refuse_unsuitable("MariaDB" if connection.is_mariadb else "MySQL", str(raw.get_server_info()))
         for sql in (*_SESSION, f"SET NAMES utf8mb4 COLLATE {connection.collation}"):
             await connection.run(sql)
         if connection.is_mariadb:

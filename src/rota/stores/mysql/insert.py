@@ -8,7 +8,7 @@ checked way. Nothing is committed before all answers have been read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,16 +16,21 @@ from rota.core.bulk import as_uniform
 from rota.core.ids import LARGEST, JobId
 from rota.core.job import first_state
 from rota.core.lifecycle import FINISHED, State
+from rota.core.settlement import Reason
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.time import from_micros, span_to_micros
 from rota.ports.store import AllCreated, Inserted, Receipt
-from rota.stores.mysql.dependencies import link_dependencies
+from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
+from rota.stores.mysql.dependencies import link_dependencies, resolve_dependents
 from rota.stores.mysql.driver import ConstraintViolated, RetryTransaction, Runner, chunks
+from rota.stores.mysql.failed_dependencies import follow_failures, stop_jobs
+from rota.stores.mysql.limits import full_keys
 from rota.stores.mysql.multi_row import MAX_BATCH_CHARACTERS
 from rota.stores.mysql.pipeline import RowBatch
 from rota.stores.mysql.queues import QueueRoom, is_probably_unbounded, is_unbounded, lock_bounded_queues
 from rota.stores.mysql.state_tables import Placement, insert_rows, move_rows
 from rota.stores.mysql.statements import statement
+from rota.stores.mysql.unique_keys import UniqueKeys
 from rota.stores.rows import Row, are_plain, is_plain, new_job_row, plain_job_row
 
 #: Fewer jobs than this are not worth session variables for their common columns.
@@ -44,9 +49,18 @@ _KeyName = tuple[str, str]
 
 
 async def insert(
-    connection: Runner, jobs: Sequence[NewJob], bound: int | None, now: int, *, optimistic: bool = False
+    connection: Runner,
+    jobs: Sequence[NewJob],
+    bound: int | None,
+    now: int,
+    *,
+    optimistic: bool = False,
+    may_be_full: bool = True,
 ) -> Sequence[Inserted]:
-    """Insert jobs and answer each, in order. If optimistic, only idempotency keys that are seen are locked."""
+    """Insert jobs and answer each, in order. If optimistic, only idempotency keys that are seen are locked.
+
+    With `may_be_full`, jobs are answered as the limits of their keys say.
+    """
     inserted = await _try_fast_insert(connection, jobs, bound, now)
     if inserted is not None:
         return inserted
@@ -54,7 +68,12 @@ async def insert(
     jobs = list(jobs)
     room = await lock_bounded_queues(connection, jobs, bound)
     has_room = all(left >= len(jobs) for left in room.values())
-    if has_room and not any(job.idempotency or job.tags or job.after for job in jobs):
+    full = await full_keys(connection, jobs, now) if may_be_full else NO_FULL_KEYS
+    if (
+        has_room
+        and full is NO_FULL_KEYS
+        and not any(job.idempotency or job.unique or job.tags or job.after for job in jobs)
+    ):
         try:
             return await _insert_all(connection, jobs, now)
         except ConstraintViolated:
@@ -63,7 +82,7 @@ async def insert(
             connection.has_made_work = False
             room = await lock_bounded_queues(connection, jobs, bound)
     keys = await _lock_keys(connection, jobs, optimistic=optimistic)
-    return await _insert_checked(connection, jobs, keys, room, now)
+    return await _insert_checked(connection, jobs, keys, room, full, now)
 
 
 async def insert_system_jobs(connection: Runner, jobs: Sequence[NewJob], now: int) -> list[JobId]:
@@ -84,7 +103,8 @@ async def insert_system_jobs(connection: Runner, jobs: Sequence[NewJob], now: in
         await _insert_all(connection, made, now)
     except ConstraintViolated as error:
         raise RetryTransaction("another process took the id at the same time") from error
-    await link_dependencies(connection, [(job.id, job.after) for job in made if job.after], now)
+    failed = await link_dependencies(connection, [(job.id, job.after) for job in made if job.after], now)
+    await follow_failures(connection, (), failed, now, insert_system_jobs)
     return ids
 
 
@@ -119,7 +139,7 @@ async def _insert_one(connection: Runner, job: NewJob, bound: int | None, now: i
     is_due = state == _PENDING_TEXT
     connection.defer(statement("insert_plain_jobs"), row)
     if is_due:
-        connection.defer(statement("insert_ready"), (queue, type_, turn, job_id, run_at, None))
+        connection.defer(statement("insert_ready"), (queue, type_, "", turn, job_id, run_at, None))
     else:
         connection.defer(statement("insert_scheduled"), (run_at, job_id, state, queue, type_))
     if not is_unbounded(connection, queue, await connection.rows(statement("queue_bounds"))):
@@ -195,13 +215,15 @@ def _batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 
 async def _insert_checked(
-    connection: Runner, jobs: Sequence[NewJob], keys: Sequence[Row], room: QueueRoom, now: int
+    connection: Runner, jobs: Sequence[NewJob], keys: Sequence[Row], room: QueueRoom, full: FullKeys, now: int
 ) -> list[Inserted]:
     """Answer each job by its idempotency key, the room of its queue and its id, and insert those that are new."""
     valid = await _valid_keys(connection, keys, now)
+    unique = await UniqueKeys.read(connection, jobs, keys, now)
     taken = await _states(connection, [job.id for job in jobs])
     answers: list[Inserted] = []
     made: list[NewJob] = []
+    owners: list[tuple[NewJob, JobId]] = []
     moment = from_micros(now)
     for job in jobs:
         name = _key_name(job.idempotency)
@@ -209,25 +231,43 @@ async def _insert_checked(
         if earlier is not None and job.idempotency is not None:
             receipt = Receipt.REPLAYED if earlier[0] == job.idempotency.request else Receipt.KEY_REUSED
             answers.append(Inserted(earlier[1], receipt, earlier[2]))
-        elif _is_full(job, room, now):
-            answers.append(Inserted(job.id, Receipt.QUEUE_FULL, State.PENDING))
-        elif job.id in taken:
-            answers.append(Inserted(job.id, Receipt.ID_TAKEN, taken[job.id]))
+            continue
+        repeated = None if job.unique is None else await unique.repeated(job, job.unique, made)
+        if repeated is not None:
+            answers.append(repeated)
+            # If this submission is sent again because its answer was lost, it gets the same one and changes nothing.
+            owners.append((replace(job, unique=None), repeated.job_id))
+        elif (refusal := _refusal(job, room, full, taken, now)) is not None:
+            answers.append(refusal)
+            continue
         else:
             state = _state_of(job, now)
             if state is State.PENDING and job.queue in room:
                 room[job.queue] -= 1
-            answers.append(Inserted(job.id, Receipt.CREATED, state, moment))
+            then = full.note_made(job) if state is State.PENDING else state
+            answers.append(Inserted(job.id, Receipt.CREATED, then, moment))
+            if job.unique is not None:
+                unique.take(job, job.unique, state, len(made))
             made.append(job)
+            owners.append((job, job.id))
             taken[job.id] = state
-            if name is not None and job.idempotency is not None:
-                valid[name] = (job.idempotency.request, job.id, state)
+        if name is not None and job.idempotency is not None:
+            valid[name] = (job.idempotency.request, answers[-1].job_id, answers[-1].state)
     try:
-        await _write_keys(connection, made, {(row[0], row[1]) for row in keys}, now)
+        await _write_keys(connection, owners, {(row[0], row[1]) for row in keys}, now)
         await _insert_all(connection, made, now)
     except ConstraintViolated as error:
         raise RetryTransaction("another process took the key or the id at the same time") from error
+    await _make_room(connection, full, now)
     return await _link_and_answer(connection, jobs, answers, now) if any(job.after for job in made) else answers
+
+
+async def _make_room(connection: Runner, full: FullKeys, now: int) -> None:
+    """Cancel the jobs that make room for new ones, and the new ones for which there is none."""
+    for reason, ids in ((Reason.REPLACED, full.replaced), (Reason.LIMIT_FULL, full.cancelled)):
+        if ids:
+            failed = await resolve_dependents(connection, await stop_jobs(connection, ids, reason, now), now)
+            await follow_failures(connection, (), failed, now, insert_system_jobs)
 
 
 async def _link_and_answer(
@@ -235,9 +275,19 @@ async def _link_and_answer(
 ) -> list[Inserted]:
     """Store dependencies once all jobs are stored, since they may wait for each other in any order."""
     made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
-    await link_dependencies(connection, [(job.id, job.after) for job in made if job.after], now)
+    failed = await link_dependencies(connection, [(job.id, job.after) for job in made if job.after], now)
+    await follow_failures(connection, (), failed, now, insert_system_jobs)
     states = await _states(connection, [answer.job_id for answer in answers])
     return [replace(answer, state=states.get(answer.job_id, answer.state)) for answer in answers]
+
+
+def _refusal(job: NewJob, room: QueueRoom, full: FullKeys, taken: Mapping[JobId, State], now: int) -> Inserted | None:
+    """Return the answer to a submission that makes no job: its key or its queue is full, or its id is taken."""
+    if (dropped := full.dropped(job)) is not None:
+        return dropped
+    if _is_full(job, room, now):
+        return Inserted(job.id, Receipt.QUEUE_FULL, State.PENDING)
+    return Inserted(job.id, Receipt.ID_TAKEN, taken[job.id]) if job.id in taken else None
 
 
 def _is_full(job: NewJob, room: QueueRoom, now: int) -> bool:
@@ -262,7 +312,8 @@ async def _insert_all(connection: Runner, jobs: Sequence[NewJob], now: int) -> l
         state = first_state(run_at, moment, blocked=bool(job.after))
         row = new_job_row(job, state, run_at, now)
         rows.append(row)
-        placements.append(Placement(job.id, state, job.queue, job.type, job.priority, row[5], row[6], row[10]))
+        placement = Placement(job.id, state, job.queue, job.type, job.priority, row[5], row[6], row[10])
+        placements.append(replace(placement, concurrency_key=job.concurrency_key) if job.concurrency_key else placement)
         answers.append(Inserted(job.id, Receipt.CREATED, state, moment))
     await connection.many(statement("insert_jobs"), rows)
     await move_rows(connection, (), placements)
@@ -283,7 +334,7 @@ async def _insert_plain(connection: Runner, jobs: Sequence[NewJob], now: int) ->
     moment = from_micros(now)
     for job_id, type_, queue, _, state, turn, run_at, *_ in rows:
         if state == _PENDING_TEXT:
-            ready.append((queue, type_, turn, job_id, run_at, None))
+            ready.append((queue, type_, "", turn, job_id, run_at, None))
             answers.append(Inserted(job_id, _CREATED, _PENDING, moment))
         else:
             scheduled.append((run_at, job_id, state, queue, type_))
@@ -299,9 +350,17 @@ def _key_name(key: IdempotencyKey | None) -> _KeyName | None:
     return None if key is None else (key.scope, key.key)
 
 
+def _key_names(job: NewJob) -> Iterator[_KeyName]:
+    """Yield the keys of a submission: its idempotency key, and that of a unique, throttled or debounced job."""
+    if job.idempotency is not None:
+        yield job.idempotency.scope, job.idempotency.key
+    if job.unique is not None:
+        yield job.unique.name_for(job.type, job.queue)
+
+
 async def _lock_keys(connection: Runner, jobs: Sequence[NewJob], *, optimistic: bool) -> list[Row]:
     """Lock and return the idempotency keys of these jobs that exist."""
-    names = sorted({name for name in (_key_name(job.idempotency) for job in jobs) if name is not None})
+    names = sorted({name for job in jobs for name in _key_names(job)})
     if optimistic:
         names = [(row[0], row[1]) for row in await _keys(connection, names, "existing_keys")]
     return await _keys(connection, names, "lock_keys")
@@ -327,21 +386,21 @@ async def _valid_keys(connection: Runner, keys: Sequence[Row], now: int) -> dict
     }
 
 
-async def _write_keys(connection: Runner, jobs: Sequence[NewJob], existing: set[_KeyName], now: int) -> None:
-    """Insert the keys of new jobs, and replace existing ones whose time is over.
+async def _write_keys(
+    connection: Runner, owners: Sequence[tuple[NewJob, JobId]], existing: set[_KeyName], now: int
+) -> None:
+    """Insert the keys of submissions, each with its job, and replace existing ones that another job had.
 
     A key that did not exist a moment ago and exists now violates a constraint: another process was faster.
     """
-    keyed = {(job.idempotency.scope, job.idempotency.key): job for job in jobs if job.idempotency is not None}
-    inserted: list[Row] = []
-    replaced: list[Row] = []
-    for name, job in sorted(keyed.items()):
-        assert job.idempotency is not None
-        columns = (job.idempotency.request, job.id, now + span_to_micros(job.idempotency.keep))
-        if name in existing:
-            replaced.append((*columns, *name))
-        else:
-            inserted.append((*name, *columns))
+    keyed: dict[_KeyName, Row] = {}
+    for job, job_id in owners:
+        if (key := job.idempotency) is not None:
+            keyed[key.scope, key.key] = (key.request, job_id, now + span_to_micros(key.keep))
+        if job.unique is not None:
+            keyed[job.unique.name_for(job.type, job.queue)] = (b"", job_id, now + span_to_micros(job.unique.keep))
+    inserted = [(*name, *columns) for name, columns in sorted(keyed.items()) if name not in existing]
+    replaced = [(*columns, *name) for name, columns in sorted(keyed.items()) if name in existing]
     if inserted:
         await connection.many(statement("insert_key"), inserted)
     if replaced:

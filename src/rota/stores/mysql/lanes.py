@@ -37,6 +37,8 @@ LANES_PER_STATEMENT: Final = 64
 #: How many positions are read of each lane beyond its share, and how many times the limit.
 _EXTRA: Final = 4
 _TIMES: Final = 8
+#: How many times as many jobs as are missing are tried once others were faster.
+_TIMES_IF_OVERTAKEN: Final = 4
 #: Fail rather than wait for a lock.
 _WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR"
 
@@ -93,7 +95,7 @@ async def _take_earliest(
             found = await connection.rows(statement("read_claimed_by_id"), {"ids": chunk, "now": now})
             rows.update((row[0], row) for row in found)
         for positions in chunks(taken):
-            sql = _collated(statement("delete_ready_in_lanes"), connection.collation)
+            sql = collated(statement("delete_ready_in_lanes"), connection.collation)
             connection.defer(sql, {"keys": _keys(positions)})
         return taken, left
     for lane, start in starts.items():
@@ -154,7 +156,7 @@ def _delete_locked(
     if len(by_key) == 1:
         connection.defer(statement("delete_ready_one"), _range(lane, by_key))
     else:
-        delete_rows(connection, "ready", [(*lane, turn, job_id) for turn, job_id in by_key])
+        delete_rows(connection, "ready", [(*lane, "", turn, job_id) for turn, job_id in by_key])
 
 
 # Several lanes
@@ -196,13 +198,16 @@ async def _types_with_work(
         if not found:
             return
         type_ = found[0][0]
+        has_work = not found[0][3]
         if named is None:
-            yield found[0]
+            if has_work:
+                yield found[0][:3]
             from_type = type_ + "\0"
             continue
         index = bisect_left(named, type_)
         if index < len(named) and named[index] == type_:
-            yield found[0]
+            if has_work:
+                yield found[0][:3]
             index += 1
         from_type = named[index] if index < len(named) else None
 
@@ -222,7 +227,8 @@ async def _take_from_lanes(
             known = [one for one in found if one[0] not in tried]
             if not known:
                 break
-        candidates = known[: 2 * missing]
+        # No more at first than are needed: each costs as much to look up as to take. Then others claim here, too.
+        candidates = known[: missing * (_TIMES_IF_OVERTAKEN if tried else 1)]
         locked = await _lock(connection, candidates, missing, now)
         if len(locked) == missing:
             last = max(number for number, (position, _) in enumerate(candidates) if position in locked)
@@ -266,7 +272,7 @@ def peek_statement(count: int) -> str:
 
 async def _lock(connection: MysqlConnection, candidates: Positions, limit: int, now: int) -> set[Position]:
     """Lock the first `limit` jobs that no other transaction has locked."""
-    sql = _collated(statement("lock_in_lanes"), connection.collation)
+    sql = collated(statement("lock_in_lanes"), connection.collation)
     locked: set[Position] = set()
     for chunk in chunks(candidates):
         if len(locked) < limit:
@@ -280,6 +286,6 @@ def _keys(positions: Sequence[tuple[Position, Lane]]) -> str:
 
 
 @cache
-def _collated(sql: str, collation: str) -> str:
+def collated(sql: str, collation: str) -> str:
     """Name the collation of our tables: otherwise no key is used for texts of a JSON table."""
     return sql.replace(":collation", collation)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from rota.core.ids import JobId
@@ -28,6 +29,7 @@ MAX_LEASES: Final = 65_536
 SUSPENDED_SECONDS: Final = 1.0
 #: With more groups of equal completions than this, the cache is not worth it.
 _MAX_GROUPS: Final = 4
+_JOB_OF_PAIR: Final = itemgetter(1)
 
 #: Jobs by what their completions have in common: result, fence, request to cancel, worker, boot and start.
 EqualCompletions = dict[Row, list[JobId]]
@@ -38,18 +40,27 @@ class LeaseCache:
 
     def __init__(self) -> None:
         self._leases: dict[JobId, Row] = {}
+        #: The concurrency keys of those jobs that have one.
+        self._keys: dict[JobId, str] = {}
         self._suspended_until = float("-inf")
 
     def add(self, jobs: Sequence[Job]) -> None:
-        """Add the leases of jobs once the claim is committed. Jobs with a latest start need more to complete."""
+        """Add the leases of jobs once the claim is committed.
+
+        Jobs with a latest start need more to complete.
+        """
         equal: dict[Row, list[JobId]] = {}
         for job in jobs:
             if job.expires_at is None:
+                if job.concurrency_key is not None:
+                    self._keys[job.id] = job.concurrency_key
                 equal.setdefault((job.fence, None, job.worker, job.boot, job.started_at), []).append(job.id)
         for (*columns, started_at), ids in equal.items():
             self._leases.update(dict.fromkeys(ids, (*columns, to_micros(started_at))))
         while len(self._leases) > MAX_LEASES:
-            del self._leases[next(iter(self._leases))]
+            oldest = next(iter(self._leases))
+            del self._leases[oldest]
+            self._keys.pop(oldest, None)
 
     def group(self, settlements: Sequence[Settlement]) -> EqualCompletions | None:
         """Group completions by what they have in common; None if a lease is not known or there are too many groups.
@@ -69,9 +80,16 @@ class LeaseCache:
                 return None
         return groups
 
+    def keyed(self, settlements: Iterable[Settlement]) -> list[Row]:
+        """Return those of some jobs that have a concurrency key: pairs of key and job, in the order of ids."""
+        keys = self._keys
+        return sorted(((keys[one.job_id], one.job_id) for one in settlements if one.job_id in keys), key=_JOB_OF_PAIR)
+
     def remove(self, settlements: Iterable[Settlement]) -> None:
         for one in settlements:
             self._leases.pop(one.job_id, None)
+            if self._keys:
+                self._keys.pop(one.job_id, None)
 
     def suspend(self) -> None:
         """Do not use the cache for a while, after it has differed from the database."""

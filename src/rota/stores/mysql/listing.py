@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rota.core.ids import JobId
 from rota.core.lifecycle import FINISHED, State
 from rota.core.time import to_micros
-from rota.ports.store import JobQuery
-from rota.stores.listing import BoundStatement, CandidateIndex, Condition
+from rota.ports.store import JobQuery, JobSlice
+from rota.stores.listing import BoundStatement, CandidateIndex, Condition, read_slice_async, slice_of
+from rota.stores.mysql.driver import MysqlConnection
 from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
 _LEASES: Final = CandidateIndex("rota_lease AS lease FORCE INDEX (PRIMARY)", "true")
+_READY: Final = CandidateIndex("rota_ready AS ready FORCE INDEX (rota_ready_id)", "true")
 
 
 class MysqlDialect:
@@ -41,9 +43,7 @@ class MysqlDialect:
             # Not in the order of ids there: all dead jobs are read.
             condition = "state = 'dead' AND fingerprint = {}"
             return [CandidateIndex("rota_finished AS finished FORCE INDEX (PRIMARY)", condition, (query.fingerprint,))]
-        # `rota_ready` is in the order of turns, and a key on ids would cost every job: pending jobs are found by
-        # walking all.
-        if query.states and {*FINISHED, State.PENDING}.isdisjoint(query.states):
+        if query.states and FINISHED.isdisjoint(query.states):
             return [_unfinished(state) for state in dict.fromkeys(query.states)]
         return []
 
@@ -78,8 +78,22 @@ class MysqlDialect:
 def _unfinished(state: State) -> CandidateIndex:
     if state is State.RUNNING:
         return _LEASES
+    if state is State.PENDING:
+        return _READY
     if state in {State.SCHEDULED, State.RETRYING}:
         return CandidateIndex(
             "rota_scheduled AS scheduled FORCE INDEX (rota_scheduled_state)", "state = {}", (state.value,)
         )
     return CandidateIndex("rota_held AS held FORCE INDEX (PRIMARY)", "state = {}", (state.value,))
+
+
+_DIALECT: Final = MysqlDialect()
+
+
+async def find(connection: MysqlConnection, query: JobQuery, size: int) -> JobSlice:
+    """Return the jobs of a query that are among the next `size` candidates of each index."""
+
+    async def rows(sql: str, values: list[Any]) -> Sequence[Row]:
+        return await connection.rows(sql, {f"value_{number}": value for number, value in enumerate(values)})
+
+    return await read_slice_async(slice_of(_DIALECT, query, size), rows)

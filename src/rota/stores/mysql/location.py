@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rota.core.errors import InvalidRequest
 from rota.core.redaction import redacted
@@ -88,6 +88,17 @@ def location_of(text: str) -> MysqlLocation:
         return _location("localhost", DEFAULT_PORT, user, password, found["database"], options, found["address"])
     host, port = _host_and_port(found["address"])
     return _location(host, port, user, password, found["database"], options)
+
+
+def with_database(text: str, database: str) -> str:
+    """Give the same URL or DSN with another database."""
+    found = _GO_STYLE.fullmatch(text)
+    if found is not None:
+        return f"{text[: found.start('database')]}{database}{text[found.end('database') :]}"
+    head, _, query = text.partition("?")
+    scheme, _, rest = head.partition("://")
+    host = rest.partition("/")[0]
+    return f"{scheme}://{host}/{quote(database)}{'?' if query else ''}{query}"
 
 
 def _of_url(text: str) -> MysqlLocation:

@@ -8,8 +8,9 @@ Jobs in front of a mark are not seen. So marks are short-lived, and hold only wh
 
 - Work made by this process, and a notification of another process, drop the marks at once.
 - Jobs that appear in front of a mark without notice (a commit that overtook another, a job given back by a claim that
-  was rolled back, a job due a little later than its neighbours) are seen after `MAX_AGE_SECONDS`: then the next claim
-  scans from the beginning.
+  was rolled back, a job due a little later than its neighbours) are seen after `MIN_AGE_SECONDS`: then the next claim
+  scans from the beginning. Where such a scan takes long, because there are many lanes or the machine is busy, marks
+  hold for ten times as long as it took, but no longer than `MAX_AGE_SECONDS`: scans are then a tenth of the work.
 - A claim that does not get all it asked for scans from the beginning at once. So no claim misses work.
 - A claim that is rolled back leaves no mark: its jobs are in the lane again.
 
@@ -26,8 +27,11 @@ from typing import Final
 from rota.core.ids import JobId
 from rota.core.lease import Claim
 
-#: How long claims may go on from marks before one scans from the beginning: so long a more urgent job may wait.
-MAX_AGE_SECONDS: Final = 0.05
+#: How long claims may go on from marks before one scans from the beginning: so long a more urgent job may wait. As many
+#: times as long as the last scan took, within two bounds.
+_TIMES_OF_SCAN: Final = 10
+MIN_AGE_SECONDS: Final = 0.05
+MAX_AGE_SECONDS: Final = 0.5
 
 #: A queue and a type.
 Lane = tuple[str, str]
@@ -78,5 +82,6 @@ class LowWaterMarks:
     def commit(self, scan: ClaimScan) -> None:
         """Remember where committed claims stopped."""
         if scan.covers_all:
-            self._until = scan.began_at + MAX_AGE_SECONDS
+            took = time.monotonic() - scan.began_at
+            self._until = scan.began_at + max(MIN_AGE_SECONDS, min(took * _TIMES_OF_SCAN, MAX_AGE_SECONDS))
         self._last = scan

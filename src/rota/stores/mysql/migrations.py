@@ -12,8 +12,8 @@ from hashlib import sha256
 from typing import Final
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
-from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, require_known
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, ServerRefused, connect
+from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, refuse_unprivileged, require_known
+from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, NotPrivileged, ServerRefused, connect
 from rota.stores.mysql.location import location_of
 
 #: How long to wait while another process migrates.
@@ -56,8 +56,11 @@ async def migrate(connection: MysqlConnection, now_micros: int) -> list[str]:
     require_known(all_migrations(), seen)
     if {migration.number for migration in all_migrations()} <= seen.keys():
         return []
-    async with migration_lock(connection):
-        return await _migrate(connection, now_micros)
+    try:
+        async with migration_lock(connection):
+            return await _migrate(connection, now_micros)
+    except NotPrivileged as error:
+        refuse_unprivileged(all_migrations(), seen, error)
 
 
 @asynccontextmanager

@@ -25,13 +25,13 @@ woken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, cast
 
 from rota.core.errors import RotaError
-from rota.ports.wakeup import ANY_CHANGE
+from rota.ports.wakeup import ANY_CHANGE, Wake
 from rota.stores.mysql.driver import (
     RESPONSE_SECONDS,
     ConnectionLost,
@@ -343,7 +343,12 @@ class NotificationWatch:
         self._change.set()
         await self.listener.close()
 
-    async def watch(self, at_most: timedelta) -> Collection[str]:
+    def note_own(self) -> None:
+        """Wake the callers of this process: its own notifications are not found as changes."""
+        self.changes += 1
+        self._change.set()
+
+    async def watch(self, at_most: timedelta) -> Wake:
         """Wait until another process may have made work, at most for a while; in which queues is not known."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + at_most.total_seconds()

@@ -35,7 +35,7 @@ from rota.stores.rows import Row
 
 #: The most commands in flight: enough that the server never waits for us; all of them are kept in memory.
 MAX_IN_FLIGHT: Final = 4
-#: How long the test of a connection may take.
+#: How long the answers to two pings at once may take.
 SELF_TEST_SECONDS: Final = 5.0
 #: A statement, the ids it is run for, and a text for each of them, or None. Two columns instead of rows, because a
 #: tuple for each row would only burden the garbage collector.
@@ -93,7 +93,7 @@ class Pipeline:
         Each response may take `seconds`.
         """
         if not self._is_tested:
-            await self._test_pipelining()
+            await self._test_pipelining(seconds)
         in_flight = _InFlight(self._raw, seconds)
         try:
             if script:
@@ -118,7 +118,7 @@ class Pipeline:
     async def prepare_all(self, statements: Iterable[str], seconds: float) -> None:
         """Prepare the statements of later `insert` calls; has no other effect."""
         if not self._is_tested:
-            await self._test_pipelining()
+            await self._test_pipelining(seconds)
         for sql in statements:
             if sql not in self._statement_ids:
                 self._statement_ids[sql] = await self._prepare(sql, seconds)
@@ -138,11 +138,16 @@ class Pipeline:
             raise in_flight.failure
         return in_flight.rows
 
-    async def _test_pipelining(self) -> None:
-        """Ping the server once, and then twice at once."""
+    async def _test_pipelining(self, seconds: float) -> None:
+        """Ping the server once, and then twice at once.
+
+        The first ping is an ordinary command with the usual time for its response: it proves that the connection works,
+        so that only pipelining is blamed for pings without an answer.
+        """
+        alone = _InFlight(self._raw, seconds)
+        alone.send(_PING)
+        await alone.receive()
         in_flight = _InFlight(self._raw, SELF_TEST_SECONDS)
-        in_flight.send(_PING)
-        await in_flight.receive()
         try:
             in_flight.send_pings(2)
             await in_flight.receive()

@@ -20,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final, TypeVar, TypeVarTuple
 
 from rota.core.errors import StoreUnavailable
+from rota.stores.base.session import Running
 from rota.stores.mysql.driver import (
     ConnectionLost,
     MysqlConnection,
@@ -52,7 +53,8 @@ REST_SECONDS: Final = 1.0
 #: How long pipelining stays off after it failed; the cause may have been another.
 NO_PIPELINE_SECONDS: Final = 3600.0
 
-Verb = Callable[..., Coroutine[Any, Any, Any]]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Pool:
@@ -76,7 +78,7 @@ class Pool:
     def has_free_connection(self) -> bool:
         return not self._places.locked()
 
-    async def run(self, verb: Verb, *arguments: Any) -> Any:  # noqa: ANN401 - as the verb does
+    async def run(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
         """Run a verb on a connection; in one transaction, unless the pool is in autocommit mode."""
         if not self._is_open:
             raise StoreUnavailable("the store is closed")
@@ -98,7 +100,7 @@ class Pool:
             for _ in range(held):
                 self._places.release()
 
-    async def _run_with_retries(self, verb: Verb, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the verb does
+    async def _run_with_retries(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], arguments: tuple[*Ts]) -> T:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + RETRY_SECONDS
         pause = MIN_RETRY_PAUSE_SECONDS
@@ -123,7 +125,9 @@ class Pool:
             except ServerRefused as error:
                 raise self._unavailable(error) from error
 
-    async def _run_once(self, verb: Verb, arguments: tuple[Any, ...], *, is_retry: bool) -> Any:  # noqa: ANN401
+    async def _run_once(
+        self, verb: Callable[[MysqlConnection, *Ts], Running[T]], arguments: tuple[*Ts], *, is_retry: bool
+    ) -> T:
         connection = await self._take()
         connection.is_retry = is_retry
         begun = asyncio.get_running_loop().time()
@@ -213,3 +217,26 @@ class Pool:
 
     def _unavailable(self, why: object) -> StoreUnavailable:
         return StoreUnavailable(f"{self.location.name}: {why}")
+
+
+async def limited(
+    connection: MysqlConnection,
+    seconds: int,
+    verb: Callable[[MysqlConnection, *Ts], Running[T]],
+    *arguments: *Ts,
+) -> T:
+    """Run several reads in one snapshot; the server ends a statement that takes longer than `seconds`."""
+    limit = f"max_statement_time = {seconds}" if connection.is_mariadb else f"max_execution_time = {seconds * 1000}"
+    await connection.run(f"SET SESSION {limit}")
+    return await in_snapshot(connection, verb, *arguments)
+
+
+async def in_snapshot(
+    connection: MysqlConnection, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts
+) -> T:
+    """Run several reads in one snapshot."""
+    connection.defer("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
+    connection.defer("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", {})
+    answer = await verb(connection, *arguments)
+    await connection.commit()
+    return answer

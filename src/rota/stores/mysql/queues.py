@@ -1,33 +1,16 @@
-"""Queues: their settings, pauses, and the bounds on how many jobs may wait in them."""
+"""Queues: which are paused, and the bounds on how many jobs may wait in them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.queue import Queue
 from rota.core.submission import NewJob
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, Runner
+from rota.stores.mysql.driver import MysqlConnection, Runner
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, queue_of, queue_row
+from rota.stores.rows import Row
 
 #: How many more jobs may wait in each bounded queue.
 QueueRoom = dict[str, int]
-
-
-async def put_queue(connection: MysqlConnection, queue: Queue) -> bool:
-    """Write the settings of a queue if their version still holds."""
-    verb = "create_queue" if queue.version == 0 else "replace_queue"
-    try:
-        is_written = bool(await connection.run(statement(verb), queue_row(queue)))
-    except ConstraintViolated:
-        return False
-    # A queue that is no longer paused has jobs to claim.
-    connection.has_made_work |= is_written
-    return is_written
-
-
-async def queues(connection: MysqlConnection) -> list[Queue]:
-    return [queue_of(row) for row in await connection.rows(statement("queues"))]
 
 
 async def paused_queues(connection: MysqlConnection, now: int) -> set[str]:

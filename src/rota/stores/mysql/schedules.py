@@ -4,49 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.ids import JobId, ScheduleId
-from rota.core.schedule import Fate, Firing, Occurrence, Schedule
+from rota.core.ids import JobId
+from rota.core.schedule import Fate, Firing
 from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
 from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
 from rota.stores.mysql.insert import insert_system_jobs
 from rota.stores.mysql.settle import cancel_replaced
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
-
-
-async def put_schedules(connection: MysqlConnection, schedules: Sequence[Schedule], now: int) -> list[ScheduleId]:
-    """Create or replace schedules, and return the ids of those written."""
-    written = []
-    for schedule in schedules:
-        verb = "create_schedule" if schedule.version == 0 else "replace_schedule"
-        try:
-            if await connection.run(statement(verb), schedule_row(schedule, now)):
-                written.append(schedule.id)
-        except ConstraintViolated:
-            continue
-    connection.has_made_work |= bool(written)
-    return written
-
-
-async def schedules(
-    connection: MysqlConnection, ids: Sequence[ScheduleId], names: Sequence[str], after: str, limit: int
-) -> list[Schedule]:
-    """Return schedules by id or name, or the next `limit` in the order of names."""
-    rows: list[Row] = []
-    if ids:
-        for chunk in chunks(ids):
-            rows += await connection.rows(statement("schedules_by_id"), {"ids": chunk})
-    elif names:
-        for chunk in chunks(names):
-            rows += await connection.rows(statement("schedules_by_name"), {"names": chunk})
-    else:
-        rows += await connection.rows(statement("schedules"), {"after": after, "limit": limit})
-    return sorted((schedule_of(row) for row in rows), key=lambda schedule: schedule.name)
-
-
-async def due_schedules(connection: MysqlConnection, limit: int, now: int) -> list[Schedule]:
-    rows = await connection.rows(statement("due_schedules"), {"now": now, "limit": limit})
-    return [schedule_of(row) for row in rows]
+from rota.stores.rows import Row
 
 
 async def fire(connection: MysqlConnection, firings: Sequence[Firing], now: int) -> list[JobId]:
@@ -118,22 +83,3 @@ async def _made(
     for job_id in planned:
         (ids[job_id],) = await insert_system_jobs(connection, [with_ids(jobs[job_id], ids)], now)
     return ids
-
-
-async def drop_schedules(connection: MysqlConnection, ids: Sequence[ScheduleId]) -> list[ScheduleId]:
-    """Delete schedules with their occurrences."""
-    dropped = []
-    for schedule_id in ids:
-        # The schedule first: a firing holds its lock while it records fire times.
-        if await connection.run(statement("delete_schedule"), {"id": schedule_id}):
-            dropped.append(schedule_id)
-        await connection.run(statement("delete_occurrences"), {"id": schedule_id})
-    return dropped
-
-
-async def occurrences(
-    connection: MysqlConnection, schedule_id: ScheduleId, before: int, limit: int
-) -> list[Occurrence]:
-    """Return the occurrences of a schedule, newest first."""
-    parameters = {"schedule_id": schedule_id, "before": before, "limit": limit}
-    return [occurrence_of(row) for row in await connection.rows(statement("occurrences"), parameters)]

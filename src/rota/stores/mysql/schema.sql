@@ -4,7 +4,8 @@
 -- submission becomes a row of `rota_job`, which is wide and is written twice in a plain life: on insert and at the end.
 -- Beside it, the job has a row in exactly one state table: `rota_held` while it is blocked or queued, `rota_scheduled`
 -- while it is scheduled or retrying, `rota_ready` while it is pending, `rota_lease` while it runs, `rota_finished` after
--- its end; and one in `rota_expiry` as long as it is unfinished and has a latest start. `rota_ready` is clustered in the
+-- its end; and as long as it is unfinished one in `rota_expiry` if it has a latest start, and one in `rota_sequence` if
+-- it has a concurrency key. `rota_ready` is clustered in the
 -- order of claims, so a claim reads as many rows as it takes.
 --
 -- While a job runs, its `rota_lease` row overlays its `rota_job` row: worker, fence, start, request to cancel. The state
@@ -13,14 +14,20 @@
 -- owns the next transition of the job; all other transitions lock the row of `rota_job`.
 --
 -- A settlement inserts a row of `rota_attempt` unless the attempt was a plain success. `rota_claim` has the answers of
--- named claims, `rota_dependency` which job waits for which, `rota_idempotency` the keys of submitters, `rota_tag` the
--- tags, `rota_step` the guarded side effects. A `rota_schedule` makes a job for each fire time, recorded in
--- `rota_occurrence`; `rota_fired` finds the jobs of a schedule. `rota_queue` has the settings of queues, `rota_member`
--- the processes of the cluster, `rota_leader` their leader, `rota_lock` named locks, `rota_ledger` the audit log,
--- `rota_token` the API tokens. `rota_operation` has actions on all jobs of a selection, `rota_pruned` counts what retention
--- has deleted. `rota_history` has the counts of jobs by minute and hour, `rota_history_writer` which counts were added
--- already. `rota_notification` tells other processes of new work; `rota_queue_lock` serialises inserts into bounded
--- queues.
+-- named claims, `rota_dependency` which job waits for which, `rota_workflow` the workflows and `rota_workflow_node` which
+-- job belongs to which, `rota_idempotency` the keys of submitters, `rota_tag` the tags, `rota_step` the guarded side
+-- effects and waits, `rota_event` the events that jobs wait for, `rota_waiter` the steps that wait for them. A
+-- `rota_schedule` makes a job for each fire time, recorded in
+-- `rota_occurrence`; `rota_fired` finds the jobs of a schedule. `rota_queue` has the settings of queues, `rota_limit` and
+-- `rota_rate` how many jobs may run and how often they may start, `rota_breaker` the circuit breakers, `rota_call_count`
+-- the calls that they count, `rota_member`
+-- the processes of the cluster, `rota_leader` their leader, `rota_lock` named locks, `rota_configuration` the shared
+-- configuration, `rota_ledger` the audit log, `rota_token` the API tokens, `rota_webhook` the webhooks, `rota_namespace`
+-- the other stores of this deployment. `rota_operation` has actions on all jobs of a selection, `rota_pruned` counts what
+-- retention has deleted. `rota_dead_note` has operators' notes on dead jobs of one cause. `rota_history` has the counts of
+-- jobs by minute and hour, `rota_history_writer` which counts were added already, `rota_payload_schema` what the payloads
+-- of a type look like. `rota_notification` tells other processes of new work; `rota_queue_lock` serialises inserts into
+-- bounded queues.
 --
 -- Times and durations are whole microseconds, times since 1970 in UTC. Payloads, results and the like are JSON text. The
 -- collation compares code points and counts trailing spaces; its name depends on the server.
@@ -85,15 +92,17 @@ CREATE TABLE rota_job (
     CONSTRAINT rota_job_fence CHECK (attempts <= fence)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Pending jobs, in the order in which a lane is claimed.
+-- Pending jobs, in the order in which a lane is claimed: first those without a concurrency key, then key by key.
 CREATE TABLE rota_ready (
-    queue      VARCHAR(255) NOT NULL,
-    type       VARCHAR(255) NOT NULL,
-    turn       BIGINT       NOT NULL,
-    id         BIGINT       NOT NULL,
-    run_at     BIGINT       NOT NULL,
-    expires_at BIGINT,
-    PRIMARY KEY (queue, type, turn, id)
+    queue           VARCHAR(255) NOT NULL,
+    type            VARCHAR(255) NOT NULL,
+    concurrency_key VARCHAR(200) NOT NULL DEFAULT '',
+    turn            BIGINT       NOT NULL,
+    id              BIGINT       NOT NULL,
+    run_at          BIGINT       NOT NULL,
+    expires_at      BIGINT,
+    PRIMARY KEY (queue, type, concurrency_key, turn, id),
+    KEY rota_ready_id (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Running jobs: the worker, until when it holds the lease, and under which fence.
@@ -107,6 +116,7 @@ CREATE TABLE rota_lease (
     updated_at          BIGINT       NOT NULL,
     cancel_requested_at BIGINT,
     expires_at          BIGINT,
+    concurrency_key     VARCHAR(200),
     PRIMARY KEY (id),
     KEY rota_lease_end (lease_until, id),
     CONSTRAINT rota_lease_fence CHECK (fence > 0)
@@ -120,7 +130,8 @@ CREATE TABLE rota_scheduled (
     queue  VARCHAR(255) NOT NULL,
     type   VARCHAR(255) NOT NULL,
     PRIMARY KEY (run_at, id),
-    KEY rota_scheduled_state (state, id)
+    KEY rota_scheduled_state (state, id),
+    KEY rota_scheduled_lane (state, queue, type)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs in state `blocked` (wait for other jobs) and `queued` (handed to an external broker).
@@ -190,6 +201,33 @@ CREATE TABLE rota_dependency (
     KEY rota_dependency_child (child)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- A workflow: jobs with dependencies, submitted, shown and acted on as one.
+CREATE TABLE rota_workflow (
+    id         BIGINT       NOT NULL,
+    name       VARCHAR(255) NOT NULL,
+    policy     VARCHAR(16)  NOT NULL,
+    nodes      BIGINT       NOT NULL,
+    created_at BIGINT       NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- A node of a workflow and its job. `parents` are its dependencies, as JSON. A node that ran again has one row for each
+-- job, and `replaced_by` in all but the last. `state` and `reason` are those of a job that retention has deleted.
+CREATE TABLE rota_workflow_node (
+    workflow_id        BIGINT       NOT NULL,
+    position           BIGINT       NOT NULL,
+    job_id             BIGINT       NOT NULL,
+    name               VARCHAR(255) NOT NULL,
+    parents            MEDIUMTEXT   NOT NULL,
+    runs_after_failure BIGINT       NOT NULL,
+    replaced_by        BIGINT,
+    is_skipped         BIGINT       NOT NULL DEFAULT 0,
+    state              VARCHAR(16),
+    reason             VARCHAR(32),
+    PRIMARY KEY (workflow_id, position, job_id),
+    UNIQUE KEY rota_workflow_node_job (job_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- Idempotency keys of submitters and their jobs; `request` is a hash of the submission.
 CREATE TABLE rota_idempotency (
     scope      VARCHAR(255)  NOT NULL,
@@ -221,8 +259,33 @@ CREATE TABLE rota_step (
     began_at    BIGINT     NOT NULL,
     ended_at    BIGINT,
     outcome     LONGTEXT,
+    kind        VARCHAR(16) NOT NULL DEFAULT 'effect',
+    until       BIGINT,
+    subject     VARCHAR(255),
     PRIMARY KEY (job_id, key_digest),
     CONSTRAINT rota_step_end CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Events that jobs wait for; `at` is NULL until it is emitted. The row of an event that was not emitted is a lock for
+-- those who begin to wait for it, and may be deleted at any time.
+CREATE TABLE rota_event (
+    name       VARCHAR(255) NOT NULL,
+    payload    LONGTEXT,
+    at         BIGINT,
+    expires_at BIGINT       NOT NULL,
+    PRIMARY KEY (name),
+    KEY rota_event_expiry (expires_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Steps that wait for an event, until it is emitted or `due_at` has come.
+CREATE TABLE rota_waiter (
+    job_id BIGINT       NOT NULL,
+    `key`  VARCHAR(255) NOT NULL,
+    event  VARCHAR(255) NOT NULL,
+    due_at BIGINT,
+    PRIMARY KEY (job_id, `key`),
+    KEY rota_waiter_event (event),
+    KEY rota_waiter_due (due_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Schedules: recurring rules.
@@ -278,6 +341,71 @@ CREATE TABLE rota_queue (
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- How many jobs of a queue, task or key may run at once, and how often they may start. A claim that meets limits locks
+-- their rows; the row `key:`, made by the first claim that needs it, stands for all keys.
+CREATE TABLE rota_limit (
+    name                VARCHAR(255) NOT NULL,
+    max_running         BIGINT,
+    rate_limit          VARCHAR(255),
+    per_key_max_running BIGINT,
+    per_key_rate_limit  VARCHAR(255),
+    weight              BIGINT,
+    ordering            VARCHAR(16),
+    on_full             VARCHAR(16),
+    closed_until        BIGINT,
+    reason              TEXT,
+    app                 VARCHAR(255),
+    set_by              VARCHAR(255) NOT NULL,
+    set_at              BIGINT       NOT NULL,
+    breaker             VARCHAR(255),
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The theoretical arrival times of the rates of a limit: when the next start would be due at an even pace.
+CREATE TABLE rota_rate (
+    name           VARCHAR(255) NOT NULL,
+    first_arrival  BIGINT       NOT NULL,
+    second_arrival BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Circuit breakers: the rule, the tasks that wait for it, and the state.
+CREATE TABLE rota_breaker (
+    name       VARCHAR(255) NOT NULL,
+    failures   DOUBLE       NOT NULL,
+    counted    BIGINT       NOT NULL,
+    least      BIGINT       NOT NULL,
+    open_for   BIGINT       NOT NULL,
+    probes     BIGINT       NOT NULL,
+    tasks      LONGTEXT     NOT NULL,
+    is_open    BOOLEAN      NOT NULL,
+    is_forced  BOOLEAN      NOT NULL,
+    since      BIGINT,
+    open_until BIGINT,
+    reason     TEXT,
+    set_by     VARCHAR(255) NOT NULL,
+    opened     BIGINT       NOT NULL,
+    version    BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Calls of dependencies, and starts of tasks with a retry budget, by parts of a window and by process.
+CREATE TABLE rota_call_count (
+    name     VARCHAR(255) NOT NULL,
+    slot     BIGINT       NOT NULL,
+    source   VARCHAR(64)  NOT NULL,
+    calls    BIGINT       NOT NULL,
+    failures BIGINT       NOT NULL,
+    PRIMARY KEY (name, slot, source)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Unfinished jobs with a concurrency key, in the order of their submission.
+CREATE TABLE rota_sequence (
+    concurrency_key VARCHAR(200) NOT NULL,
+    id              BIGINT       NOT NULL,
+    PRIMARY KEY (concurrency_key, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- Processes of the cluster, as they last described themselves.
 CREATE TABLE rota_member (
     boot        VARCHAR(255) NOT NULL,
@@ -294,6 +422,8 @@ CREATE TABLE rota_member (
     is_draining BIGINT       NOT NULL,
     started_at  BIGINT       NOT NULL,
     seen_at     BIGINT       NOT NULL,
+    facts       LONGTEXT,
+    orders      LONGTEXT,
     PRIMARY KEY (boot)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
@@ -314,6 +444,15 @@ CREATE TABLE rota_lock (
     since  BIGINT       NOT NULL,
     until  BIGINT       NOT NULL,
     PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Shared configuration that all processes follow. A removed key stays without a value, so that the sum of the versions
+-- grows with every change.
+CREATE TABLE rota_configuration (
+    `key`   VARCHAR(255) NOT NULL,
+    value   LONGTEXT,
+    version BIGINT       NOT NULL,
+    PRIMARY KEY (`key`)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Audit log of operators' actions; the digest of an entry covers all entries before it.
@@ -338,6 +477,7 @@ CREATE TABLE rota_token (
     role         VARCHAR(255)   NOT NULL,
     actions      LONGTEXT       NOT NULL,
     queues       LONGTEXT       NOT NULL,
+    limits       LONGTEXT       NOT NULL,
     created_at   BIGINT         NOT NULL,
     expires_at   BIGINT,
     revoked_at   BIGINT,
@@ -376,6 +516,32 @@ CREATE TABLE rota_operation (
     KEY rota_operation_due (due_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- Webhooks: addresses that are told of events. `body` is all but id and version, as JSON, with the secret that signs.
+CREATE TABLE rota_webhook (
+    id      VARCHAR(255) NOT NULL,
+    version BIGINT       NOT NULL,
+    body    MEDIUMTEXT   NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Namespaces: the other stores of this deployment; only in the default one. `body` is all but name and version, as JSON.
+CREATE TABLE rota_namespace (
+    name    VARCHAR(255) NOT NULL,
+    version BIGINT       NOT NULL,
+    body    MEDIUMTEXT   NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- An operator's note on dead jobs of one type and cause; the fingerprint is empty where there was no error.
+CREATE TABLE rota_dead_note (
+    type        VARCHAR(255) NOT NULL,
+    fingerprint VARCHAR(32)  NOT NULL,
+    text        TEXT         NOT NULL,
+    set_by      VARCHAR(255) NOT NULL,
+    set_at      BIGINT       NOT NULL,
+    PRIMARY KEY (type, fingerprint)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
 CREATE TABLE rota_history (
     step  INT          NOT NULL,
@@ -394,4 +560,12 @@ CREATE TABLE rota_history_writer (
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
     PRIMARY KEY (writer)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The JSON Schema of the payloads of each task type, as workers registered it, and when they last did.
+CREATE TABLE rota_payload_schema (
+    type VARCHAR(255) NOT NULL,
+    body MEDIUMTEXT   NOT NULL,
+    at   BIGINT       NOT NULL,
+    PRIMARY KEY (type)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -19,7 +19,13 @@ from rota.stores.mysql.statements import statement
 from rota.stores.rows import Row
 
 #: Tables whose keys begin with text columns, and the names of those in the statements.
-_KEY_PREFIXES: Final = {"ready": ("queue", "type"), "finished": ("state",)}
+_KEY_PREFIXES: Final = {
+    "ready": ("queue", "type", "concurrency_key"),
+    "finished": ("state",),
+    "sequence": ("concurrency_key",),
+}
+#: Tables whose rows stay as they are while the job is unfinished.
+_LASTING: Final = ("expiry", "sequence")
 _STATES: Final = {state.value: state for state in State}
 
 
@@ -46,10 +52,11 @@ class Placement:
     started_at: int | None = None
     attempts: int = 0
     crashes: int = 0
+    concurrency_key: str | None = None
 
     @property
     def ready_key(self) -> Row:
-        return self.queue, self.type, self.turn, self.id
+        return self.queue, self.type, self.concurrency_key or "", self.turn, self.id
 
     def rows(self) -> Iterator[tuple[str, Any, Row]]:
         """Yield each state table that has a row of the job, with the key of the row and the row."""
@@ -68,6 +75,8 @@ class Placement:
             yield "lease", self.id, ()
         if self.expires_at is not None and self.state not in FINISHED:
             yield "expiry", (self.expires_at, self.id), (self.expires_at, self.id)
+        if self.concurrency_key is not None and self.state not in FINISHED:
+            yield "sequence", (self.concurrency_key, self.id), (self.concurrency_key, self.id)
 
 
 async def move_rows(connection: Runner, before: Sequence[Placement], after: Sequence[Placement]) -> None:
@@ -76,12 +85,12 @@ async def move_rows(connection: Runner, before: Sequence[Placement], after: Sequ
     new = {(table, key): row for one in after for table, key, row in one.rows()}
     deleted: dict[str, list[Any]] = {}
     for table, key in old:
-        # An expiry that would be inserted unchanged stays.
-        if (table, key) not in new or table != "expiry":
+        # A row that would be inserted unchanged stays.
+        if (table, key) not in new or table not in _LASTING:
             deleted.setdefault(table, []).append(key)
     inserted: dict[str, list[Row]] = {}
     for (table, key), row in new.items():
-        if table != "expiry" or (table, key) not in old:
+        if table not in _LASTING or (table, key) not in old:
             inserted.setdefault(table, []).append(row)
     for table, keys in deleted.items():
         delete_rows(connection, table, keys)

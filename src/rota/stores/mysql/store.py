@@ -6,69 +6,69 @@ Other writes have a transaction of their own. Reads have connections of their ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self, TypeAlias, TypeVar, TypeVarTuple
+from datetime import datetime, timedelta
+from typing import Final, Self, TypeVar, TypeVarTuple
 
 from rota.batching import Batcher
-from rota.core.access import Token
-from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
+from rota.core.breaker import CallCount, CircuitBreaker
+from rota.core.cluster import ClusterView, MemberHeartbeat
 from rota.core.errors import StoreUnavailable
-from rota.core.history import Bucket, HistoryFlush, HistoryQuery
-from rota.core.ids import LARGEST, JobId, ScheduleId
-from rota.core.job import Attempt, Job
+from rota.core.graph import NewWorkflow, Rerun
+from rota.core.ids import JobId
+from rota.core.job import Job
+from rota.core.job_edit import JobChange
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
-from rota.core.operation import Operation, OperationId
-from rota.core.queue import Lane, Queue
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.limit import Limit, LimitUsage
+from rota.core.queue import Lane
+from rota.core.schedule import Firing
 from rota.core.settlement import Settlement
-from rota.core.step import Resolution, Step
+from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, to_micros
+from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
 from rota.ports.clock import Clock
 from rota.ports.store import (
-    Census,
-    DeadGroup,
     Dispatched,
-    Edge,
     Inserted,
     JobQuery,
     JobSlice,
-    OnWake,
     Receipt,
     Retention,
+    StoreCondition,
     Timetable,
 )
-from rota.stores import listing
+from rota.ports.wakeup import OnWake, Wake
+from rota.stores.base import ledger
+from rota.stores.base.session import Running
+from rota.stores.base.store import BaseStore
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.mysql import (
+    breakers,
     check,
     claim,
     cluster,
-    dependencies,
+    condition,
     dispatch,
-    history,
+    events,
     insert,
-    ledger,
-    locks,
-    operations,
-    queries,
-    queues,
+    limits,
     schedules,
     settle,
-    steps,
     upkeep,
+    workflows,
 )
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import ConditionFailed, ConstraintViolated, MysqlConnection
 from rota.stores.mysql.lease_cache import LeaseCache
+from rota.stores.mysql.listing import find
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.low_water import LowWaterMarks
 from rota.stores.mysql.migrations import migrate
 from rota.stores.mysql.notify import NotificationWatch, Notifier
-from rota.stores.mysql.pool import Pool
-from rota.stores.mysql.schedules import put_schedules
+from rota.stores.mysql.pool import Pool, in_snapshot, limited
 from rota.stores.mysql.statements import statement
 
 #: Few connections with large batches are faster than many.
@@ -76,32 +76,31 @@ WRITERS: Final = 4
 READERS: Final = 2
 #: For lists and counts, so that these delay neither health checks nor the scheduler.
 BROWSERS: Final = 2
+#: The same where a process has the stores of many namespaces open.
+FEW_WRITERS: Final = 2
+FEW_BROWSERS: Final = 1
 #: How long the server may work on a list for a person, and on a count in the background. Both are shorter than the time
 #: after which a server that does not respond is taken for gone.
 LIST_SECONDS: Final = 2
 COUNT_SECONDS: Final = 5
-#: The latest and earliest datetime of Python in microseconds.
-_LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
-_EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 
 T = TypeVar("T")
 S = TypeVar("S")
 Ts = TypeVarTuple("Ts")
-_Coroutine: TypeAlias = Coroutine[Any, Any, T]
 
 
-class MysqlStore:
+class MysqlStore(BaseStore[MysqlConnection]):
     """All verbs of `rota.ports.store.Store` on MariaDB or MySQL."""
 
     #: Its connections belong to the event loop.
     blocking: None = None
     #: Waiting claims are not stored; a waiting worker is notified and claims again.
-    has_handoff = False
+    keeps_waiting_claims = False
 
-    def __init__(self, writers: Pool, readers: Pool, clock: Clock | None) -> None:
+    def __init__(self, writers: Pool, readers: Pool, clock: Clock | None, browsers: int = BROWSERS) -> None:
         self._writers = writers
         self._readers = readers
-        self._browsers = Pool(readers.location, BROWSERS, autocommit=True)
+        self._browsers = Pool(readers.location, browsers, autocommit=True)
         self._clock = clock
         self._server_clock = ServerClock()
         self._watch = NotificationWatch(readers, f"{writers.origin}-%")
@@ -114,18 +113,20 @@ class MysqlStore:
         self._gave_all = False
         self._low_water_marks = LowWaterMarks()
         self._lease_cache = LeaseCache()
-        self._inserting = Batcher[NewJob, Inserted](self._serve(insert.insert), prompt=True)
+        self._memory = LimitMemory()
+        self._inserting = Batcher[NewJob, Inserted](self._insert_together, prompt=True)
         self._claiming = Batcher[Claim, Sequence[Job]](self._claim_together)
         self._settling = Batcher[Settlement, bool](self._settle_together)
-        self._renewing = Batcher[Renewal, Renewed | None](self._serve(claim.renew))
+        self._renewing = Batcher[Renewal, Renewed | None](self._renew_together)
 
     @classmethod
-    async def open(cls, location: str, *, clock: Clock | None = None) -> Self:
+    async def open(cls, location: str, *, clock: Clock | None = None, few_connections: bool = False) -> Self:
         """Connect to a database and migrate it. Without a clock, the server's time counts for all processes."""
         where = location_of(location)
-        store = cls(Pool(where, WRITERS, autocommit=False), Pool(where, READERS, autocommit=True), clock)
+        writers, browsers = (FEW_WRITERS, FEW_BROWSERS) if few_connections else (WRITERS, BROWSERS)
+        store = cls(Pool(where, writers, autocommit=False), Pool(where, READERS, autocommit=True), clock, browsers)
         try:
-            await store._readers.run(store._at(migrate), None)
+            await store._read_at(migrate, now=None)
             await store._watch.open()
         except BaseException:
             await store.close()
@@ -153,8 +154,11 @@ class MysqlStore:
     def watch_for_work(self) -> None:
         """Do nothing: a caller of `watch` gets all notifications."""
 
-    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Collection[str]:  # noqa: ARG002 - answers
+    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Wake:  # noqa: ARG002 - answers
         return await self._watch.watch(at_most)
+
+    async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
+        return await self._read_at(condition.condition, retention, now=now)
 
     async def check(self) -> Sequence[str]:
         try:
@@ -183,7 +187,7 @@ class MysqlStore:
 
         return await self._write(insert_recorded, now=now)
 
-    def handed_off(self, wanted: Claim) -> Sequence[Job]:  # noqa: ARG002 - the port's
+    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:  # noqa: ARG002 - the port's
         """Return nothing: waiting claims are not stored here."""
         return ()
 
@@ -208,11 +212,11 @@ class MysqlStore:
             return [[] for _ in claims]
         scan = self._low_water_marks.begin(claims, notifications, may_continue=is_by_server)
         try:
-            leased: Sequence[Sequence[Job]] = await self._change(claim.claim, claims, scan, now)
+            leased: Sequence[Sequence[Job]] = await self._change(claim.claim, claims, scan, self._memory, at=now)
         except ConstraintViolated:
             # A named claim that was said to be new has come before.
             looked_up = [replace(request, is_new=False) for request in claims]
-            leased = await self._change(claim.claim, looked_up, scan, now)
+            leased = await self._change(claim.claim, looked_up, scan, self._memory, at=now)
         self._low_water_marks.commit(scan)
         for jobs in leased:
             self._lease_cache.add(jobs)
@@ -235,15 +239,23 @@ class MysqlStore:
     async def _settle_together(self, settlements: Sequence[Settlement], now: int | None) -> list[bool]:
         """Apply settlements that came in together; leases in the cache need not be read."""
         groups = self._lease_cache.group(settlements) if settle.are_plain(settlements) else None
+        sent = self._sent
         try:
-            applied = await self._change(settle.settle_cached, settlements, groups, now)
+            keyed = self._lease_cache.keyed(settlements) if groups is not None else ()
+            applied = await self._change(settle.settle_cached, settlements, groups, keyed, at=now)
         except (ConditionFailed, ConstraintViolated):
             if groups is None:
                 raise
             self._lease_cache.suspend()
-            applied = await self._change(settle.settle, settlements, now)
+            applied = await self._change(settle.settle, settlements, at=now)
         self._lease_cache.remove(settlements)
+        if self._sent != sent:
+            # The jobs after those that ended may be due, in any queue; workers of this process wait too.
+            self._watch.note_own()
         return applied
+
+    async def edit(self, change: JobChange, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._write_recorded(settle.edit, change, entry, now)
 
     async def ask_cancel(
         self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
@@ -259,24 +271,8 @@ class MysqlStore:
     async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
         return await self._read_at(upkeep.expired, limit, now=now)
 
-    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
-        return await self._read(queries.get, ids)
-
-    async def find(self, query: JobQuery) -> Sequence[Job]:
-        return await listing.find(self._find, query)
-
-    async def find_some(self, query: JobQuery) -> JobSlice:
-        return await listing.find_some(self._find, query)
-
     async def _find(self, query: JobQuery, size: int) -> JobSlice:
-        return await self._browse(LIST_SECONDS, queries.find, query, size)
-
-    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
-        attempts: list[Attempt] = await self._readers.run(queries.in_snapshot, queries.attempts, job_id)
-        return attempts
-
-    async def census(self) -> Census:
-        return await self._browse(COUNT_SECONDS, queries.census)
+        return await self._browse(LIST_SECONDS, find, query, size)
 
     async def timetable(self) -> Timetable:
         times = await self._read(upkeep.timetable, self._server_clock)
@@ -294,17 +290,6 @@ class MysqlStore:
     ) -> Sequence[JobId]:
         return await self._write_recorded(upkeep.discard, ids, entry, now)
 
-    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
-        return await self._read(queries.blockers, job_id, limit)
-
-    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
-        if children:
-            return await self._read(dependencies.parents_of, children)
-        return await self._read(dependencies.children_of, parents)
-
-    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
-        return await self._browse(COUNT_SECONDS, queries.dead_groups, limit)
-
     # Jobs handed to an external broker
 
     async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
@@ -321,86 +306,32 @@ class MysqlStore:
 
     # Schedules
 
-    async def put_schedules(
-        self, schedules: Sequence[Schedule], *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> Sequence[ScheduleId]:
-        return await self._write_recorded(put_schedules, schedules, entry, now)
-
-    async def schedules(
-        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
-    ) -> Sequence[Schedule]:
-        return await self._read(schedules.schedules, ids, names, after, limit)
-
-    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
-        return await self._read_at(schedules.due_schedules, limit, now=now)
-
     async def fire(
         self, firings: Sequence[Firing], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         return await self._write_recorded(schedules.fire, firings, entry, now)
 
-    async def drop_schedules(
-        self, ids: Sequence[ScheduleId], *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> Sequence[ScheduleId]:
-        return await self._write_recorded(_untimed(schedules.drop_schedules), ids, entry, now)
-
-    async def occurrences(
-        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
-    ) -> Sequence[Occurrence]:
-        end = _LATEST if before is None else to_micros(before)
-        return await self._read(schedules.occurrences, schedule_id, end, limit)
-
     # Steps
 
-    async def intend(
-        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
-    ) -> tuple[Step, bool] | None:
-        return await self._write(steps.intend, job_id, fence, key, now=now)
-
-    async def conclude(
-        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    async def begin_wait(
+        self, job_id: JobId, fence: int, wait: Wait, *, child: NewJob | None = None, now: datetime | None = None
     ) -> Step | None:
-        return await self._write(steps.conclude, job_id, fence, key, outcome, now=now)
+        return await self._write(events.begin_wait, job_id, fence, wait, child, now=now)
 
-    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
-        return await self._write(steps.withdraw, job_id, fence, key, now=None)
+    # Events
 
-    async def resolve(
-        self, resolution: Resolution, *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> bool:
-        return await self._write_recorded(steps.resolve, resolution, entry, now)
+    async def emit(
+        self, emission: Emission, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Emitted:
+        return await self._write(events.emit_recorded, emission, entry, now=now)
 
-    async def steps(self, job_id: JobId) -> Sequence[Step]:
-        return await self._read(steps.steps, job_id)
+    async def event(self, name: str, *, now: datetime | None = None) -> EmittedEvent | None:
+        return await self._read_at(events.event, name, now=now)
+
+    async def end_waits(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        return await self._write(events.end_waits, limit, now=now)
 
     # Members, leadership, queues
-
-    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
-        await self._write(cluster.beat, members, now=now)
-
-    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
-        return await self._read(cluster.members, role, _EARLIEST if since is None else to_micros(since))
-
-    async def leave(self, boots: Iterable[str]) -> None:
-        await self._writers.run(cluster.leave, list(boots))
-
-    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
-        return await self._write(cluster.lead, name, holder, lasting, now=now)
-
-    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
-        return await self._read_at(cluster.leader, name, now=now)
-
-    async def resign(self, name: str, holder: str) -> None:
-        await self._writers.run(cluster.resign, name, holder)
-
-    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
-        return await self._write(locks.lock, name, holder, lasting, now=now)
-
-    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
-        return await self._write(locks.unlock, name, holder, now=now)
-
-    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
-        return await self._read_at(locks.locks, now=now)
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         moment = self._clock() if now is None and self._clock is not None else now
@@ -409,129 +340,128 @@ class MysqlStore:
         bearings: ClusterView = await pool.run(cluster.check_in, told, _micros(moment))
         return bearings
 
-    async def put_queue(self, queue: Queue, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
-        return await self._write_recorded(_untimed(queues.put_queue), queue, entry, now)
+    # Limits
 
-    async def queues(self) -> Sequence[Queue]:
-        return await self._read(queues.queues)
+    async def put_limits(
+        self, limits_: Sequence[Limit], *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Sequence[str]:
+        self._memory.note_in_use()
+        return await self._write_recorded(limits.put_limits, limits_, entry, now)
+
+    async def close_limit(self, limit: Limit, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> None:
+        self._memory.note_in_use()
+        await self._write_recorded(limits.close_limit, limit, entry, now)
+
+    async def drop_limit(self, name: str, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._write_recorded(_untimed(limits.drop_limit), name, entry, now)
+
+    async def limits(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Limit]:
+        return await self._read(limits.limits, names, after, limit)
+
+    async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
+        return await self._read_at(limits.usage, limit, now=now)
+
+    # Circuit breakers
+
+    async def breakers(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[CircuitBreaker]:
+        return await self._read(breakers.breakers, names, after, limit)
+
+    async def put_breaker(
+        self, breaker: CircuitBreaker, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        self._memory.note_in_use()
+        return await self._write_recorded(breakers.put_breaker, breaker, entry, now)
+
+    async def count_calls(
+        self, source: str, counts: Sequence[CallCount], *, now: datetime | None = None
+    ) -> Sequence[CallCount]:
+        return await self._write(breakers.count_calls, source, counts, now=now)
+
+    async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
+        return await self._read_at(breakers.calls, counts, now=now)
 
     # Audit log and tokens
 
-    async def record(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
-        await self._write(ledger.record, entries, now=now)
-
-    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[LedgerEntry]:
-        return await self._read(ledger.ledger, LARGEST if before is None else before, limit)
-
-    async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
-        await self._write_recorded(_untimed(ledger.put_tokens), tokens, entry, None)
-
-    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
-        return await self._read(ledger.tokens, ids)
-
     # Operations
 
-    async def put_operation(
-        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> bool:
-        return await self._write_recorded(_untimed(operations.put_operation), operation, entry, now)
+    # Workflows
 
-    async def operation(self, operation_id: OperationId) -> Operation | None:
-        return await self._read(operations.operation, operation_id)
+    async def put_workflow(
+        self,
+        workflow: NewWorkflow,
+        *,
+        bound: int | None = None,
+        entry: LedgerEntry | None = None,
+        now: datetime | None = None,
+    ) -> Sequence[Inserted]:
+        return await self._write(workflows.put_workflow, workflow, bound, entry, now=now)
 
-    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
-        return await self._read(operations.operations, LARGEST if before is None else before, limit)
-
-    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
-        return await self._read_at(operations.due_operations, limit, now=now)
+    async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._write_recorded(workflows.rerun, again, entry, now)
 
     # History
 
-    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
-        return await self._write(history.add_history, flush, now=now)
-
-    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
-        return await self._read(history.history, query, limit)
-
-    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
-        return await self._write(history.prune_history, limit, now=now)
-
     # How verbs are run
 
-    def _serve(self, verb: Callable[..., _Coroutine[T]]) -> Callable[..., _Coroutine[T]]:
-        """Return a verb that runs the batches of a batcher in a transaction each."""
+    async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
+        return await self._change(insert.insert, jobs, bound, at=now)
 
-        async def serve(batch: Sequence[Any], *sharing: Any) -> T:  # noqa: ANN401 - what the batcher passes on
-            return await self._change(verb, batch, *sharing)
-
-        return serve
+    async def _renew_together(self, renewals: Sequence[Renewal], now: int | None) -> Sequence[Renewed | None]:
+        return await self._change(claim.renew, renewals, at=now)
 
     async def _write(
-        self, verb: Callable[[MysqlConnection, *Ts, int], _Coroutine[T]], *arguments: *Ts, now: datetime | None
+        self, verb: Callable[[MysqlConnection, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
     ) -> T:
-        return await self._change(verb, *arguments, _micros(now))
+        return await self._change(verb, *arguments, at=_micros(now))
 
-    async def _write_recorded(
-        self,
-        verb: Callable[[MysqlConnection, S, int], _Coroutine[T]],
-        subject: S,
-        entry: LedgerEntry | None,
-        now: datetime | None,
+    async def _write_untimed(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._writers.run(verb, *arguments)
+
+    async def _change(
+        self, verb: Callable[[MysqlConnection, *Ts, int], Running[T]], *arguments: *Ts, at: int | None
     ) -> T:
-        """Run a verb and, if it had an effect, append an audit entry in the same transaction."""
-
-        async def recorded(connection: MysqlConnection, moment: int) -> T:
-            answer = await verb(connection, subject, moment)
-            # By identity: an id may be 0, which is an effect.
-            had_effect = any(one is not False for one in answer) if isinstance(answer, list) else answer is not False
-            if entry is not None and had_effect:
-                await ledger.record(connection, [entry], moment)
-            return answer
-
-        return await self._write(recorded, now=now)
-
-    async def _change(self, verb: Callable[..., _Coroutine[T]], *arguments: Any) -> T:  # noqa: ANN401 - of the verb
         """Run a verb in a transaction; if it made work, notify in the same one, and wake listeners after the commit."""
         has_notified = False
 
-        async def notifying(connection: MysqlConnection, *rest: Any) -> T:  # noqa: ANN401 - of the verb
+        async def run(connection: MysqlConnection) -> T:
             nonlocal has_notified
-            answer = await verb(connection, *rest)
+            moment = await self._now(connection) if at is None else at
+            answer = await verb(connection, *arguments, moment)
             has_notified = connection.has_made_work
             if has_notified:
                 connection.has_made_work = False
-                connection.defer(statement("notify"), {"origin": connection.origin, "now": rest[-1]})
+                connection.defer(statement("notify"), {"origin": connection.origin, "now": moment})
             return answer
 
-        answer: T = await self._writers.run(self._at(notifying), *arguments)
+        answer = await self._writers.run(run)
         if has_notified:
             self._sent += 1
             self._notifier.notify()
         return answer
 
-    async def _read(self, verb: Callable[[MysqlConnection, *Ts], _Coroutine[T]], *arguments: *Ts) -> T:
-        answer: T = await self._readers.run(verb, *arguments)
-        return answer
+    async def _read(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._readers.run(verb, *arguments)
 
     async def _read_at(
-        self, verb: Callable[[MysqlConnection, *Ts, int], _Coroutine[T]], *arguments: *Ts, now: datetime | None
+        self, verb: Callable[[MysqlConnection, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
     ) -> T:
-        answer: T = await self._readers.run(self._at(verb), *arguments, _micros(now))
-        return answer
+        async def run(connection: MysqlConnection) -> T:
+            return await verb(connection, *arguments, await self._now(connection) if now is None else to_micros(now))
 
-    async def _browse(self, seconds: int, verb: Callable[[MysqlConnection, *Ts], _Coroutine[T]], *arguments: *Ts) -> T:
-        answer: T = await self._browsers.run(queries.limited, seconds, verb, *arguments)
-        return answer
+        return await self._readers.run(run)
 
-    def _at(self, verb: Callable[..., _Coroutine[T]]) -> Callable[..., _Coroutine[T]]:
-        """Return a verb whose last argument is the time: the given one, or the clock's when it runs."""
+    async def _read_snapshot(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._readers.run(in_snapshot, verb, *arguments)
 
-        async def run(connection: MysqlConnection, *arguments: Any) -> T:  # noqa: ANN401 - of the verb
-            *rest, now = arguments
-            moment = await self._now(connection) if now is None else now
-            return await verb(connection, *rest, moment)
+    async def _count(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._browse(COUNT_SECONDS, verb, *arguments)
 
-        return run
+    async def _browse(self, seconds: int, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._browsers.run(limited, seconds, verb, *arguments)
 
     async def _now(self, connection: MysqlConnection) -> int:
         return to_micros(self._clock()) if self._clock is not None else await self._server_clock.now(connection)
@@ -541,8 +471,8 @@ def _micros(now: datetime | None) -> int | None:
     return None if now is None else to_micros(now)
 
 
-def _untimed(verb: Callable[[MysqlConnection, S], _Coroutine[T]]) -> Callable[[MysqlConnection, S, int], _Coroutine[T]]:
-    """Return a verb that takes the time and does not need it."""
+def _untimed(verb: Callable[[MysqlConnection, S], Running[T]]) -> Callable[[MysqlConnection, S, int], Running[T]]:
+    """Adapt a verb without a time to a caller that passes one."""
 
     async def run(connection: MysqlConnection, subject: S, now: int) -> T:  # noqa: ARG001 - of the verb
         return await verb(connection, subject)

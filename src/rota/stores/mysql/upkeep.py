@@ -14,10 +14,14 @@ from rota.core.job import Job
 from rota.core.lifecycle import TIMED, State
 from rota.core.time import span_to_micros
 from rota.ports.store import Retention, Timetable
+from rota.stores.mysql import breakers
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.limits import delete_old_arrivals
 from rota.stores.mysql.state_tables import Placement, lock_jobs, move_rows
 from rota.stores.mysql.statements import statement
+from rota.stores.mysql.workflows import delete_empty, keep_ends
+from rota.stores.retention import ends_before
 from rota.stores.rows import job_of, timetable_of
 
 #: No client repeats a named claim after this long: its leases have lapsed.
@@ -28,6 +32,7 @@ NOTIFICATION_MEMORY: Final = timedelta(days=1)
 _DELETE_JOB: Final = (
     "delete_attempts",
     "delete_steps",
+    "delete_waiters_of_jobs",
     "delete_tags",
     "delete_fired",
     "delete_keys",
@@ -64,7 +69,7 @@ async def has_prunable(connection: MysqlConnection, clock: ServerClock, retentio
     moment = server_time if now is None else now
     kept = (
         retention.completed, retention.cancelled, retention.dead, CLAIM_MEMORY, NOTIFICATION_MEMORY, timedelta(0),
-        retention.history, retention.history, retention.history,
+        timedelta(0), retention.history, retention.history, retention.history,
     )  # fmt: skip
     return any(
         at is not None and span is not None and at <= moment - span_to_micros(span)
@@ -75,13 +80,8 @@ async def has_prunable(connection: MysqlConnection, clock: ServerClock, retentio
 async def prune(connection: MysqlConnection, retention: Retention, limit: int, now: int) -> int:
     """Delete finished jobs past their retention, and old history."""
     count = 0
-    for state, kept in (
-        (State.COMPLETED, retention.completed),
-        (State.CANCELLED, retention.cancelled),
-        (State.DEAD, retention.dead),
-    ):
-        if kept is not None and count < limit:
-            before = now - span_to_micros(kept)
+    for state, before in ends_before(retention, now):
+        if count < limit:
             parameters = {"state": state.value, "before": before, "limit": limit - count, "now": now}
             ids = [job_id for (job_id,) in await connection.rows(statement("prunable_jobs"), parameters)]
             count += len(await _delete(connection, ids, {state}, now))
@@ -105,12 +105,14 @@ async def _delete(connection: MysqlConnection, ids: Sequence[JobId], states: set
     for chunk in chunks(sorted(one.id for one in locked.values() if one.state in states)):
         rows = await connection.rows(statement("deletable_jobs"), {"ids": chunk, "now": now})
         deleted += [locked[job_id] for (job_id,) in rows]
+    emptied = await keep_ends(connection, [one.id for one in deleted])
     for chunk in chunks([one.id for one in deleted]):
         for name in _DELETE_JOB:
             await connection.run(statement(name), {"keys": json.dumps(chunk)})
     await move_rows(connection, deleted, ())
     for state, count in sorted(Counter(one.state.value for one in deleted).items()):
         await connection.run(statement("add_pruned"), {"state": state, "count": count})
+    await delete_empty(connection, emptied)
     return [one.id for one in deleted]
 
 
@@ -118,9 +120,12 @@ async def _prune_history(connection: MysqlConnection, retention: Retention, limi
     claims = {"before": now - span_to_micros(CLAIM_MEMORY), "limit": limit}
     await connection.run(statement("prune_claims"), claims)
     await connection.run(statement("prune_notifications"), {"before": now - span_to_micros(NOTIFICATION_MEMORY)})
+    await connection.run(statement("prune_events"), {"before": now, "limit": limit})
     keys = await connection.rows(statement("prunable_keys"), {"before": now, "limit": limit})
     if keys:
         await connection.many(statement("prune_key"), [(*key, now) for key in sorted(keys)])
+    await delete_old_arrivals(connection, now)
+    await breakers.delete_old(connection, now)
     if retention.history is None:
         return
     parameters = {"before": now - span_to_micros(retention.history), "limit": limit}

@@ -21,17 +21,21 @@ from typing import Any, Final
 
 from rota.core.bulk import parents_of
 from rota.core.errors import StoreUnavailable
+from rota.core.graph import NewWorkflow
 from rota.core.ids import JobId
 from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.time import from_micros
+from rota.core.waiting import Emission, Emitted
 from rota.ports.caller_tx import MakeJobs
 from rota.ports.store import Inserted, Receipt
+from rota.stores.base.steps import perform, step
 from rota.stores.caller_tx import (
     MOST_TRIES,
     SAVEPOINT,
     Savepoint,
     has_refusal,
+    jobs_in,
     no_transaction,
     not_our_database,
     require_parents,
@@ -39,11 +43,13 @@ from rota.stores.caller_tx import (
     resolved,
 )
 from rota.stores.postgres.connection import AsyncpgConnection, MovedError, split_schema
+from rota.stores.postgres.events import emit
 from rota.stores.postgres.insert import insert, insert_plain
+from rota.stores.postgres.limits import refuse_full_keys
 from rota.stores.postgres.migrations import all_migrations
 from rota.stores.postgres.notify import CHANNEL
 from rota.stores.postgres.statements import StatementRunner, all_ids, changed_by, qualifier_of, statement
-from rota.stores.postgres.steps import find_step, perform
+from rota.stores.postgres.workflows import insert_nodes
 from rota.stores.rows import Row, are_plain
 
 #: The sender's mark of our notifications: that of no store, so every listener takes them for another's.
@@ -53,6 +59,10 @@ _MISSING: Final = frozenset({"42P01", "42703", "3F000"})
 #: Unique violation: a job came and ended, or a key was taken, while our statement was running.
 _ID_TAKEN: Final = "23505"
 _PARAMETER: Final = re.compile(r"\$(\d+)")
+
+
+#: What was to be stored, and the answers.
+_Stored = tuple[Sequence[NewJob] | NewWorkflow, Sequence[Inserted]]
 
 
 class PostgresCallerConnection:
@@ -70,21 +80,29 @@ class PostgresCallerConnection:
     async def insert(self, make: MakeJobs, *, bound: int | None = None) -> Sequence[Inserted]:
         """Store new jobs, all of them or none."""
         async with self._savepoint() as room:
-            answers = await self._insert_retrying(make, bound)
-            room.is_kept = not has_refusal(answers)
+            made, answers = await self._insert_retrying(make, bound)
+            room.is_kept = not has_refusal(made, answers)
         return answers
 
     async def step(self, job_id: JobId, key: str) -> Step | None:
         """Return a step as this transaction sees it."""
         async with self._savepoint():
             await self._require_store()
-            return await find_step(self._runner, job_id, key)
+            return await step(self._runner, job_id, key)
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> tuple[Step, bool] | None:
         """Record a step whose effect happens in this transaction."""
         async with self._savepoint():
             now = await self._require_store()
             return await perform(self._runner, job_id, fence, key, outcome, now)
+
+    async def emit(self, emission: Emission) -> Emitted:
+        """Emit an event in this transaction."""
+        async with self._savepoint():
+            emitted = await emit(self._runner, emission, await self._require_store())
+            if emitted.is_new:
+                await self._runner.rows("notify", CHANNEL, _MARK)
+            return emitted
 
     @asynccontextmanager
     async def _savepoint(self) -> AsyncIterator[Savepoint]:
@@ -105,7 +123,7 @@ class PostgresCallerConnection:
         else:
             await self._roll_back()
 
-    async def _insert_retrying(self, make: MakeJobs, bound: int | None) -> Sequence[Inserted]:
+    async def _insert_retrying(self, make: MakeJobs, bound: int | None) -> _Stored:
         for _ in range(MOST_TRIES):
             try:
                 return await self._insert(make, bound)
@@ -115,15 +133,20 @@ class PostgresCallerConnection:
                 await self._runner.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
         raise StoreUnavailable("PostgreSQL: conflicts with other transactions; try again")
 
-    async def _insert(self, make: MakeJobs, bound: int | None) -> Sequence[Inserted]:
+    async def _insert(self, make: MakeJobs, bound: int | None) -> _Stored:
         now = await self._require_store()
-        jobs = make(from_micros(now))
+        made = make(from_micros(now))
+        jobs = jobs_in(made)
         if parents := parents_of(jobs):
             require_parents(parents, await self._runner.values("job_states", sorted(parents)))
+        if not isinstance(made, NewWorkflow):
+            await refuse_full_keys(self._runner, jobs, now)
         answers = await _stored(self._runner, jobs, bound, now)
         if any(answer.receipt is Receipt.CREATED for answer in answers):
             await self._runner.rows("notify", CHANNEL, _MARK)
-        return answers
+        if isinstance(made, NewWorkflow) and not has_refusal(made, answers):
+            await insert_nodes(self._runner, made, now)
+        return made, answers
 
     async def _require_store(self) -> int:
         """Refuse a database that is not a store of this release, and return the server's time."""
@@ -150,7 +173,7 @@ async def _stored(runner: StatementRunner, jobs: Sequence[NewJob], bound: int | 
     if are_plain(jobs):
         first = await insert_plain(runner, jobs, all_ids, bound, now)
     left = [job for job, answer in zip(jobs, first, strict=True) if answer is None]
-    rest = iter(await insert(runner, left, bound, now) if left else ())
+    rest = iter(await insert(runner, left, bound, now, may_be_full=False) if left else ())
     return [next(rest) if answer is None else answer for answer in first]
 
 
@@ -180,7 +203,7 @@ def over_psycopg(connection: Any, url: str, *, is_async: bool) -> PostgresCaller
     return PostgresCallerConnection(runner, is_in_transaction, schema, "open one: `with connection.transaction():`")
 
 
-class _AsyncpgRunner:
+class _AsyncpgRunner(StatementRunner):
     """Runs our statements on a caller's connection of asyncpg, prepared by the driver only."""
 
     def __init__(self, connection: AsyncpgConnection, qualifier: str) -> None:
@@ -191,9 +214,6 @@ class _AsyncpgRunner:
         rows: Sequence[Any] = await self._connection.fetch(statement(name, self._qualifier), *arguments)
         return rows
 
-    async def values(self, name: str, *arguments: object) -> list[Any]:
-        return [row[0] for row in await self.rows(name, *arguments)]
-
     async def run(self, name: str, *arguments: object) -> int:
         return changed_by(await self._connection.execute(statement(name, self._qualifier), *arguments))
 
@@ -201,7 +221,7 @@ class _AsyncpgRunner:
         await self._connection.execute(command)
 
 
-class _PsycopgRunner:
+class _PsycopgRunner(StatementRunner):
     """Runs our statements on psycopg, which has named parameters and takes only lists for arrays."""
 
     def __init__(self, make_cursor: Callable[[], Any], qualifier: str) -> None:
@@ -212,9 +232,6 @@ class _PsycopgRunner:
         cursor = await self._execute(_with_names(statement(name, self._qualifier)), arguments)
         rows: Sequence[Row] = await resolved(cursor.fetchall())
         return rows
-
-    async def values(self, name: str, *arguments: object) -> list[Any]:
-        return [row[0] for row in await self.rows(name, *arguments)]
 
     async def run(self, name: str, *arguments: object) -> int:
         cursor = await self._execute(_with_names(statement(name, self._qualifier)), arguments)

@@ -1,9 +1,10 @@
-"""Checks of `rota db check`: damaged data, and server settings with which a crash could lose acknowledged jobs."""
+"""Checks of `rota db check`: damaged data, exceeded limits, and settings with which a crash could lose jobs."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from rota.stores.postgres import limits
 from rota.stores.postgres.session import Session
 
 #: A check reads whole tables.
@@ -20,8 +21,9 @@ _CHECKS: Final = {
 
 async def findings(session: Session) -> list[str]:
     """Return one sentence for each finding."""
-    return [
+    found = [
         sentence.format(finding, finding)
         for check, sentence in _CHECKS.items()
         for (finding,) in await session.rows(check, seconds=_SECONDS)
     ]
+    return found + await limits.findings(session)

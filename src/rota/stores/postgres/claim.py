@@ -21,14 +21,18 @@ from typing import Final
 
 from asyncpg.exceptions import UniqueViolationError
 
+from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.lifecycle import State
 from rota.core.time import from_micros, span_to_micros
+from rota.stores.limit_memory import LimitMemory
+from rota.stores.postgres import limits
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.handoff import NOT_OPEN, OpenClaims, OpenTerms, lane_key
 from rota.stores.postgres.lanes import KnownTypes, LaneStart
+from rota.stores.postgres.limits import RepeatedError
 from rota.stores.postgres.low_water import LowWaterMarks
 from rota.stores.postgres.notify import Listener
 from rota.stores.postgres.session import Session, numbers
@@ -42,20 +46,22 @@ _BY_TURN: Final = itemgetter(14, 0)
 _WAS_OPEN: Final = 15
 
 
-class RepeatedError(Exception):
-    """A claim with this id came before, and nothing was leased."""
-
-
 class Claims:
     """Leases jobs to workers."""
 
     def __init__(
-        self, database: Database, listener: Listener, open_claims: OpenClaims, low_water: LowWaterMarks
+        self,
+        database: Database,
+        listener: Listener,
+        open_claims: OpenClaims,
+        low_water: LowWaterMarks,
+        memory: LimitMemory,
     ) -> None:
         self._database = database
         self._listener = listener
         self._open_claims = open_claims
         self._low_water = low_water
+        self._memory = memory
         self._known_types = KnownTypes()
 
     async def claim(self, claim: Claim, now: int | None) -> Sequence[Job]:
@@ -127,6 +133,12 @@ class Claims:
         lanes = self._known_types.named_lanes(claim)
         if lanes is None:
             lanes = await self._database.read(self._known_types.discover_lanes, claim)
+        may_be_limited = self._memory.may_be_in_use()
+        if may_be_limited and not self._memory.is_ordinary_first(claim):
+            rows = await self._claim_limited(lanes, claim, now)
+            if rows:
+                return rows, ()
+            may_be_limited = False
         lanes = self._low_water.starts(lanes)
         late: Sequence[Job] = ()
         rows = await self._claim_announced(announced, lanes, claim, now) if announced else ()
@@ -135,7 +147,38 @@ class Claims:
         if rows:
             self._open_claims.leave(claim.worker.boot)
             self._low_water.note_claimed(*lowest_turns(rows))
+        if may_be_limited and len(rows) < claim.limit and not late:
+            rows = [*rows, *await self._claim_limited(lanes, claim, now, rows)]
         return rows, late
+
+    async def _claim_limited(
+        self, lanes: Sequence[LaneStart], claim: Claim, now: int | None, before: Sequence[Row] = ()
+    ) -> Sequence[Row]:
+        """Lease jobs that limits concern, if there are any."""
+        if not self._memory.is_known_in_use:
+            heeded = await self._database.read(limits.conditions, now)
+            self._memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
+            if not heeded.is_limited:
+                return ()
+        keys = [(lane.queue, lane.type) for lane in lanes]
+        try:
+            rows = await self._database.write(
+                limits.claim_limited,
+                claim,
+                keys,
+                now,
+                self._memory,
+                before,
+                may_be_open=not claim.is_new or self._open_claims.is_waiting(claim),
+            )
+        except StoreUnavailable:
+            if before:
+                # The worker gets what was leased already.
+                return ()
+            raise
+        if rows:
+            self._open_claims.leave(claim.worker.boot)
+        return rows
 
     async def _claim_announced(
         self, announced: tuple[str, str], lanes: Sequence[LaneStart], claim: Claim, now: int | None
@@ -179,15 +222,15 @@ async def claim_lanes(
     Also returns whether a submitter has answered the worker's former claim.
     """
     if len(lanes) == 1 and terms == NOT_OPEN:
-        return await _lease(session, "claim_lane", claim, now, *lanes[0], claim.limit), False
+        return _by_turn(await _lease(session, "claim_lane", claim, now, *lanes[0], claim.limit)), False
     *columns, keys = _columns(tuple(lanes))
-    rows = await _lease(session, "claim_lanes", claim, now, *columns, claim.limit, terms=(keys, *terms))
+    rows = _by_turn(await _lease(session, "claim_lanes", claim, now, *columns, claim.limit, terms=(keys, *terms)))
     return rows, bool(rows) and not rows[0][_WAS_OPEN]
 
 
 async def claim_one(session: Session, claim: Claim, lane: LaneStart, now: int | None) -> list[Row]:
     """Lease the most urgent job of a lane."""
-    return await _lease(session, "claim_lane", claim, now, *lane, 1)
+    return _by_turn(await _lease(session, "claim_lane", claim, now, *lane, 1))
 
 
 # Few: there may be thousands of lanes in each.
@@ -202,13 +245,13 @@ async def claim_by_id(session: Session, claim: Claim, now: int | None) -> list[R
     """Lease those jobs handed over by a broker that may be claimed."""
     types = None if claim.types is None else list(claim.types)
     ids = numbers(sorted(claim.ids or ()))
-    return await _lease(session, "claim_by_id", claim, now, ids, list(claim.queues), types, claim.limit)
+    return _by_turn(await _lease(session, "claim_by_id", claim, now, ids, list(claim.queues), types, claim.limit))
 
 
 async def claim_ahead(session: Session, claim: Claim, now: int | None) -> list[Job]:
     """Lease jobs whose time comes within the span that a claim looks ahead."""
     types = None if claim.types is None else list(claim.types)
-    rows = await _leased(
+    rows = await _lease(
         session, "claim_ahead", claim, now, span_to_micros(claim.ahead), list(claim.queues), types, claim.limit
     )
     return sorted(map(job_of, rows), key=lambda job: (job.run_at, -job.priority, job.id))
@@ -216,20 +259,17 @@ async def claim_ahead(session: Session, claim: Claim, now: int | None) -> list[J
 
 async def _lease(
     session: Session, name: str, claim: Claim, now: int | None, *chosen: object, terms: Sequence[object] = ()
-) -> list[Row]:
-    rows = await _leased(session, name, claim, now, *chosen, terms=terms)
-    # An update returns its rows in no order.
-    return sorted(rows, key=_BY_TURN) if len(rows) > 1 else list(rows)
-
-
-async def _leased(
-    session: Session, name: str, claim: Claim, now: int | None, *chosen: object, terms: Sequence[object] = ()
 ) -> Sequence[Row]:
     lease, worker = span_to_micros(claim.lease), claim.worker
     try:
         return await session.rows(name, now, *chosen, worker.name, worker.boot, lease, claim.claim_id, *terms)
     except UniqueViolationError as error:
         raise RepeatedError from error
+
+
+def _by_turn(rows: Sequence[Row]) -> list[Row]:
+    """Sort the rows of a claim: an update returns its rows in no order."""
+    return sorted(rows, key=_BY_TURN) if len(rows) > 1 else list(rows)
 
 
 def were_overtaken(rows: Sequence[Row]) -> bool:
@@ -245,6 +285,9 @@ def lowest_turns(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], int], int]:
 
 def jobs_of(rows: Sequence[Row], claim: Claim) -> list[Job]:
     """Return the jobs of a claim's rows."""
+    if rows and rows[0][13] is not None:
+        # Within limits, most jobs have a key and no other optional field.
+        rows = [(*row[:13], row[13][0]) if row[13] is not None and len(row[13]) == 1 else row for row in rows]
     return leased_jobs(rows, claim, partial(_full_job, claim))
 
 
@@ -254,6 +297,8 @@ def _full_job(claim: Claim, row: Row) -> Job:
         job_id, type_, payload, queue, priority, run_at, created_at, fence, attempts, crashes, max_attempts, delivery,
         started_at, more, *_,
     ) = row  # fmt: skip
+    if len(more) == 1:
+        return leased_jobs([(*row[:13], more[0])], claim, job_of)[0]
     (
         backoff, timeout, expires_at, cancel_requested_at, result, error, reason, idempotency_key, concurrency_key,
         tags, meta, blockers, on_success, on_failure, parent_id, schedule_id, fire_time,

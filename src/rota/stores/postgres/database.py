@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from functools import partial
 from time import monotonic
-from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar, TypeVarTuple
 
 from asyncpg.exceptions import QueryCanceledError
 
@@ -31,6 +30,9 @@ WRITERS: Final = 4
 READERS: Final = 2
 #: For lists and counts, so that these delay neither claims nor health checks.
 LISTERS: Final = 2
+#: The same where a process has the stores of many namespaces open.
+FEW_WRITERS: Final = 2
+FEW_LISTERS: Final = 1
 #: How often a transaction is retried after a conflict with another.
 MAX_CONFLICTS: Final = 20
 CONFLICT_PAUSE_SECONDS: Final = 0.005
@@ -42,20 +44,19 @@ LOSS_PAUSE_SECONDS: Final = 0.05
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 Verb = Callable[Concatenate[Session, P], Awaitable[T]]
-#: A verb whose last argument is the time in microseconds.
-TimedVerb: TypeAlias = Callable[..., Awaitable[T]]
 
 
 class Database:
     """The pools of connections to one server, and the kinds of transactions on them."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, *, few_connections: bool = False) -> None:
         self.connector = connector
-        self.writers = Pool(connector, WRITERS)
+        self.writers = Pool(connector, FEW_WRITERS if few_connections else WRITERS)
         self.readers = Pool(connector, READERS)
-        self.listers = Pool(connector, LISTERS)
+        self.listers = Pool(connector, FEW_LISTERS if few_connections else LISTERS)
         for pool in (self.writers, self.readers, self.listers):
             pool.on_silence = self._drop_idle
         #: Also called when a connection is silent, for the listener's own connection.
@@ -108,13 +109,25 @@ class Database:
         begin = self.connector.begin_write if self.connector.is_pooled else None
         return await self._read(self.readers, begin, verb, *arguments, **options)
 
-    async def write_timed(self, verb: TimedVerb[T], *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - the verb's
+    async def write_timed(
+        self, verb: Callable[[Session, *Ts, int], Awaitable[T]], *arguments: *Ts, now: int | None
+    ) -> T:
         """Run a verb in a transaction at a given time, or at the server's time if None is given."""
-        return await self.write(partial(_timed, verb), *arguments, now=now)
 
-    async def read_timed(self, verb: TimedVerb[T], *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - the verb's
+        async def run(session: Session) -> T:
+            return await verb(session, *arguments, await server_time(session) if now is None else now)
+
+        return await self.write(run)
+
+    async def read_timed(
+        self, verb: Callable[[Session, *Ts, int], Awaitable[T]], *arguments: *Ts, now: int | None
+    ) -> T:
         """Run a verb that changes nothing at a given time, or at the server's time if None is given."""
-        return await self.read(partial(_timed, verb), *arguments, now=now)
+
+        async def run(session: Session) -> T:
+            return await verb(session, *arguments, await server_time(session) if now is None else now)
+
+        return await self.read(run)
 
     async def survey(self, verb: Verb[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run long read-only statements (lists, counts) in one snapshot."""
@@ -189,8 +202,10 @@ async def server_time(session: Session) -> int:
     return int(now)
 
 
-async def _timed(verb: TimedVerb[T], session: Session, *arguments: Any, now: int | None) -> T:  # noqa: ANN401 - the verb's
-    return await verb(session, *arguments, await server_time(session) if now is None else now)
+async def server_version(session: Session) -> str:
+    """Return the server's version text."""
+    rows = await session.fetch("SELECT version()")
+    return str(rows[0][0])
 
 
 async def _commit(session: Session) -> None:

@@ -16,12 +16,13 @@ from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
 from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
-from rota.ports.store import Edge
 from rota.stores.postgres.statements import StatementRunner
-from rota.stores.rows import edge_of, unique_dependencies
+from rota.stores.rows import unique_dependencies
 
 
-async def link(session: StatementRunner, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
+async def link(
+    session: StatementRunner, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int
+) -> list[JobId]:
     """Store the dependencies of new blocked jobs; those on jobs that have already ended are resolved at once."""
     rows = [
         (parent, child, need.value, position)
@@ -29,14 +30,14 @@ async def link(session: StatementRunner, waits: Sequence[tuple[JobId, tuple[Depe
         for parent, need, position in unique_dependencies(dependencies)
     ]
     if not rows:
-        return
+        return []
     parents, children, needs, positions = zip(*rows, strict=True)
     await session.run("insert_dependencies", parents, children, needs, positions)
-    await _lock_parents(session, sorted(set(parents)))
-    await resolve(session, sorted(set(parents)), now)
+    await lock_parents(session, sorted(set(parents)))
+    return await resolve(session, sorted(set(parents)), now)
 
 
-async def _lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> None:
+async def lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> None:
     """Mark and lock all parents that have not ended."""
     locked: set[JobId] = set()
     while True:
@@ -47,22 +48,22 @@ async def _lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> N
             return
 
 
-async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) -> None:
-    """Resolve the dependencies on these jobs, and on the jobs that are cancelled thereby, to the last generation."""
+async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) -> list[JobId]:
+    """Resolve the dependencies on these jobs, and on the jobs that are cancelled thereby, to the last generation.
+
+    Return the jobs that were cancelled because a dependency failed.
+    """
     ended = sorted(parents)
-    skipped: set[JobId] = set()
+    failed: list[JobId] = []
     while ended:
         unmet = await session.rows("unmet_dependencies", ended)
         if not unmet:
-            return
-        states: dict[JobId, str] = dict(await session.rows("job_states", ended))
-        verdicts = [
-            (parent, child, _status(need, states.get(parent), is_skipped=parent in skipped))
-            for parent, child, need in unmet
-        ]
+            break
+        ends = {job_id: (state, reason) for job_id, state, reason in await session.rows("job_ends", ended)}
+        verdicts = [(parent, child, _status(need, *ends.get(parent, (None, None)))) for parent, child, need in unmet]
         over = [(parent, child) for parent, child, verdict in verdicts if verdict is not DependencyStatus.WAIT]
         if not over:
-            return
+            break
         await session.run("mark_dependencies_met", [parent for parent, _ in over], [child for _, child in over])
         # Reversed: if several parents rule a child out, the first gives the reason.
         cancelled = {child: CANCELLING[verdict] for _, child, verdict in reversed(verdicts) if verdict in CANCELLING}
@@ -74,21 +75,13 @@ async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) 
         for reason in set(cancelled.values()):
             children = [child for child, why in cancelled.items() if why is reason]
             ended += await cancel_waiting(session, children, (State.BLOCKED,), reason, now)
-        skipped = {child for child in ended if cancelled[child] is Reason.NOT_NEEDED}
+        failed += [child for child in ended if cancelled[child] is Reason.DEPENDENCY_FAILED]
+    return failed
 
 
-def _status(need: str, state: str | None, *, is_skipped: bool) -> DependencyStatus:
-    return dependency_status(Need(need), None if state is None else State(state), is_skipped=is_skipped)
-
-
-async def parents_of(session: StatementRunner, children: Sequence[JobId]) -> list[Edge]:
-    """Return the dependencies of some jobs."""
-    return [edge_of(row) for row in await session.rows("dependencies_of_children", list(children))]
-
-
-async def children_of(session: StatementRunner, parents: Sequence[JobId]) -> list[Edge]:
-    """Return the dependencies on some jobs."""
-    return [edge_of(row) for row in await session.rows("dependencies_on_parents", list(parents))]
+def _status(need: str, state: str | None, reason: str | None) -> DependencyStatus:
+    why = None if reason is None else Reason(reason)
+    return dependency_status(Need(need), None if state is None else State(state), reason=why)
 
 
 async def _unblock(session: StatementRunner, waits: Counter[JobId], now: int) -> None:

@@ -125,7 +125,7 @@ class OpenClaims(ClaimRegistry[_OpenClaim]):
 
         A lease keeper asks for no queue. All other claims that are not kept here were never open: of workers over HTTP.
         """
-        if claim.is_new or claim.handoff_wait:
+        if claim.is_new or claim.waits:
             return False
         kept = self._by_boot.get(claim.worker.boot)
         return not claim.queues or (kept is not None and kept.claim_id == claim.claim_id)

@@ -21,17 +21,22 @@ from rota.core.ids import LARGEST, JobId
 from rota.core.job import AGING_MICROS, first_state
 from rota.core.lifecycle import State
 from rota.core.retry import DEFAULT_BACKOFF
+from rota.core.settlement import Reason
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.time import from_micros, span_to_micros, to_micros
 from rota.ports.store import AllCreated, Inserted, Receipt
+from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.handoff import LONGEST_WAIT, HandedOffJob, job_columns
 from rota.stores.postgres.connection import MovedError
-from rota.stores.postgres.dependencies import link
+from rota.stores.postgres.dependencies import link, resolve
+from rota.stores.postgres.failed_dependencies import follow_failures, stop_jobs
 from rota.stores.postgres.handoff import LONGEST_ANSWER, lane_key, text_of
+from rota.stores.postgres.limits import full_keys
 from rota.stores.postgres.notify import HANDED_OVER_CHANNEL, NO_NOTIFICATION, Notification
 from rota.stores.postgres.session import numbers
 from rota.stores.postgres.statements import IdRanges, StatementRunner
-from rota.stores.rows import Row, micros
+from rota.stores.postgres.unique_keys import lock_keys, repeated, take_key
+from rota.stores.rows import Row, meta_text, micros
 
 _job_id: Final = attrgetter("id")
 #: Separates payloads: a control character, which JSON has to escape.
@@ -168,16 +173,25 @@ def _plain_row(job: NewJob) -> Row:
     )
 
 
-async def insert(session: StatementRunner, jobs: Sequence[NewJob], bound: int | None, now: int) -> list[Inserted]:
-    """Store new jobs and return a receipt for each, in order."""
+async def insert(
+    session: StatementRunner, jobs: Sequence[NewJob], bound: int | None, now: int, *, may_be_full: bool = True
+) -> list[Inserted]:
+    """Store new jobs and return a receipt for each, in order. With `may_be_full`, as the limits of their keys say."""
     room = await _room(session, jobs, bound)
-    answers = await _insert_together(session, jobs, now) if _is_ample(room, jobs, now) else None
+    has_unique_keys = any(job.unique is not None for job in jobs)
+    if has_unique_keys:
+        await lock_keys(session, jobs)
+    full = await full_keys(session, jobs, now) if may_be_full else NO_FULL_KEYS
+    can_be_together = not has_unique_keys and full is NO_FULL_KEYS and _is_ample(room, jobs, now)
+    answers = await _insert_together(session, jobs, now) if can_be_together else None
     if answers is None:
         # A key was taken for a job whose id is not free, or there is not room for all: one by one, each gets its
         # receipt.
-        answers = [await _insert_one(session, job, room, now) for job in jobs]
+        answers = [await _insert_or_repeat(session, job, room, full, now) for job in jobs]
+        await _make_room(session, full, now)
     made = [job for job, answer in zip(jobs, answers, strict=True) if answer.receipt is Receipt.CREATED]
-    await link(session, [(job.id, job.after) for job in made if job.after], now)
+    failed = await link(session, [(job.id, job.after) for job in made if job.after], now)
+    await follow_failures(session, (), failed, now, insert_made)
     return await _with_states(session, answers) if any(job.after for job in jobs) else answers
 
 
@@ -218,7 +232,8 @@ async def insert_made(session: StatementRunner, jobs: Sequence[NewJob], now: int
             ids[place] = JobId(ids[place] + 1 if ids[place] < LARGEST else 1)
     named = list(zip(jobs, ids, strict=True))
     await _insert_tags(session, named)
-    await link(session, [(number, job.after) for job, number in named if job.after], now)
+    failed = await link(session, [(number, job.after) for job, number in named if job.after], now)
+    await follow_failures(session, (), failed, now, insert_made)
     return ids
 
 
@@ -248,7 +263,35 @@ def _have_own_ids(winners: Iterable[NewJob], entitled: Iterable[NewJob], made: C
     return all(job.id in made and counts[job.id] == 1 for job in winners)
 
 
-async def _insert_one(session: StatementRunner, job: NewJob, room: Room, now: int) -> Inserted:
+async def _make_room(session: StatementRunner, full: FullKeys, now: int) -> None:
+    """Cancel the jobs that make room for new ones, and the new ones for which there is none."""
+    for reason, ids in ((Reason.REPLACED, full.replaced), (Reason.LIMIT_FULL, full.cancelled)):
+        if ids:
+            cancelled = await stop_jobs(session, ids, reason, now)
+            await follow_failures(session, (), await resolve(session, cancelled, now), now, insert_made)
+
+
+async def _insert_or_repeat(session: StatementRunner, job: NewJob, room: Room, full: FullKeys, now: int) -> Inserted:
+    """Store a job, unless its idempotency key, a job of its unique key, or its full key answers the submission."""
+    if job.unique is None:
+        return await _insert_one(session, job, room, full, now)
+    earlier = await _earlier(session, job, now)
+    if earlier is not None:
+        return earlier
+    answer = await repeated(session, job, job.unique, now)
+    if answer is not None:
+        # If this submission is sent again because its answer was lost, it gets the same one and changes nothing.
+        await _take_keys(session, [replace(job, id=answer.job_id)], now)
+        return answer
+    answer = await _insert_one(session, job, room, full, now)
+    if answer.receipt is Receipt.CREATED:
+        await take_key(session, job, job.unique, now)
+    return answer
+
+
+async def _insert_one(session: StatementRunner, job: NewJob, room: Room, full: FullKeys, now: int) -> Inserted:
+    if (dropped := full.dropped(job)) is not None:
+        return await _earlier(session, job, now) or dropped
     state = _first_state(job, now)
     is_bounded = state is State.PENDING and job.queue in room
     if is_bounded and not room[job.queue]:
@@ -256,9 +299,12 @@ async def _insert_one(session: StatementRunner, job: NewJob, room: Room, now: in
     answers = await _insert_together(session, [job], now)
     if answers is None:
         return await _taken(session, job)
-    if is_bounded and answers[0].receipt is Receipt.CREATED:
+    (answer,) = answers
+    if answer.receipt is not Receipt.CREATED:
+        return answer
+    if is_bounded:
         room[job.queue] -= 1
-    return answers[0]
+    return replace(answer, state=full.note_made(job)) if state is State.PENDING else answer
 
 
 async def _earlier(session: StatementRunner, job: NewJob, now: int) -> Inserted | None:
@@ -298,7 +344,7 @@ def _row(job: NewJob) -> Row:
         None if job.idempotency is None else job.idempotency.key,
         job.concurrency_key,
         json.dumps(job.tags, ensure_ascii=False) if job.tags else None,
-        json.dumps(dict(job.meta), ensure_ascii=False) if job.meta else None,
+        meta_text(job),
         len({dependency.on for dependency in job.after}) if job.after else 0,
         None if job.on_success is None else job.on_success.to_text(),
         None if job.on_failure is None else job.on_failure.to_text(),

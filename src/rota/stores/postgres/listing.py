@@ -7,18 +7,21 @@ planner might walk the primary key instead, if the value seems frequent to it.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from rota.core.ids import JobId
 from rota.core.lifecycle import FINISHED, State
 from rota.core.time import to_micros
-from rota.ports.store import JobQuery
-from rota.stores.listing import BoundStatement, CandidateIndex, Condition
+from rota.ports.store import JobQuery, JobSlice
+from rota.stores.listing import BoundStatement, CandidateIndex, Condition, read_slice_async, slice_of
+from rota.stores.postgres.session import Session
 from rota.stores.postgres.statements import statement
 from rota.stores.rows import Row
 
 _BETWEEN: Final = "id >= {{}}::bigint AND id <= {{}}::bigint"
-_IS_WAITING: Final = "state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued')"
+#: The condition of rota_job_waiting.
+_IS_WAITING: Final = "state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued') AND id >= 0"
 #: rota_job_lease does not order them by id, but they are never many. A subquery, so that this index is read and not the
 #: primary key.
 _RUNNING: Final = "(SELECT id FROM {} WHERE state = 'running' OFFSET 0) AS running"
@@ -94,3 +97,15 @@ def _by(source: str, column: str, value: str | int, condition: str = "true", *, 
     pair = f"({{{{}}}}::{kind}, {{{{}}}}::bigint)"
     within = f"({column}, {{id}}) >= {pair} AND ({column}, {{id}}) <= {pair}"
     return CandidateIndex(source, condition, id=id, prefix=(value,), within=within, order=f"{column} DESC, {{id}} DESC")
+
+
+_dialect = lru_cache(PostgresDialect)
+
+
+async def find(session: Session, query: JobQuery, size: int) -> JobSlice:
+    """Return the jobs that match a query, reading at most `size` rows of each index; a page may be short."""
+
+    async def rows(sql: str, values: list[Any]) -> Sequence[Row]:
+        return await session.fetch(sql, *values)
+
+    return await read_slice_async(slice_of(_dialect(session.qualifier), query, size), rows)

@@ -6,10 +6,13 @@ that the store's URL names is created if it is not there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from asyncpg.exceptions import InsufficientPrivilegeError
+
 from rota.core.errors import InvalidRequest
-from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, require_known
+from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, refuse_unprivileged, require_known
 from rota.stores.postgres.connection import Connector
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.session import Session
@@ -69,6 +72,13 @@ async def migrate(session: Session, schema: str | None = None) -> list[str]:
     require_known(all_migrations(), seen)
     if {migration.number for migration in all_migrations()} <= seen.keys():
         return []
+    try:
+        return await _migrate(session, schema, seen)
+    except InsufficientPrivilegeError as error:
+        refuse_unprivileged(all_migrations(), seen, error)
+
+
+async def _migrate(session: Session, schema: str | None, seen: Mapping[int, str]) -> list[str]:
     if not seen:
         await _refuse_old_store(session)
     await session.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", seconds=_SECONDS)

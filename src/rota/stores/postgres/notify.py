@@ -35,8 +35,7 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 import msgspec
 
 from rota.core.errors import RotaError
-from rota.ports.store import OnWake
-from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, HANDED_OFF, TIMETABLE, claim_topic, number_topic
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, LEASED_AT_ONCE, TIMETABLE, ClaimTopic, OnWake, SingleJob, Topic
 from rota.stagger import HEAD_START_SECONDS
 from rota.stores.handoff import decode_handoff
 from rota.stores.postgres.connection import AWAY, CONNECT_SECONDS, AsyncpgConnection
@@ -51,7 +50,11 @@ WORK_CHANNEL: Final = "rota_work"
 #: For processes that also subscribe to jobs that are handed over to a claim.
 HANDED_OVER_CHANNEL: Final = "rota_brought"
 #: The place in a notification that says that something has a time (a run time, an expiry).
-TIMES: Final[Place] = (TIMETABLE, "", 0)
+TIMES: Final[Place] = ("\0timetable", "", 0)
+#: The place if it is not known which queue has work.
+ANYWHERE: Final[Place] = ("\0every queue", "", 0)
+#: The topics of places that are no queues.
+_TOPICS: Final[dict[str, Topic]] = {TIMES[0]: TIMETABLE, ANYWHERE[0]: EVERY_QUEUE}
 
 
 def somewhere(queue: str) -> Place:
@@ -60,7 +63,7 @@ def somewhere(queue: str) -> Place:
 
 
 #: The places of a notification if it is not known where something changed.
-_ANYWHERE: Final = (somewhere(EVERY_QUEUE), TIMES)
+_ALL_PLACES: Final = (ANYWHERE, TIMES)
 #: Prefix of the marks of senders that announce times too. Senders of an earlier release do not.
 SAYS_TIMES: Final = "t"
 #: Separates the mark of a sender from the number of a notification. To an earlier release both are a sender.
@@ -134,7 +137,7 @@ class Notifier:
     def attach(self, places: Collection[Place], *, is_one: bool = False) -> Notification | None:
         """Return a notification to send with a commit, if the last one is old enough; call `committed` in any case.
 
-        It is number_topic if it announces one job and nothing else.
+        It is a `SingleJob` if it announces one job and nothing else.
         """
         now = monotonic()
         is_busy = self._is_sending or self._attached_at is not None or self._was_returned
@@ -159,7 +162,7 @@ class Notifier:
             self._was_returned = True
             self.notify_soon(attached)
 
-    def notify_soon(self, places: Iterable[Place] = _ANYWHERE) -> None:
+    def notify_soon(self, places: Iterable[Place] = _ALL_PLACES) -> None:
         """Have a notification sent soon that names where jobs were stored; without places, that it may be anywhere."""
         self._pending.update(places)
         if self._sender is None:
@@ -243,7 +246,7 @@ class Listener:
         #: How many wake-ups there were, how many of them `wait` has returned, and the places of the last ones.
         self._count = 0
         self._returned = 0
-        self._recent: deque[frozenset[str]] = deque(maxlen=REMEMBERED)
+        self._recent: deque[frozenset[Topic]] = deque(maxlen=REMEMBERED)
         self._change = asyncio.Event()
         #: Watchers that are called at once.
         self._callbacks: list[OnWake] = []
@@ -280,7 +283,7 @@ class Listener:
         self._wakes_since_claim, self._announced = 0, None
         return announced
 
-    async def wait(self, at_most: timedelta, on_wake: OnWake | None = None) -> frozenset[str]:
+    async def wait(self, at_most: timedelta, on_wake: OnWake | None = None) -> frozenset[Topic]:
         """Wait until something may have changed since the last time, at most for a while, and return the places.
 
         While it listens, `on_wake` is called instead, directly from the notification: to wake a task takes longer.
@@ -312,10 +315,14 @@ class Listener:
         finally:
             self._callbacks.remove(on_wake)
 
-    def _since(self, seen: int) -> frozenset[str]:
-        """Return the places of all wake-ups after so many."""
+    def _since(self, seen: int) -> frozenset[Topic]:
+        """Return the topics of all wake-ups after so many."""
         missed = self._count - seen
-        return ANY_CHANGE if missed > len(self._recent) else frozenset().union(*islice(reversed(self._recent), missed))
+        return (
+            ANY_CHANGE
+            if missed > len(self._recent)
+            else frozenset[Topic]().union(*islice(reversed(self._recent), missed))
+        )
 
     async def _begin(self) -> bool:
         """Start to listen, and return whether that works."""
@@ -407,13 +414,13 @@ class Listener:
                 self._echo.set()
             return
         try:
-            places = self._read(text)
+            wake = self._read(text)
         except (msgspec.DecodeError, ValueError, TypeError, AttributeError):
             # Not sent by Rota, or by a later release: something has changed.
             self._announced = None
-            places = ANY_CHANGE
-        if places:
-            self._wake(places)
+            wake = ANY_CHANGE
+        if wake:
+            self._wake(wake)
 
     def _on_answer(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:  # noqa: ANN401 - asyncpg's
         """Wake the worker whose claim was answered, and no other."""
@@ -424,43 +431,47 @@ class Listener:
             self._wake()
             return
         if self._open_claims.bring(answer):
-            self._publish(frozenset({claim_topic(answer.claim_id)}))
+            self._publish(frozenset({ClaimTopic(answer.claim_id)}))
 
     def _on_handed_over(self, *_: object) -> None:
         """Wake watchers that subscribe to every job. Workers are not woken: the job is leased already."""
-        self._publish(frozenset({HANDED_OFF}))
+        self._publish(frozenset({LEASED_AT_ONCE}))
 
-    def _read(self, text: str) -> frozenset[str]:
-        """Return the places of a notification; none if it is our own."""
+    def _read(self, text: str) -> frozenset[Topic]:
+        """Return the topics of a notification; none if it is our own."""
         sender, *places = cast("tuple[str, *tuple[Place, ...]]", _DECODER.decode(text))
         mark, _, number = sender.partition(NUMBERED)
         if mark == self._mark:
             return frozenset()
         self._announced = None
         self._note_stored(places)
-        names = frozenset([queue for queue, _, _ in places]) or ANY_CHANGE
+        topics = frozenset([_TOPICS.get(queue, queue) for queue, _, _ in places]) or ANY_CHANGE
         if number:
-            names |= {number_topic(int(number))}
+            topics |= {SingleJob(int(number))}
             if len(places) == 1:
                 self._announced, self._announced_at = places[0][:2], monotonic()
-        return names if mark.startswith(SAYS_TIMES) else names | ANY_CHANGE
+        return topics if mark.startswith(SAYS_TIMES) else topics | ANY_CHANGE
 
     def _on_termination(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's
         self._open_claims.address = None
         self._echo.set()
         self._attention.set()
 
-    def _wake(self, places: frozenset[str] = ANY_CHANGE) -> None:
-        self._wakes_since_claim += 1
-        self._publish(places)
+    def wake_own(self) -> None:
+        """Wake the callers of this process: its own notifications are not taken for news."""
+        self._publish(ANY_CHANGE)
 
-    def _publish(self, places: frozenset[str]) -> None:
+    def _wake(self, wake: frozenset[Topic] = ANY_CHANGE) -> None:
+        self._wakes_since_claim += 1
+        self._publish(wake)
+
+    def _publish(self, wake: frozenset[Topic]) -> None:
         self._count += 1
-        self._recent.append(places)
+        self._recent.append(wake)
         if self._callbacks:
             self._returned = self._count
             for on_wake in tuple(self._callbacks):
-                on_wake(places)
+                on_wake(wake)
         self._change.set()
 
 

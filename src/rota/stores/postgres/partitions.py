@@ -4,7 +4,8 @@ Ids are ordered by time, so a day is a range of ids, and rota_job_done is partit
 would write as much again as its jobs did, and leave the space to be vacuumed; to drop it costs next to nothing. The
 jobs of a day that must be kept (dead jobs are kept longer, a job may be the parent of an unfinished one) are moved to
 the default partition first. Adding and dropping need a lock that blocks all others, so both wait for it only briefly,
-and are tried again another time.
+and are tried again another time. Functions of the database do both with the rights of the tables' owner: the role that
+runs Rota may not create or drop tables (see `grants`).
 
 Statements for one partition: inserting a job looks into the partition in which its id would be, to see that the id is
 free. A generic plan takes a lock of every partition for every job: with a month of them, up to a third of what the
@@ -33,6 +34,7 @@ from rota.ports.store import Retention
 from rota.stores.postgres.session import Session
 from rota.stores.postgres.statements import ALL_IDS, id_range
 from rota.stores.postgres.upkeep import kept_for
+from rota.stores.postgres.workflows import delete_empty, keep_ends_between
 from rota.stores.rows import Row
 
 #: How many days ahead there are partitions: upkeep may be away for a while.
@@ -49,6 +51,7 @@ _SECONDS: Final = 600.0
 _DELETIONS: Final = (
     "delete_attempts_between",
     "delete_steps_between",
+    "delete_waiters_between",
     "delete_tags_between",
     "delete_keys_between",
     "delete_dependencies_between",
@@ -98,10 +101,7 @@ async def add_partitions(session: Session, now: int) -> list[str]:
     for day in missing:
         # Jobs that ended before their partition was added stay in the default partition.
         if day.name not in existing and not await session.values("default_partition_between", day.lowest, day.beyond):
-            await session.execute(
-                f"CREATE TABLE {session.qualifier}{day.name} PARTITION OF {session.qualifier}{_TABLE}"
-                f" FOR VALUES FROM ({day.lowest}) TO ({day.beyond})"
-            )
+            await session.rows("add_partition", day.name, day.lowest, day.beyond)
             added.append(day.name)
     return added
 
@@ -127,21 +127,20 @@ def _limits(retention: Retention, now: int) -> dict[State, int]:
 
 async def _drop(session: Session, day: DayPartition, limits: dict[State, int], now: int) -> int:
     await _take_lock(session)
-    part, whole = f"{session.qualifier}{day.name}", f"{session.qualifier}{_TABLE}"
     # A whole day is read, so the planner may choose for itself.
     await session.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
     # No job of this day may be retried meanwhile.
-    await session.execute(f"LOCK TABLE {part} IN SHARE ROW EXCLUSIVE MODE")
+    await session.rows("lock_partition", day.name)
     arguments = (now, day.lowest, day.beyond, [state.value for state in limits], list(limits.values()))
     kept = [row[0] for row in await session.rows("kept_between", *arguments, MAX_MOVED + 1, seconds=_SECONDS)]
     if len(kept) > MAX_MOVED:
         return 0
+    emptied = await keep_ends_between(session, day.lowest, day.beyond, kept, _SECONDS)
     for deletion in _DELETIONS:
         await session.run(deletion, day.lowest, day.beyond, kept, seconds=_SECONDS)
     counts = await session.rows("count_between", day.lowest, day.beyond, kept, seconds=_SECONDS)
-    await session.execute(f"ALTER TABLE {whole} DETACH PARTITION {part}")
-    await session.execute(f"INSERT INTO {whole} SELECT * FROM {part} WHERE id = ANY($1::bigint[])", kept)  # noqa: S608 - ours
-    await session.execute(f"DROP TABLE {part}")
+    await session.rows("drop_partition", day.name, kept, seconds=_SECONDS)
+    await delete_empty(session, emptied)
     return await _add_pruned(session, counts)
 
 

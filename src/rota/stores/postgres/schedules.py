@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from rota.core.ids import JobId, ScheduleId
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.ids import JobId
+from rota.core.schedule import Firing
 from rota.stores.firings import FireTime, groups, is_plain, makes_any, moves, records, still_holding, with_ids
 from rota.stores.postgres.insert import insert_made
 from rota.stores.postgres.session import Session
 from rota.stores.postgres.settle import replace_jobs
-from rota.stores.rows import Row, occurrence_of, schedule_of, schedule_row
-
-#: The order of the parameters of create_schedule and replace_schedule.
-_COLUMNS: Final = (
-    "id", "name", "rule", "template", "now", "zone", "catch_up", "catch_up_limit", "grace", "overlap", "jitter",
-    "start_at", "end_at", "blackouts", "paused_at", "pause_reason", "next_fire_at", "version", "app",
-)  # fmt: skip
-
-
-async def put_schedules(session: Session, schedules: Sequence[Schedule], now: int) -> list[ScheduleId]:
-    """Create or replace schedules, and return the ids of those written."""
-    written = []
-    for schedule in schedules:
-        verb = "create_schedule" if schedule.version == 0 else "replace_schedule"
-        row = schedule_row(schedule, now)
-        if await session.run(verb, *(row[column] for column in _COLUMNS)):
-            written.append(schedule.id)
-    return written
-
-
-async def schedules(
-    session: Session, ids: Sequence[ScheduleId], names: Sequence[str], after: str, limit: int
-) -> list[Schedule]:
-    """Return schedules by id or name, or all of them."""
-    if ids:
-        rows = await session.rows("schedules_by_id", list(ids))
-    elif names:
-        rows = await session.rows("schedules_by_name", list(names))
-    else:
-        rows = await session.rows("schedules", after, limit)
-    return [schedule_of(row) for row in rows]
-
-
-async def due_schedules(session: Session, limit: int, now: int) -> list[Schedule]:
-    """Return schedules whose fire time has come."""
-    return [schedule_of(row) for row in await session.rows("due_schedules", now, limit)]
+from rota.stores.rows import Row
 
 
 async def fire(session: Session, firings: Sequence[Firing], now: int) -> list[JobId]:
@@ -97,18 +61,3 @@ async def _insert_jobs(
 
 def _columns(rows: Sequence[Row]) -> list[list[object]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-async def drop_schedules(session: Session, ids: Sequence[ScheduleId], now: int) -> list[ScheduleId]:  # noqa: ARG001
-    """Delete schedules with their occurrences."""
-    dropped = []
-    for schedule_id in ids:
-        await session.run("delete_occurrences", schedule_id)
-        if await session.run("delete_schedule", schedule_id):
-            dropped.append(schedule_id)
-    return dropped
-
-
-async def occurrences(session: Session, schedule_id: ScheduleId, before: int, limit: int) -> list[Occurrence]:
-    """Return the occurrences of a schedule, newest first."""
-    return [occurrence_of(row) for row in await session.rows("occurrences", schedule_id, before, limit)]

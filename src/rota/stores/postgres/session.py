@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 from asyncpg.exceptions import InvalidCachedStatementError, PostgresConnectionError, PostgresError
 
 from rota.stores.postgres.connection import AWAY, AsyncpgConnection
-from rota.stores.postgres.statements import changed_by, statement
+from rota.stores.postgres.statements import StatementRunner, changed_by, statement
 from rota.stores.rows import Row
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class TakeBack(Protocol):
     def __call__(self, session: Session, /, *, is_sound: bool) -> None: ...
 
 
-class Session:
+class Session(StatementRunner):
     """Runs named statements on one connection, for one task at a time."""
 
     __slots__ = (
@@ -138,10 +138,6 @@ class Session:
         if self._is_pooled:
             return await self.fetch(statement(name, self.qualifier), *arguments, seconds=seconds)
         return (await self._query(name, arguments, seconds))[0]
-
-    async def values(self, name: str, *arguments: object) -> list[Any]:
-        """Run a statement and return the first column of its rows."""
-        return [row[0] for row in await self.rows(name, *arguments)]
 
     async def run(self, name: str, *arguments: object, seconds: float | None = None) -> int:
         """Run a statement and return how many rows it changed."""

@@ -9,12 +9,15 @@ from asyncpg.exceptions import UniqueViolationError
 
 from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS
-from rota.core.lifecycle import FINISHED, WAITING, State
+from rota.core.job_edit import JobChange
+from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason, Settlement
-from rota.stores.postgres.dependencies import cancel_waiting, resolve
+from rota.stores.postgres.dependencies import resolve
+from rota.stores.postgres.events import still_waiting, wait_for_children
+from rota.stores.postgres.failed_dependencies import follow_failures, stop_jobs
 from rota.stores.postgres.insert import insert_made
 from rota.stores.postgres.session import Session, numbers
-from rota.stores.rows import Row, error_text, micros
+from rota.stores.rows import Row, change_row, error_text, micros
 from rota.stores.text_codec import encode_text
 from rota.stores.unique_batches import unique_batches
 
@@ -29,7 +32,9 @@ def is_plain(settlement: Settlement) -> bool:
         settlement.target is _COMPLETED
         and settlement.source is _RUNNING
         and settlement.follow_up is None
+        and not settlement.events
         and settlement.log_tail is None
+        and settlement.progress is None
     )
 
 
@@ -63,6 +68,7 @@ def _job_id(settlement: Settlement) -> JobId:
 
 async def _settle_different(session: Session, settlements: Sequence[Settlement], now: int) -> set[JobId]:
     """Settle jobs none of which comes twice, and return those whose settlement holds."""
+    settlements = await still_waiting(session, settlements)
     types = await _types_of_the_dead(session, settlements)
     held: set[JobId] = set()
     for verb, group in (
@@ -75,8 +81,13 @@ async def _settle_different(session: Session, settlements: Sequence[Settlement],
             rows = [_row(one, types) for one in sorted(group, key=_job_id)]
             held.update(await session.values(verb, now, AGING_MICROS, *map(list, zip(*rows, strict=True))))
     applied = [one for one in settlements if one.job_id in held]
-    await insert_made(session, [one.follow_up for one in applied if one.follow_up is not None], now)
-    await resolve(session, [one.job_id for one in applied if one.is_final], now)
+    made = [one.follow_up for one in applied if one.follow_up is not None]
+    await insert_made(session, [*made, *(job for one in applied for job in one.events)], now)
+    cancelled = await resolve(session, [one.job_id for one in applied if one.is_final], now)
+    await wait_for_children(session, applied, now)
+    dead = [one.job_id for one in applied if one.is_failure]
+    if dead or cancelled:
+        await follow_failures(session, dead, cancelled, now, insert_made)
     return held
 
 
@@ -107,16 +118,15 @@ def _row(settlement: Settlement, types: dict[JobId, str]) -> Row:
         None if settlement.reason is None else settlement.reason.value,
         fingerprint,
         encode_text(settlement.log_tail),
+        encode_text(settlement.progress),
         settlement.source is State.RUNNING and not is_plain(settlement),
     )
 
 
 async def replace_jobs(session: Session, ids: Iterable[JobId], now: int) -> None:
     """Cancel jobs that a later occurrence replaces; running ones are requested to stop."""
-    ordered = sorted(ids)
-    if ordered:
-        await session.run("request_cancel_any_fence", now, ordered)
-        await resolve(session, await cancel_waiting(session, ordered, WAITING, Reason.REPLACED, now), now)
+    ended = await stop_jobs(session, ids, Reason.REPLACED, now)
+    await follow_failures(session, (), await resolve(session, ended, now), now, insert_made)
 
 
 async def ask_cancel(session: Session, leases: Sequence[tuple[JobId, int]], now: int) -> list[JobId]:
@@ -125,3 +135,13 @@ async def ask_cancel(session: Session, leases: Sequence[tuple[JobId, int]], now:
     rows = await session.rows("request_cancel", now, [job_id for job_id, _ in ordered], [fence for _, fence in ordered])
     marked = {(job_id, fence) for job_id, fence in rows}
     return [lease[0] for lease in leases if lease in marked]
+
+
+async def edit(session: Session, change: JobChange, now: int) -> bool:
+    """Change a waiting job that is still as it was read, and return whether it was."""
+    if not await session.run("edit_job", *change_row(change, now).values()):
+        return False
+    await session.run("delete_job_tags", change.job_id)
+    if change.tags:
+        await session.run("insert_tags", list(change.tags), [change.job_id] * len(change.tags))
+    return True

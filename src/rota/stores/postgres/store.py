@@ -8,91 +8,90 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar, TypeVarTuple
 
 from rota.batching import Batcher
-from rota.core.access import Token
-from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
+from rota.core.breaker import CallCount, CircuitBreaker
+from rota.core.cluster import ClusterView, MemberHeartbeat
 from rota.core.errors import StoreUnavailable
-from rota.core.history import Bucket, HistoryFlush, HistoryQuery
-from rota.core.ids import LARGEST, JobId, ScheduleId
-from rota.core.job import Attempt, Job
+from rota.core.graph import NewWorkflow, Rerun
+from rota.core.ids import JobId, ScheduleId
+from rota.core.job import Job
+from rota.core.job_edit import JobChange
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
-from rota.core.operation import Operation, OperationId
+from rota.core.limit import Limit, LimitUsage
 from rota.core.queue import Lane, Queue
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.schedule import Firing, Schedule
 from rota.core.settlement import Settlement
-from rota.core.step import Resolution, Step
+from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, to_micros
+from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
 from rota.ports.clock import Clock
 from rota.ports.store import (
-    Census,
-    DeadGroup,
     Dispatched,
-    Edge,
     Inserted,
     JobQuery,
     JobSlice,
-    OnWake,
     Receipt,
     Retention,
+    StoreCondition,
     Timetable,
 )
-from rota.ports.wakeup import EVERY_QUEUE
-from rota.stores import listing
+from rota.ports.wakeup import OnWake, Wake
+from rota.stores.base import ledger
+from rota.stores.base.session import Running
+from rota.stores.base.store import BaseStore
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.postgres import (
+    breakers,
     check,
     claim,
     cluster,
-    dependencies,
+    condition,
     dispatch,
-    history,
+    events,
     insert,
-    ledger,
-    locks,
-    operations,
+    limits,
     partitions,
-    queries,
-    queues,
     settle,
-    steps,
     upkeep,
+    workflows,
 )
-from rota.stores.postgres import schedules as schedule_verbs
 from rota.stores.postgres.connection import Connector
-from rota.stores.postgres.database import Database, TimedVerb, server_time
+from rota.stores.postgres.database import Database, server_time, server_version
 from rota.stores.postgres.handoff import OpenClaims
-from rota.stores.postgres.lanes import LOWEST, LaneStart
+from rota.stores.postgres.lanes import LOWEST, LaneStart, Place
+from rota.stores.postgres.listing import find
 from rota.stores.postgres.low_water import LowWaterMarks, ScanStart
 from rota.stores.postgres.migrations import migrate
-from rota.stores.postgres.notify import SAYS_TIMES, Listener, Notifier, somewhere
+from rota.stores.postgres.notify import ANYWHERE, SAYS_TIMES, Listener, Notifier, somewhere
+from rota.stores.postgres.schedules import fire
 from rota.stores.postgres.session import Session
 from rota.stores.postgres.submissions import Submissions
 from rota.stores.rows import timetable_of
+from rota.stores.server_versions import refuse_unsuitable
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
-#: The largest and the smallest time in microseconds that a datetime can be.
-_LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
-_EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 _KEEP_ALL: Final = Retention(None, None, None, None)
 
 
-class PostgresStore:
+class PostgresStore(BaseStore[Session]):
     """All verbs of `rota.ports.store.Store` on PostgreSQL."""
 
     #: Its connections belong to the event loop.
     blocking: None = None
-    #: See `handoff`.
-    has_handoff = True
 
-    def __init__(self, database: Database, clock: Clock | None) -> None:
+    def __init__(self, database: Database, clock: Clock | None, *, hand_over: bool = True) -> None:
         self._database = database
+        #: See `handoff`.
+        self.keeps_waiting_claims = hand_over
         self._clock = clock
         self._low_water = LowWaterMarks(database)
         self._due_start = ScanStart(time.monotonic)
@@ -102,20 +101,26 @@ class PostgresStore:
         mark = SAYS_TIMES + secrets.token_hex(8)
         self._open_claims = OpenClaims()
         self._notifier = Notifier(database, mark)
-        self._listener = Listener(database, mark, self._low_water.note_stored, self._open_claims)
-        self._claims = claim.Claims(database, self._listener, self._open_claims, self._low_water)
+        self._memory = LimitMemory()
+        self._listener = Listener(database, mark, self._note_stored, self._open_claims)
+        self._claims = claim.Claims(database, self._listener, self._open_claims, self._low_water, self._memory)
         self._today = partitions.TodayPartition(clock or _wall_clock)
-        self._submissions = Submissions(database, self._notifier, self._open_claims, self._low_water, self._today)
+        self._submissions = Submissions(
+            database, self._notifier, self._open_claims, self._low_water, self._today, self._memory
+        )
         self._settlements: Batcher[Settlement, bool] = Batcher(self._settle_batch)
         self._renewals: Batcher[Renewal, Renewed | None] = Batcher(self._renew_batch)
 
     @classmethod
-    async def open(cls, dsn: str, *, clock: Clock | None = None) -> Self:
+    async def open(
+        cls, dsn: str, *, clock: Clock | None = None, hand_over: bool = True, few_connections: bool = False
+    ) -> Self:
         """Open a database and apply missing migrations. Without a clock the server's own is used; tests bring one."""
-        database = Database(Connector(dsn))
+        database = Database(Connector(dsn), few_connections=few_connections)
         try:
+            refuse_unsuitable("PostgreSQL", await database.read(server_version))
             await database.write(migrate, database.connector.schema)
-            store = cls(database, clock)
+            store = cls(database, clock, hand_over=hand_over)
             # So that the first jobs to end find their partition.
             with suppress(StoreUnavailable):
                 await database.write_timed(partitions.maintain, _KEEP_ALL, now=store._given(None))
@@ -139,13 +144,23 @@ class PostgresStore:
     async def time(self) -> datetime:
         if self._clock is not None:
             return self._clock()
-        return from_micros(await self._database.read(server_time))
+        return from_micros(await self._read(server_time))
+
+    def _note_stored(self, places: Iterable[Place]) -> None:
+        """Note what another process has stored. A place without a type may be a job with a key, or anything."""
+        stored = list(places)
+        self._low_water.note_stored(stored)
+        if any(not type_ for _, type_, _ in stored):
+            self._memory.note_in_use()
 
     def watch_for_work(self) -> None:
         self._listener.listen_for_work(also_handed_over=True)
 
-    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Collection[str]:
+    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Wake:
         return await self._listener.wait(at_most, on_wake)
+
+    async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
+        return await self._database.read_timed(condition.condition, retention, now=self._given(now))
 
     async def check(self) -> Sequence[str]:
         return await self._database.survey(check.findings)
@@ -175,15 +190,16 @@ class PostgresStore:
                 await ledger.record(session, [entry], moment)
             return receipts
 
-        receipts = await self._database.write_timed(insert_and_record, jobs, now=self._given(now))
+        receipts = await self._write(insert_and_record, jobs, now=now)
         self._submissions.notify_of(jobs)
         return receipts
 
-    def handed_off(self, wanted: Claim) -> Sequence[Job]:
+    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:
         return self._open_claims.at_hand(wanted)
 
-    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        return await self._claims.claim(wanted, self._given(now))
+    def claim(self, wanted: Claim, *, now: datetime | None = None) -> Running[Sequence[Job]]:
+        # Not async: a coroutine that only awaits another one costs each claim a little.
+        return self._claims.claim(wanted, self._given(now))
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
         answers = await self._renewals.run(renewals, self._given(now))
@@ -201,7 +217,7 @@ class PostgresStore:
             applied = await self._settlements.run(settlements, self._given(now))
         else:
             applied = await self._write_recorded(settle.settle, settlements, entry, now)
-            self._notifier.notify_soon()
+            self._notify_anywhere()
         if all(applied):
             return [one.job_id for one in settlements]
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
@@ -210,15 +226,20 @@ class PostgresStore:
         # Plain successes are one statement; what it leaves aside, because other jobs wait for it, follows.
         if not all(map(settle.is_plain, settlements)) or not _differ(one.job_id for one in settlements):
             applied = await self._database.write_timed(settle.settle, settlements, now=now)
-            self._notifier.notify_soon()
+            self._notify_anywhere()
             return applied
         applied = await self._database.alone(settle.complete, settlements, now)
         if all(applied):
             return applied
         left = [one for one, is_done in zip(settlements, applied, strict=True) if not is_done]
         rest = iter(await self._database.write_timed(settle.settle, left, now=now))
-        self._notifier.notify_soon()
+        self._notify_anywhere()
         return [is_done or next(rest) for is_done in applied]
+
+    async def edit(self, change: JobChange, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        is_changed = await self._write_recorded(settle.edit, change, entry, now)
+        self._notifier.notify_soon()
+        return is_changed
 
     async def ask_cancel(
         self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
@@ -228,12 +249,14 @@ class PostgresStore:
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
         given = self._given(now)
         # Their queues are known only afterwards. No place for times: the next run time is of interest here only.
-        notification = self._notifier.attach([somewhere(EVERY_QUEUE)])
+        notification = self._notifier.attach([ANYWHERE])
         queues: Mapping[str, int] = {}
         try:
             queues = await self._database.alone(
                 upkeep.promote, limit, _start(self._due_start, given), given, notification
             )
+            if queues:
+                self._memory.note_in_use()
         finally:
             self._notifier.committed(notification, map(somewhere, queues), has_changed=bool(queues))
         return queues
@@ -243,32 +266,17 @@ class PostgresStore:
         return await self._database.read_timed(upkeep.lapsed, limit, _start(self._lease_start, given), now=given)
 
     async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
-        return await self._database.read_timed(upkeep.expired, limit, now=self._given(now))
-
-    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
-        return await self._database.read(queries.get, ids)
-
-    async def find(self, query: JobQuery) -> Sequence[Job]:
-        return await listing.find(self._find, query)
-
-    async def find_some(self, query: JobQuery) -> JobSlice:
-        return await listing.find_some(self._find, query)
+        return await self._read_at(upkeep.expired, limit, now=now)
 
     async def _find(self, query: JobQuery, size: int) -> JobSlice:
-        return await self._database.read_list(queries.find, query, size)
-
-    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
-        return await self._database.survey(queries.attempts, job_id)
-
-    async def census(self) -> Census:
-        return await self._database.count(queries.census)
+        return await self._database.read_list(find, query, size)
 
     async def timetable(self) -> Timetable:
         if self._clock is not None:
-            _, *edges = await self._database.read(upkeep.timetable, LOWEST, LOWEST)
+            _, *edges = await self._read(upkeep.timetable, LOWEST, LOWEST)
             return timetable_of((to_micros(self._clock()), *edges))
         starts = (self._due_start.start(), self._lease_start.start())
-        now, job, lease, *rest = await self._database.read(upkeep.timetable, *starts)
+        now, job, lease, *rest = await self._read(upkeep.timetable, *starts)
         self._due_start.learn(starts[0], job, now)
         self._lease_start.learn(starts[1], lease, now)
         return timetable_of((now, job, lease, *rest))
@@ -279,7 +287,7 @@ class PostgresStore:
         Mostly there is nothing to do, which one statement tells. Once a day partitions are added.
         """
         given = self._given(now)
-        moment, is_any = await self._database.read(upkeep.is_anything_prunable, retention, given)
+        moment, is_any = await self._read(upkeep.is_anything_prunable, retention, given)
         today = partitions.partition_of(from_micros(moment))
         if not is_any and today == self._maintained_on:
             return 0
@@ -293,17 +301,6 @@ class PostgresStore:
         self, ids: Sequence[JobId], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         return await self._write_recorded(upkeep.discard, ids, entry, now)
-
-    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
-        return await self._database.read(queries.blockers, job_id, limit)
-
-    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
-        if children:
-            return await self._database.read(dependencies.parents_of, children)
-        return await self._database.read(dependencies.children_of, parents)
-
-    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
-        return await self._database.count(queries.dead_groups, limit)
 
     # Jobs handed to a broker
 
@@ -320,154 +317,147 @@ class PostgresStore:
     async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
         recalled = await self._database.alone(dispatch.recall, ids, self._given(now)) if ids else []
         if recalled:
-            self._notifier.notify_soon()
+            self._notify_anywhere()
         return recalled
 
     async def queued(
         self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
     ) -> Sequence[Dispatched]:
         start = LOWEST if after is None else after
-        return await self._database.read(dispatch.queued, limit, since, start, self._given(now))
+        return await self._read(dispatch.queued, limit, since, start, self._given(now))
 
     # Schedules
 
     async def put_schedules(
         self, schedules: Sequence[Schedule], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[ScheduleId]:
-        written = await self._write_recorded(schedule_verbs.put_schedules, schedules, entry, now)
+        written = await super().put_schedules(schedules, entry=entry, now=now)
         self._notifier.notify_soon()
         return written
-
-    async def schedules(
-        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
-    ) -> Sequence[Schedule]:
-        return await self._database.read(schedule_verbs.schedules, ids, names, after, limit)
-
-    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
-        return await self._database.read_timed(schedule_verbs.due_schedules, limit, now=self._given(now))
 
     async def fire(
         self, firings: Sequence[Firing], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        made = await self._write_recorded(schedule_verbs.fire, firings, entry, now)
+        made = await self._write_recorded(fire, firings, entry, now)
         self._notifier.notify_soon()
         return made
 
-    async def drop_schedules(
-        self, ids: Sequence[ScheduleId], *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> Sequence[ScheduleId]:
-        return await self._write_recorded(schedule_verbs.drop_schedules, ids, entry, now)
-
-    async def occurrences(
-        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
-    ) -> Sequence[Occurrence]:
-        limit_at = _LATEST if before is None else to_micros(before)
-        return await self._database.read(schedule_verbs.occurrences, schedule_id, limit_at, limit)
-
     # Steps
 
-    async def intend(
-        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
-    ) -> tuple[Step, bool] | None:
-        return await self._database.write_timed(steps.intend, job_id, fence, key, now=self._given(now))
-
-    async def conclude(
-        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    async def begin_wait(
+        self, job_id: JobId, fence: int, wait: Wait, *, child: NewJob | None = None, now: datetime | None = None
     ) -> Step | None:
-        return await self._database.write_timed(steps.conclude, job_id, fence, key, outcome, now=self._given(now))
+        return await self._write(events.begin_wait, job_id, fence, wait, child, now=now)
 
-    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
-        return await self._database.write_timed(steps.withdraw, job_id, fence, key, now=None)
+    # Events
 
-    async def resolve(
-        self, resolution: Resolution, *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> bool:
-        return await self._write_recorded(steps.resolve, resolution, entry, now)
+    async def emit(
+        self, emission: Emission, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Emitted:
+        emitted = await self._write(events.emit_recorded, emission, entry, now=now)
+        if emitted.is_new:
+            self._notifier.notify_soon()
+        return emitted
 
-    async def steps(self, job_id: JobId) -> Sequence[Step]:
-        return await self._database.read(steps.steps, job_id)
+    async def event(self, name: str, *, now: datetime | None = None) -> EmittedEvent | None:
+        return await self._read_at(events.event, name, now=now)
+
+    async def end_waits(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        queues = await self._write(events.end_waits, limit, now=now)
+        if queues:
+            self._notifier.notify_soon(map(somewhere, queues))
+        return queues
 
     # Members, leadership, queues
-
-    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
-        await self._database.write_timed(cluster.beat, members, now=self._given(now))
-
-    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
-        since_micros = _EARLIEST if since is None else to_micros(since)
-        return await self._database.read(cluster.members, role, since_micros)
-
-    async def leave(self, boots: Iterable[str]) -> None:
-        await self._database.alone(cluster.leave, list(boots))
-
-    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
-        return await self._database.write_timed(cluster.lead, name, holder, lasting, now=self._given(now))
-
-    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
-        return await self._database.read_timed(cluster.leader, name, now=self._given(now))
-
-    async def resign(self, name: str, holder: str) -> None:
-        await self._database.alone(cluster.resign, name, holder)
-
-    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
-        return await self._database.write_timed(locks.lock, name, holder, lasting, now=self._given(now))
-
-    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
-        return await self._database.write_timed(locks.unlock, name, holder, now=self._given(now))
-
-    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
-        return await self._database.read_timed(locks.locks, now=self._given(now))
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         return await self._database.alone(cluster.check_in, told, self._given(now))
 
     async def put_queue(self, queue: Queue, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
-        written = await self._write_recorded(queues.put_queue, queue, entry, now)
+        is_written = await super().put_queue(queue, entry=entry, now=now)
         self._notifier.notify_soon()
+        return is_written
+
+    # Limits
+
+    async def put_limits(
+        self, limits_: Sequence[Limit], *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Sequence[str]:
+        names = await self._write_recorded(limits.put_limits, limits_, entry, now)
+        self._notify_anywhere()
+        return names
+
+    async def close_limit(self, limit: Limit, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> None:
+        await self._write_recorded(limits.close_limit, limit, entry, now)
+        self._notify_anywhere()
+
+    async def drop_limit(self, name: str, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        is_dropped = await self._write_recorded(limits.drop_limit, name, entry, now)
+        self._notify_anywhere()
+        return is_dropped
+
+    async def limits(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Limit]:
+        return await self._read(limits.limits, names, after, limit)
+
+    async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
+        return await self._read_at(limits.usage, limit, now=now)
+
+    # Circuit breakers
+
+    async def breakers(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[CircuitBreaker]:
+        return await self._database.read(breakers.breakers, names, after, limit)
+
+    async def put_breaker(
+        self, breaker: CircuitBreaker, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        written = await self._write_recorded(breakers.put_breaker, breaker, entry, now)
+        self._notify_anywhere()
         return written
 
-    async def queues(self) -> Sequence[Queue]:
-        return await self._database.read(queues.queues)
+    async def count_calls(
+        self, source: str, counts: Sequence[CallCount], *, now: datetime | None = None
+    ) -> Sequence[CallCount]:
+        return await self._database.write_timed(breakers.count_calls, source, counts, now=self._given(now))
+
+    async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
+        return await self._database.read_timed(breakers.calls, counts, now=self._given(now))
 
     # The ledger and tokens
 
-    async def record(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
-        await self._database.write_timed(ledger.record, entries, now=self._given(now))
-
-    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[LedgerEntry]:
-        return await self._database.read(ledger.ledger, LARGEST if before is None else before, limit)
-
-    async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
-        await self._write_recorded(ledger.put_tokens, tokens, entry, None)
-
-    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
-        return await self._database.read(ledger.tokens, ids)
-
     # Operations
 
-    async def put_operation(
-        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> bool:
-        return await self._write_recorded(operations.put_operation, operation, entry, now)
+    # Workflows
 
-    async def operation(self, operation_id: OperationId) -> Operation | None:
-        return await self._database.read(operations.operation, operation_id)
+    async def put_workflow(
+        self,
+        workflow: NewWorkflow,
+        *,
+        bound: int | None = None,
+        entry: LedgerEntry | None = None,
+        now: datetime | None = None,
+    ) -> Sequence[Inserted]:
+        receipts = await self._write(workflows.put_workflow, workflow, bound, entry, now=now)
+        self._submissions.notify_of(workflow.jobs)
+        return receipts
 
-    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
-        return await self._database.read(operations.operations, LARGEST if before is None else before, limit)
-
-    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
-        return await self._database.read_timed(operations.due_operations, limit, now=self._given(now))
+    async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        is_done = await self._write_recorded(workflows.rerun, again, entry, now)
+        if again.jobs:
+            self._submissions.notify_of(again.jobs)
+        return is_done
 
     # History
 
-    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
-        return await self._database.write_timed(history.add_history, flush, now=self._given(now))
-
-    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
-        return await self._database.read(history.history, query, limit)
-
-    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
-        return await self._database.write_timed(history.prune_history, limit, now=self._given(now))
+    def _notify_anywhere(self) -> None:
+        """Notify of changes that may concern any lane, also jobs with a key."""
+        self._memory.note_in_use()
+        self._notifier.notify_soon()
+        # Workers of this process wait too, and its own notifications are no news to it.
+        self._listener.wake_own()
 
     def _given(self, now: datetime | None) -> int | None:
         """Return the time of a call; None leaves it to the server."""
@@ -475,24 +465,25 @@ class PostgresStore:
             now = self._clock()
         return None if now is None else to_micros(now)
 
-    async def _write_recorded(
-        self,
-        verb: TimedVerb[T],
-        subject: Any,  # noqa: ANN401 - the verb's
-        entry: LedgerEntry | None,
-        now: datetime | None,
+    async def _read(self, verb: Callable[[Session, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._database.read(verb, *arguments)
+
+    async def _read_at(
+        self, verb: Callable[[Session, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
     ) -> T:
-        """Run a verb, with an entry in the ledger in the same transaction if the verb changed anything."""
+        return await self._database.read_timed(verb, *arguments, now=self._given(now))
 
-        async def run(session: Session, subject: Any, moment: int) -> T:  # noqa: ANN401 - the verb's
-            result = await verb(session, subject, moment)
-            # By identity: an id may be 0, which is not False.
-            has_changed = any(one is not False for one in result) if isinstance(result, list) else result is not False
-            if entry is not None and has_changed:
-                await ledger.record(session, [entry], moment)
-            return result
+    async def _read_snapshot(self, verb: Callable[[Session, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._database.survey(verb, *arguments)
 
-        return await self._database.write_timed(run, subject, now=self._given(now))
+    async def _count(self, verb: Callable[[Session, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._database.count(verb, *arguments)
+
+    async def _write(self, verb: Callable[[Session, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None) -> T:
+        return await self._database.write_timed(verb, *arguments, now=self._given(now))
+
+    async def _write_untimed(self, verb: Callable[[Session, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._database.write(verb, *arguments)
 
 
 def _wall_clock() -> datetime:

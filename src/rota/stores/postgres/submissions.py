@@ -16,11 +16,12 @@ from rota.core.bulk import as_uniform, representatives
 from rota.core.submission import NewJob
 from rota.ports.store import AllCreated, Inserted
 from rota.stores.handoff import can_hand_off
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.postgres import insert
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.handoff import OpenClaims
 from rota.stores.postgres.low_water import LowWaterMarks
-from rota.stores.postgres.notify import TIMES, Notification, Notifier
+from rota.stores.postgres.notify import TIMES, Notification, Notifier, somewhere
 from rota.stores.postgres.partitions import TodayPartition
 from rota.stores.rows import are_plain, is_plain
 
@@ -38,12 +39,14 @@ class Submissions:
         open_claims: OpenClaims,
         low_water: LowWaterMarks,
         today: TodayPartition,
+        memory: LimitMemory,
     ) -> None:
         self._database = database
         self._notifier = notifier
         self._open_claims = open_claims
         self._low_water = low_water
         self._today = today
+        self._memory = memory
         self._batches: Batcher[NewJob, Inserted] = Batcher(self._insert_batch, prompt=True)
 
     async def insert(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
@@ -56,7 +59,11 @@ class Submissions:
 
     def notify_of(self, jobs: Sequence[NewJob]) -> None:
         """Wake workers that wait for jobs like these."""
-        places = set(map(_place, jobs))
+        # A job with a key is announced as being somewhere in its queue: no claim finds it in its lane.
+        keyed = {job.queue for job in jobs if job.concurrency_key is not None}
+        places = {_place(job) for job in jobs if job.concurrency_key is None}.union(map(somewhere, keyed))
+        if keyed:
+            self._memory.note_in_use()
         self._low_water.note_stored(places)
         has_times = set(map(_times, jobs)) != {(None, None)}
         self._notifier.notify_soon((*places, TIMES) if has_times else places)

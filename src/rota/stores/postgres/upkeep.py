@@ -13,13 +13,22 @@ from rota.core.lifecycle import State
 from rota.core.time import span_to_micros
 from rota.ports.store import Retention
 from rota.stores.handoff import LONGEST_WAIT
+from rota.stores.postgres import breakers
 from rota.stores.postgres.notify import NO_NOTIFICATION, Notification
 from rota.stores.postgres.session import Session
+from rota.stores.postgres.workflows import delete_empty, keep_ends
 from rota.stores.rows import Row, job_of
 
 #: No worker repeats a claim after this long: its leases have lapsed.
 CLAIM_MEMORY: Final = timedelta(hours=1)
-_DELETIONS: Final = ("delete_attempts", "delete_steps", "delete_tags", "delete_keys", "delete_dependencies")
+_DELETIONS: Final = (
+    "delete_attempts",
+    "delete_steps",
+    "delete_waiters_of_jobs",
+    "delete_tags",
+    "delete_keys",
+    "delete_dependencies",
+)
 
 
 async def promote(
@@ -91,10 +100,12 @@ async def _delete(session: Session, state: State, ids: Sequence[JobId]) -> int:
     if not ids:
         return 0
     ordered = sorted(ids)
+    emptied = await keep_ends(session, ordered)
     for deletion in _DELETIONS:
         await session.run(deletion, ordered)
     count = await session.run("delete_jobs", ordered)
     await session.run("add_pruned", state.value, count)
+    await delete_empty(session, emptied)
     return count
 
 
@@ -102,6 +113,9 @@ async def _delete_history(session: Session, retention: Retention, limit: int, no
     await session.run("delete_old_claims", now - span_to_micros(CLAIM_MEMORY), limit)
     await session.run("delete_old_open_claims", now - span_to_micros(LONGEST_WAIT))
     await session.run("delete_old_keys", now, limit)
+    await session.run("delete_old_events", now, limit)
+    await session.run("delete_old_arrivals", now)
+    await breakers.delete_old(session, now)
     if retention.history is None:
         return
     before = now - span_to_micros(retention.history)

@@ -14,28 +14,35 @@ from typing import Final
 
 from rota.core.bulk import parents_of
 from rota.core.errors import InvalidRequest
+from rota.core.graph import NewWorkflow
 from rota.core.ids import JobId
 from rota.core.step import Step
 from rota.core.time import to_micros
+from rota.core.waiting import Emission, Emitted
 from rota.ports.caller_tx import MakeJobs
 from rota.ports.clock import Clock
 from rota.ports.store import Inserted
+from rota.stores.base import steps
 from rota.stores.caller_tx import (
     SAVEPOINT,
     Savepoint,
     has_refusal,
+    jobs_in,
     no_transaction,
     not_our_database,
     require_parents,
     require_schema,
 )
 from rota.stores.rows import Row, ids_text
-from rota.stores.sqlite import steps
+from rota.stores.sqlite import events
 from rota.stores.sqlite.driver import IN_MEMORY, ConstraintViolated, Parameters
 from rota.stores.sqlite.insert import insert
+from rota.stores.sqlite.limits import refuse_full_keys
 from rota.stores.sqlite.migrations import all_migrations
+from rota.stores.sqlite.session import SqliteSession
 from rota.stores.sqlite.statements import statement
 from rota.stores.sqlite.store import wall_clock
+from rota.stores.sqlite.workflows import insert_nodes
 
 _REMEDY: Final = "execute BEGIN IMMEDIATE first, or connect without isolation_level=None and autocommit=True"
 
@@ -52,23 +59,34 @@ class SqliteCallerConnection:
         """Store new jobs, all of them or none."""
         with self._transaction() as (connection, room):
             moment = self._clock()
-            jobs = make(moment)
+            made = make(moment)
+            jobs = jobs_in(made)
             if parents := parents_of(jobs):
                 rows = connection.rows(statement("job_states"), (ids_text(sorted(parents)),))
                 require_parents(parents, (row[0] for row in rows))
-            receipts = insert(connection, jobs, bound, to_micros(moment))
-            room.is_kept = not has_refusal(receipts)
+            if not isinstance(made, NewWorkflow):
+                refuse_full_keys(connection, jobs, to_micros(moment))
+            receipts = insert(connection, jobs, bound, to_micros(moment), may_be_full=False)
+            room.is_kept = not has_refusal(made, receipts)
+            if room.is_kept and isinstance(made, NewWorkflow):
+                insert_nodes(connection, made, to_micros(moment))
         return receipts
 
     async def step(self, job_id: JobId, key: str) -> Step | None:
         """Return a step as this transaction sees it."""
         with self._transaction() as (connection, _):
-            return steps.step(connection, job_id, key)
+            return await steps.step(SqliteSession(connection), job_id, key)
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> tuple[Step, bool] | None:
         """Record a step that happens in this transaction."""
         with self._transaction() as (connection, _):
-            return steps.perform(connection, job_id, fence, key, outcome, to_micros(self._clock()))
+            now = to_micros(self._clock())
+            return await steps.perform(SqliteSession(connection), job_id, fence, key, outcome, now)
+
+    async def emit(self, emission: Emission) -> Emitted:
+        """Emit an event in this transaction."""
+        with self._transaction() as (connection, _):
+            return events.emit(connection, emission, to_micros(self._clock()))
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[_Connection, Savepoint]]:

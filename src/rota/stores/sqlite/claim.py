@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import Final
@@ -14,25 +15,30 @@ from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.time import from_micros, span_to_micros
 from rota.stores.lane_merge import LaneKey, LaneRead, Place, most_urgent
-from rota.stores.rows import ids_text, job_of, leased_jobs
+from rota.stores.limit_memory import LimitMemory
+from rota.stores.limited_lanes import ClaimConditions, conditions_of, is_limited
+from rota.stores.rows import ids_text, job_of, leased_jobs, must_be_read_whole
 from rota.stores.sqlite.driver import SqliteConnection
+from rota.stores.sqlite.limits import take_limited
 from rota.stores.sqlite.statements import statement
 
 #: Up to this many lanes (queue and type) are read without first finding out which have work, and in one statement.
 FEW_LANES: Final = 128
 
 
-def claim_jobs(connection: SqliteConnection, wanted: Claim, now: int) -> list[Job]:
+def claim_jobs(connection: SqliteConnection, wanted: Claim, memory: LimitMemory, now: int) -> list[Job]:
     """Lease the most urgent claimable jobs. Reads first, and writes only if there are any."""
     if wanted.claim_id is not None:
         repeated = repeated_claim(connection, wanted.claim_id)
         if repeated is not None:
             return repeated
-    ids = (
-        _claimable(connection, wanted, wanted.ids, now)
-        if wanted.ids is not None
-        else _most_urgent(connection, wanted, now)
-    )
+    conditions = claim_conditions(connection, now)
+    if wanted.ids is not None:
+        ids = _claimable(connection, wanted, wanted.ids, now)
+    elif conditions.is_limited:
+        ids = _within_limits(connection, wanted, conditions, memory)
+    else:
+        ids = _most_urgent(connection, _lanes(connection, wanted, conditions), wanted.limit, now)
     if ids:
         jobs = _lease(connection, wanted, ids, now)
     elif wanted.ahead:
@@ -57,7 +63,7 @@ def repeated_claim(connection: SqliteConnection, claim_id: str) -> list[Job] | N
 
 def _still_leased(connection: SqliteConnection, leases: Sequence[tuple[JobId, int]]) -> list[Job]:
     fences = dict(leases)
-    rows = connection.rows(statement("jobs_by_id"), (ids_text(list(fences)),))
+    rows = connection.rows(statement("jobs_by_id"), {"keys": ids_text(list(fences))})
     jobs = {job.id: job for job in map(job_of, rows)}
     ordered = (jobs[job_id] for job_id in fences if job_id in jobs)
     return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
@@ -77,36 +83,62 @@ def _filters(wanted: Claim) -> dict[str, object]:
     }
 
 
-def _most_urgent(connection: SqliteConnection, wanted: Claim, now: int) -> list[JobId]:
-    """Return the jobs with the lowest turns of all wanted lanes. Each lane is read by itself.
+def claim_conditions(connection: SqliteConnection, now: int) -> ClaimConditions:
+    """Read what a claim must heed, in one statement."""
+    return conditions_of(connection.rows(statement("claim_conditions"), (now,)), now)
+
+
+def _within_limits(
+    connection: SqliteConnection, wanted: Claim, conditions: ClaimConditions, memory: LimitMemory
+) -> list[JobId]:
+    """Return jobs of lanes without limits, and of limited lanes and keys as many as their limits allow.
+
+    In turn the one or the other part is looked at first, so that neither can keep the other from starting.
+    """
+    lanes = _lanes(connection, wanted, conditions)
+    free = [lane for lane in lanes if not is_limited(lane, conditions.limited)]
+    held = [lane for lane in lanes if is_limited(lane, conditions.limited)]
+    keyed = _lanes(connection, wanted, conditions, "next_type_with_keys") if conditions.has_keys else []
+    is_ordinary_first = memory.is_ordinary_first()
+    ids = _most_urgent(connection, free, wanted.limit, conditions.now) if is_ordinary_first else []
+    if len(ids) < wanted.limit and (held or keyed):
+        rest = replace(wanted, limit=wanted.limit - len(ids))
+        ids += take_limited(connection, rest, held, keyed, memory, conditions.now)
+    if not is_ordinary_first and len(ids) < wanted.limit:
+        ids += _most_urgent(connection, free, wanted.limit - len(ids), conditions.now)
+    return ids
+
+
+def _most_urgent(connection: SqliteConnection, lanes: Sequence[LaneKey], limit: int, now: int) -> list[JobId]:
+    """Return the jobs with the lowest turns of some lanes. Each lane is read by itself.
 
     So a million jobs of a type that this worker does not know cost it one step over their lane.
     """
-    lanes = _lanes(connection, wanted, now)
     if len(lanes) < 2:  # noqa: PLR2004 - one, or none
         rows = [
-            row
-            for lane in lanes
-            for row in connection.rows(statement("pending_of_lane"), (*lane, now, now, wanted.limit))
+            row for lane in lanes for row in connection.rows(statement("pending_of_lane"), (*lane, now, now, limit))
         ]
         return [job_id for _, job_id in rows]
     # Of each lane so much more than its share that a second read is rarely needed: measured, more and less cost more.
-    merging = most_urgent(lanes, wanted.limit, min(2 * wanted.limit // len(lanes) + 2, wanted.limit))
+    merging = most_urgent(lanes, limit, min(2 * limit // len(lanes) + 2, limit))
     try:
         reading = next(merging)
         while True:
             reading = merging.send(_first_places(connection, reading, now))
     except StopIteration as ended:
-        return [job_id for (_, job_id), _ in ended.value[: wanted.limit]]
+        return [job_id for (_, job_id), _ in ended.value[:limit]]
 
 
-def _lanes(connection: SqliteConnection, wanted: Claim, now: int) -> list[LaneKey]:
-    """Return the lanes that a claim has to read."""
-    paused = {name for (name,) in connection.rows(statement("paused_queues"), (now,))}
-    queues = [queue for queue in dict.fromkeys(wanted.queues) if queue not in paused]
+def _lanes(
+    connection: SqliteConnection, wanted: Claim, conditions: ClaimConditions, next_type: str = "next_type_with_work"
+) -> list[LaneKey]:
+    """Return the lanes that a claim has to read; `next_type` is the statement that finds types with work."""
+    queues = [queue for queue in dict.fromkeys(wanted.queues) if queue not in conditions.paused]
     if wanted.types is not None and len(queues) * len(wanted.types) <= FEW_LANES:
         return [(queue, type_) for queue in queues for type_ in dict.fromkeys(wanted.types)]
-    return [(queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, wanted.types)]
+    return [
+        (queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, wanted.types, next_type)
+    ]
 
 
 def _first_places(connection: SqliteConnection, reading: LaneRead, now: int) -> dict[LaneKey, list[Place]]:
@@ -129,12 +161,14 @@ def _lanes_statement(count: int) -> str:
     return " UNION ALL ".join(part.replace("{number}", str(number)) for number in range(count))
 
 
-def _types_with_work(connection: SqliteConnection, queue: str, wanted: tuple[str, ...] | None) -> Iterator[str]:
+def _types_with_work(
+    connection: SqliteConnection, queue: str, wanted: tuple[str, ...] | None, next_type: str
+) -> Iterator[str]:
     """Yield the wanted types that have pending jobs in a queue, by a loose index scan that skips both ways."""
     names = None if wanted is None else sorted(set(wanted))
     lowest = "" if names is None else names[0] if names else None
     while lowest is not None:
-        rows = connection.rows(statement("next_type_with_work"), (queue, lowest))
+        rows = connection.rows(statement(next_type), (queue, lowest))
         if not rows:
             return
         type_ = rows[0][0]
@@ -161,8 +195,8 @@ def _lease_parameters(wanted: Claim, ids: Sequence[JobId], now: int) -> dict[str
 
 def _lease(connection: SqliteConnection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
     rows = connection.rows(statement("claim_jobs"), _lease_parameters(wanted, ids, now))
-    not_plain = [row[0] for row in rows if row[-1]]
-    full_rows = connection.rows(statement("jobs_by_id"), (ids_text(not_plain),)) if not_plain else ()
+    not_plain = [row[0] for row in rows if must_be_read_whole(row[-1])]
+    full_rows = connection.rows(statement("jobs_by_id"), {"keys": ids_text(not_plain)}) if not_plain else ()
     full_jobs = {job.id: job for job in map(job_of, full_rows)}
     jobs = {job.id: job for job in leased_jobs(rows, wanted, lambda row: full_jobs[row[0]])}
     return [jobs[job_id] for job_id in ids]

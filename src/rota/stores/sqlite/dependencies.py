@@ -10,39 +10,37 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need
 from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
-from rota.ports.store import Edge
-from rota.stores.rows import edge_of, ids_text, unique_dependencies
+from rota.stores.rows import ids_text, unique_dependencies
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
 
 
-def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> None:
-    """Store the dependencies of new blocked jobs; those on finished jobs are judged at once."""
+def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> list[JobId]:
+    """Store the dependencies of new blocked jobs; those on finished jobs are judged at once, as `release` does."""
     parents = set()
     for child, dependencies in waits:
         for parent, need, position in unique_dependencies(dependencies):
             connection.run(statement("insert_dependency"), (parent, child, need.value, position))
             parents.add(parent)
-    if parents:
-        release(connection, sorted(parents), now)
+    return release(connection, sorted(parents), now) if parents else []
 
 
-def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) -> None:
-    """Judge the dependencies on finished jobs, and on the jobs that are cancelled thereby, and so on."""
+def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) -> list[JobId]:
+    """Judge the dependencies on finished jobs, and on the jobs that are cancelled thereby, and so on.
+
+    Return the jobs that were cancelled because a dependency failed.
+    """
     finished = list(parents)
-    skipped: set[JobId] = set()
+    failed: list[JobId] = []
     while finished:
         text = ids_text(finished)
         dependencies = connection.rows(statement("unmet_dependencies_on"), (text,))
         if not dependencies:
-            return
-        states: dict[JobId, str] = dict(connection.rows(statement("job_states"), (text,)))
+            break
+        ends = {job_id: (state, reason) for job_id, state, reason in connection.rows(statement("job_ends"), (text,))}
         finished = []
         for parent, child, need in dependencies:
-            state = states.get(parent)
-            status = dependency_status(
-                Need(need), None if state is None else State(state), is_skipped=parent in skipped
-            )
+            status = _status(need, *ends.get(parent, (None, None)))
             match status:
                 case DependencyStatus.MET:
                     connection.run(statement("mark_dependency_met"), (parent, child))
@@ -54,17 +52,13 @@ def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) ->
                     parameters = {"id": child, "reason": reason.value, "now": now}
                     if connection.run(statement("cancel_blocked_job"), parameters):
                         finished.append(child)
-                        if reason is Reason.NOT_NEEDED:
-                            skipped.add(child)
+                        if reason is Reason.DEPENDENCY_FAILED:
+                            failed.append(child)
                 case DependencyStatus.WAIT:
                     pass
+    return failed
 
 
-def parents_of(connection: SqliteConnection, children: Sequence[JobId]) -> list[Edge]:
-    """Return the dependencies of some jobs."""
-    return [edge_of(row) for row in connection.rows(statement("dependencies_of_children"), (ids_text(children),))]
-
-
-def children_of(connection: SqliteConnection, parents: Sequence[JobId]) -> list[Edge]:
-    """Return the dependencies on some jobs."""
-    return [edge_of(row) for row in connection.rows(statement("dependencies_on_parents"), (ids_text(parents),))]
+def _status(need: str, state: str | None, reason: str | None) -> DependencyStatus:
+    why = None if reason is None else Reason(reason)
+    return dependency_status(Need(need), None if state is None else State(state), reason=why)

@@ -9,17 +9,19 @@ from rota.core.ids import JobId
 from rota.core.queue import Lane
 from rota.core.time import span_to_micros
 from rota.ports.store import Dispatched
+from rota.stores.limited_lanes import is_limited
 from rota.stores.rows import ids_text
+from rota.stores.sqlite.claim import claim_conditions
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
 
 
 def dispatch(connection: SqliteConnection, room: Mapping[Lane, int], now: int) -> list[Dispatched]:
-    """Mark due jobs of some lanes as queued, as many of each as there is room for."""
-    paused = {name for (name,) in connection.rows(statement("paused_queues"), (now,))}
+    """Mark due jobs of some lanes as queued, as many of each as there is room for; none that a limit concerns."""
+    conditions = claim_conditions(connection, now)
     ids: list[JobId] = []
     for lane, limit in room.items():
-        if lane.queue not in paused and limit > 0:
+        if lane.queue not in conditions.paused and limit > 0 and not is_limited(lane, conditions.limited):
             rows = connection.rows(statement("pending_of_lane"), (*lane, now, now, limit))
             ids += [job_id for _, job_id in rows]
     if not ids:

@@ -33,7 +33,7 @@ class ForkAware(Protocol):
     lock: threading.Lock
 
     def close_after_fork(self) -> None:
-        """Close, in the forked process, with the lock held."""
+        """Close the inherited connection in the forked process. The caller holds `lock`."""
         ...
 
 

@@ -12,14 +12,19 @@ from rota.core.ids import LARGEST, JobId
 from rota.core.job import first_state
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import State
+from rota.core.settlement import Reason
 from rota.core.submission import IdempotencyKey, NewJob
 from rota.core.time import from_micros, span_to_micros
 from rota.ports.store import AllCreated, Inserted, Receipt
+from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.rows import Row, are_plain, ids_text, is_plain, new_job_row, plain_job_row
-from rota.stores.sqlite.dependencies import link
+from rota.stores.sqlite.dependencies import link, release
 from rota.stores.sqlite.driver import MAX_ROWS_PER_STATEMENT, ConstraintViolated, SqliteConnection, run_for_rows
-from rota.stores.sqlite.ledger import record
+from rota.stores.sqlite.failed_dependencies import follow_failures, stop_jobs
+from rota.stores.sqlite.limits import full_keys
+from rota.stores.sqlite.session import record
 from rota.stores.sqlite.statements import statement
+from rota.stores.sqlite.unique_keys import repeated, take_key
 from rota.stores.statements import for_rows
 
 _STATES: Final = {state.value: state for state in State}
@@ -27,8 +32,10 @@ _STATES: Final = {state.value: state for state in State}
 FreePlaces = dict[str, int]
 
 
-def insert(connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | None, now: int) -> Sequence[Inserted]:
-    """Store new jobs and return one receipt for each, in order."""
+def insert(
+    connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | None, now: int, *, may_be_full: bool = True
+) -> Sequence[Inserted]:
+    """Store new jobs and return one receipt for each, in order. With `may_be_full`, as the limits of their keys say."""
     alike = as_uniform(jobs)
     kinds = representatives(jobs if alike is None else alike)
     free = _free_places(connection, kinds, bound)
@@ -36,7 +43,9 @@ def insert(connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | No
         plain = _insert_plain(connection, jobs, alike, now)
         if plain is not None:
             return plain
-    receipts = [_insert_one(connection, job, free, now) for job in jobs]
+    full = full_keys(connection, jobs, now) if may_be_full else NO_FULL_KEYS
+    receipts = [_insert_one(connection, job, free, full, now) for job in jobs]
+    _make_room(connection, full, now)
     return _linked(connection, jobs, receipts, now) if any(job.after for job in jobs) else receipts
 
 
@@ -91,7 +100,7 @@ def insert_made(connection: SqliteConnection, job: NewJob, now: int) -> JobId:
     while connection.rows(statement("job_state"), (number,)):
         number = JobId(number + 1 if number < LARGEST else 1)
     _store(connection, job, number, now)
-    link(connection, [(number, job.after)], now)
+    follow_failures(connection, (), link(connection, [(number, job.after)], now), now, insert_made)
     return number
 
 
@@ -166,7 +175,8 @@ def _run_at_once(connection: SqliteConnection, name: str, rows: list[Row], *, be
 def _linked(connection: SqliteConnection, jobs: Sequence[NewJob], receipts: list[Inserted], now: int) -> list[Inserted]:
     """Add the dependencies once all jobs are stored: they may wait for each other in any order."""
     created = [job for job, receipt in zip(jobs, receipts, strict=True) if receipt.receipt is Receipt.CREATED]
-    link(connection, [(job.id, job.after) for job in created if job.after], now)
+    failed = link(connection, [(job.id, job.after) for job in created if job.after], now)
+    follow_failures(connection, (), failed, now, insert_made)
     states: dict[JobId, str] = dict(
         connection.rows(statement("job_states"), (ids_text([receipt.job_id for receipt in receipts]),))
     )
@@ -174,11 +184,18 @@ def _linked(connection: SqliteConnection, jobs: Sequence[NewJob], receipts: list
     return [replace(receipt, state=State(states.get(receipt.job_id, receipt.state))) for receipt in receipts]
 
 
-def _insert_one(connection: SqliteConnection, job: NewJob, free: FreePlaces, now: int) -> Inserted:
-    if job.idempotency is not None:
-        earlier = _earlier(connection, job.idempotency, now)
-        if earlier is not None:
-            return earlier
+def _make_room(connection: SqliteConnection, full: FullKeys, now: int) -> None:
+    """Cancel the jobs that make room for new ones, and the new ones for which there is none."""
+    for reason, ids in ((Reason.REPLACED, full.replaced), (Reason.LIMIT_FULL, full.cancelled)):
+        if ids:
+            cancelled = stop_jobs(connection, ids, reason, now)
+            follow_failures(connection, (), release(connection, cancelled, now), now, insert_made)
+
+
+def _insert_one(connection: SqliteConnection, job: NewJob, free: FreePlaces, full: FullKeys, now: int) -> Inserted:
+    answer = _repeated(connection, job, now) or full.dropped(job)
+    if answer is not None:
+        return answer
     state = _first_state(job, now)
     is_bounded = state is State.PENDING and job.queue in free
     if is_bounded and not free[job.queue]:
@@ -190,11 +207,33 @@ def _insert_one(connection: SqliteConnection, job: NewJob, free: FreePlaces, now
         return Inserted(job.id, Receipt.ID_TAKEN, State(taken))
     if is_bounded:
         free[job.queue] -= 1
-    if job.idempotency is not None:
-        key = job.idempotency
-        until = now + span_to_micros(key.keep)
-        connection.run(statement("save_key"), (key.scope, key.key, key.request, job.id, until))
+    _save_key(connection, job.idempotency, job.id, now)
+    if job.unique is not None:
+        take_key(connection, job, job.unique, job.id, now)
+    if state is State.PENDING:
+        state = full.note_made(job)
     return Inserted(job.id, Receipt.CREATED, state, from_micros(now))
+
+
+def _repeated(connection: SqliteConnection, job: NewJob, now: int) -> Inserted | None:
+    """Answer a submission whose idempotency key was used, or whose unique key an earlier job has."""
+    if job.idempotency is not None:
+        earlier = _earlier(connection, job.idempotency, now)
+        if earlier is not None:
+            return earlier
+    if job.unique is None:
+        return None
+    answer = repeated(connection, job, job.unique, now)
+    if answer is not None:
+        # If this submission is sent again because its answer was lost, it gets the same one and changes nothing.
+        _save_key(connection, job.idempotency, answer.job_id, now)
+    return answer
+
+
+def _save_key(connection: SqliteConnection, key: IdempotencyKey | None, job_id: JobId, now: int) -> None:
+    if key is not None:
+        until = now + span_to_micros(key.keep)
+        connection.run(statement("save_key"), (key.scope, key.key, key.request, job_id, until))
 
 
 def _first_state(job: NewJob, now: int) -> State:

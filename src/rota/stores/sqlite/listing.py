@@ -9,9 +9,10 @@ from typing import Final
 from rota.core.ids import JobId
 from rota.core.lifecycle import FINISHED, State
 from rota.core.time import to_micros
-from rota.ports.store import JobQuery
-from rota.stores.listing import BoundStatement, CandidateIndex, Condition
+from rota.ports.store import JobQuery, JobSlice
+from rota.stores.listing import BoundStatement, CandidateIndex, Condition, read_slice, slice_of
 from rota.stores.rows import Row, ids_text
+from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
 
 #: More lanes than this are not read one by one.
@@ -119,3 +120,11 @@ def _loose_scan(name: str, values: list[str]) -> Generator[BoundStatement, Seque
             break
         names.append(rows[0][0])
     return names
+
+
+_DIALECT: Final = SqliteDialect()
+
+
+def find(connection: SqliteConnection, query: JobQuery, size: int) -> JobSlice:
+    """Return the jobs that match a query among the next `size` candidates of each index."""
+    return read_slice(slice_of(_DIALECT, query, size), connection.rows)

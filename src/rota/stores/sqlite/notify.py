@@ -38,7 +38,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Final
 
-from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE
+from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Topic
 from rota.stores.sqlite import fork
 from rota.stores.sqlite.driver import DatabaseBusy, DatabaseFailed, SqliteConnection
 from rota.stores.sqlite.fork import CLOSED, DescriptorOwner
@@ -76,7 +76,7 @@ LONGEST_PAUSE_SECONDS: Final = 0.01
 PAUSE_GROWTH: Final = 1.5
 #: How soon after a pause the next report must follow for the pause to grow.
 BUSY_SECONDS: Final = 0.003
-NOWHERE: Final[frozenset[str]] = frozenset()
+NOWHERE: Final[frozenset[Topic]] = frozenset()
 
 
 def notify_file_of(path: str) -> str:
@@ -320,7 +320,7 @@ class Listener:
         self._unchecked_since = inf
         self._pause = SHORTEST_PAUSE_SECONDS
 
-    async def wait(self, seconds: float) -> frozenset[str]:
+    async def wait(self, seconds: float) -> frozenset[Topic]:
         """Wait until another process may have committed, at most for a while; return the topics that may be new."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + seconds
@@ -363,7 +363,7 @@ class Listener:
     def _counts(self) -> tuple[int, int, int]:
         return self._events.work, self._events.times, self._changes
 
-    def _news_since(self, before: tuple[int, int, int], now: float) -> frozenset[str]:
+    def _news_since(self, before: tuple[int, int, int], now: float) -> frozenset[Topic]:
         work, times, changes = before
         notified = (self._events.work != work, self._events.times != times)
         if not any(notified):

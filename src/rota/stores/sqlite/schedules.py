@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from rota.core.ids import JobId, ScheduleId
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.ids import JobId
+from rota.core.schedule import Firing
 from rota.core.time import to_micros
 from rota.stores.firings import with_ids
-from rota.stores.rows import ids_text, micros, occurrence_of, schedule_of, schedule_row
+from rota.stores.rows import micros
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.insert import insert_made
 from rota.stores.sqlite.settle import cancel_replaced
 from rota.stores.sqlite.statements import statement
-
-
-def put_schedules(connection: SqliteConnection, schedules: Sequence[Schedule], now: int) -> list[ScheduleId]:
-    """Create or replace schedules, and return the ids of those written."""
-    written = []
-    for schedule in schedules:
-        name = "insert_schedule" if schedule.version == 0 else "update_schedule"
-        if connection.run(statement(name), schedule_row(schedule, now)):
-            written.append(schedule.id)
-    connection.has_set_times |= bool(written)
-    return written
-
-
-def schedules(
-    connection: SqliteConnection, ids: Sequence[ScheduleId], names: Sequence[str], after: str, limit: int
-) -> list[Schedule]:
-    """Return schedules by id, by name, or a page of all."""
-    if ids:
-        rows = connection.rows(statement("schedules_by_id"), (ids_text(ids),))
-    elif names:
-        rows = connection.rows(statement("schedules_by_name"), (json.dumps(names),))
-    else:
-        rows = connection.rows(statement("schedules_after_name"), (after, limit))
-    return [schedule_of(row) for row in rows]
-
-
-def due_schedules(connection: SqliteConnection, limit: int, now: int) -> list[Schedule]:
-    return [schedule_of(row) for row in connection.rows(statement("due_schedules"), (now, limit))]
 
 
 def fire(connection: SqliteConnection, firings: Sequence[Firing], now: int) -> list[JobId]:
@@ -87,20 +58,3 @@ def _advance(connection: SqliteConnection, firing: Firing, ids: dict[JobId, JobI
         "last_job_id": ids[fired[-1].job_id] if fired and fired[-1].job_id is not None else None,
     }
     connection.run(statement("advance_schedule"), parameters)
-
-
-def drop_schedules(connection: SqliteConnection, ids: Sequence[ScheduleId]) -> list[ScheduleId]:
-    """Delete schedules with their occurrences."""
-    dropped = []
-    for schedule_id in ids:
-        connection.run(statement("delete_occurrences"), (schedule_id,))
-        if connection.run(statement("delete_schedule"), (schedule_id,)):
-            dropped.append(schedule_id)
-    return dropped
-
-
-def occurrences(connection: SqliteConnection, schedule_id: ScheduleId, before: int, limit: int) -> list[Occurrence]:
-    """Return the occurrences of a schedule, newest first."""
-    return [
-        occurrence_of(row) for row in connection.rows(statement("occurrences_before"), (schedule_id, before, limit))
-    ]

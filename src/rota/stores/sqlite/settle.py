@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from rota.core.ids import JobId
+from rota.core.job_edit import JobChange
 from rota.core.lifecycle import TIMED, State
 from rota.core.settlement import Settlement
-from rota.stores.rows import error_text, settlement_row
+from rota.stores.rows import change_row, error_text, settlement_row
 from rota.stores.sqlite.dependencies import release
 from rota.stores.sqlite.driver import SqliteConnection, run_for_rows
+from rota.stores.sqlite.events import still_waiting, wait_for_children
+from rota.stores.sqlite.failed_dependencies import follow_failures
 from rota.stores.sqlite.insert import insert_made
 from rota.stores.sqlite.statements import statement
 
@@ -21,12 +24,21 @@ _RUNNING: Final = State.RUNNING
 
 def settle(connection: SqliteConnection, settlements: Sequence[Settlement], now: int) -> list[bool]:
     """Apply the settlements that still hold, and return for each whether it did."""
+    suspended: list[Settlement] = []
     if all(map(_is_plain, settlements)) and _complete_all(connection, settlements, now):
         applied = [True] * len(settlements)
     else:
+        settlements = [one if one.wait is None else still_waiting(connection, one) for one in settlements]
         applied = [_settle_one(connection, settlement, now) for settlement in settlements]
+        suspended = [one for one, holds in zip(settlements, applied, strict=True) if holds and one.wait is not None]
     ended = [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds and one.is_final]
-    release(connection, ended, now)
+    cancelled = release(connection, ended, now)
+    if suspended:
+        # After the ends of their children, which may be settled here too: other jobs may wait for those.
+        wait_for_children(connection, suspended, now)
+    dead = [one.job_id for one, holds in zip(settlements, applied, strict=True) if one.is_failure and holds]
+    if dead or cancelled:
+        follow_failures(connection, dead, cancelled, now, insert_made)
     return applied
 
 
@@ -36,7 +48,9 @@ def _is_plain(settlement: Settlement) -> bool:
         settlement.target is _COMPLETED
         and settlement.source is _RUNNING
         and settlement.follow_up is None
+        and not settlement.events
         and settlement.log_tail is None
+        and settlement.progress is None
     )
 
 
@@ -65,10 +79,13 @@ def _settle_one(connection: SqliteConnection, settlement: Settlement, now: int) 
             "event": settlement.event.value,
             "error": error_text(settlement.error),
             "log_tail": settlement.log_tail,
+            "progress": settlement.progress,
         }
         connection.run(statement("save_attempt"), attempt)
     if settlement.follow_up is not None:
         insert_made(connection, settlement.follow_up, now)
+    for job in settlement.events:
+        insert_made(connection, job, now)
     return True
 
 
@@ -85,4 +102,15 @@ def cancel_replaced(connection: SqliteConnection, ids: Sequence[JobId], now: int
     for job_id in ids:
         connection.run(statement("request_stop"), {"id": job_id, "now": now})
         if connection.run(statement("cancel_replaced_job"), {"id": job_id, "now": now}):
-            release(connection, [job_id], now)
+            follow_failures(connection, (), release(connection, [job_id], now), now, insert_made)
+
+
+def edit(connection: SqliteConnection, change: JobChange, now: int) -> bool:
+    """Change a waiting job that is still as it was read, and return whether it was."""
+    if not connection.run(statement("edit_job"), change_row(change, now)):
+        return False
+    connection.run(statement("delete_job_tags"), (change.job_id,))
+    connection.many(statement("insert_tag"), [(tag, change.job_id) for tag in dict.fromkeys(change.tags)])
+    connection.has_made_work |= change.target is State.PENDING
+    connection.has_set_times |= change.target in TIMED
+    return True

@@ -8,61 +8,60 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, nullcontext
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import cycle
 from time import time_ns
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, TypeVarTuple
 
-from rota.core.access import Token
-from rota.core.cluster import ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
+from rota.core.breaker import CallCount, CircuitBreaker
+from rota.core.cluster import ClusterView, MemberHeartbeat
 from rota.core.errors import StoreUnavailable
-from rota.core.history import Bucket, HistoryFlush, HistoryQuery
-from rota.core.ids import LARGEST, JobId, ScheduleId
-from rota.core.job import Attempt, Job
+from rota.core.graph import NewWorkflow, Rerun
+from rota.core.ids import JobId
+from rota.core.job import Job
+from rota.core.job_edit import JobChange
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.ledger import LedgerEntry
-from rota.core.operation import Operation, OperationId
-from rota.core.queue import Lane, Queue
-from rota.core.schedule import Firing, Occurrence, Schedule
+from rota.core.limit import Limit, LimitUsage
+from rota.core.queue import Lane
+from rota.core.schedule import Firing
 from rota.core.settlement import Settlement
-from rota.core.step import Resolution, Step
+from rota.core.step import Step
 from rota.core.submission import NewJob
 from rota.core.time import to_micros
+from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
 from rota.ports.clock import Clock
 from rota.ports.store import (
-    Census,
-    DeadGroup,
     Dispatched,
-    Edge,
     Inserted,
     JobQuery,
     JobSlice,
-    OnWake,
     Retention,
+    StoreCondition,
     Timetable,
 )
-from rota.stores import listing
+from rota.ports.wakeup import OnWake, Wake
+from rota.stores.base import cluster
+from rota.stores.base.session import Running
+from rota.stores.base.store import BaseStore
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.sqlite import (
+    breakers,
     check,
     claim,
-    cluster,
-    dependencies,
+    condition,
     dispatch,
-    history,
+    events,
     insert,
-    ledger,
-    locks,
-    operations,
-    queries,
-    queues,
+    limits,
     schedules,
     settle,
-    steps,
     upkeep,
+    workflows,
 )
 from rota.stores.sqlite.driver import (
     IN_MEMORY,
@@ -80,9 +79,10 @@ from rota.stores.sqlite.fork import ForkBlocker
 from rota.stores.sqlite.group_commit import MERGEABLE, PLAIN, OperationMode
 from rota.stores.sqlite.handoff.claim_handoff import ClaimHandoff
 from rota.stores.sqlite.handoff.claims_file import ClaimsFile
+from rota.stores.sqlite.listing import find
 from rota.stores.sqlite.migrations import migrate
 from rota.stores.sqlite.notify import Listener, Notifier
-from rota.stores.sqlite.schedules import put_schedules
+from rota.stores.sqlite.session import SqliteSession, in_snapshot, recorded, shared
 from rota.stores.sqlite.wal_growth import WalPreallocator
 from rota.stores.sqlite.writer import (
     ConnectionRunner,
@@ -94,10 +94,9 @@ from rota.stores.sqlite.writer import (
 )
 
 T = TypeVar("T")
+S = TypeVar("S")
+Ts = TypeVarTuple("Ts")
 READERS: Final = 2
-#: The range of a datetime in microseconds.
-_LATEST: Final = to_micros(datetime.max.replace(tzinfo=UTC))
-_EARLIEST: Final = to_micros(datetime.min.replace(tzinfo=UTC))
 
 
 def wall_clock() -> datetime:
@@ -109,7 +108,7 @@ def wall_micros() -> int:
     return time_ns() // 1000
 
 
-class SqliteStore:
+class SqliteStore(BaseStore[SqliteSession]):
     """The store port on SQLite."""
 
     def __init__(
@@ -132,6 +131,7 @@ class SqliteStore:
         self._clock = clock
         # Called at each single submission: microseconds cost less than a datetime.
         self._now = _micros_of(clock)
+        self._memory = LimitMemory() if handoff is None else handoff.memory
         # Made once: operations are merged only if they have the same verb object.
         self._insert = self._timed(insert.insert)
         self._insert_mode = OperationMode(is_mergeable=True, single_statement=self._insert_at_once)
@@ -141,14 +141,19 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, location: str | os.PathLike[str], *, clock: Clock = wall_clock, connect: Connect = StandardConnection
+        cls,
+        location: str | os.PathLike[str],
+        *,
+        clock: Clock = wall_clock,
+        connect: Connect = StandardConnection,
+        hand_over: bool = True,
     ) -> Self:
         """Open a database file, or `:memory:`, and apply the missing migrations."""
         with ForkBlocker():
-            return await cls._open(resolve_path(os.fspath(location)), clock, connect)
+            return await cls._open(resolve_path(os.fspath(location)), clock, connect, hand_over=hand_over)
 
     @classmethod
-    async def _open(cls, path: str, clock: Clock, connect: Connect) -> Self:
+    async def _open(cls, path: str, clock: Clock, connect: Connect, *, hand_over: bool) -> Self:
         opener = partial(open_database, path, connect)
         try:
             first = opener()
@@ -161,14 +166,16 @@ class SqliteStore:
                 return cls(InlineWriter(first), [InlineReader(first)], clock)
             # Closed last: while a connection is open, no other process takes the file for unused.
             try:
-                return await cls._on_file(opener, FileIdentity(path), clock)
+                return await cls._on_file(opener, FileIdentity(path), clock, hand_over=hand_over)
             finally:
                 first.close()
         except (DatabaseFailed, DatabaseBusy) as error:
             raise StoreUnavailable(f"cannot use {path} as a store: {error}") from error
 
     @classmethod
-    async def _on_file(cls, opener: Callable[[], SqliteConnection], identity: FileIdentity, clock: Clock) -> Self:
+    async def _on_file(
+        cls, opener: Callable[[], SqliteConnection], identity: FileIdentity, clock: Clock, *, hand_over: bool
+    ) -> Self:
         async with AsyncExitStack() as opened:
             readers = []
             for number in range(READERS):
@@ -191,7 +198,7 @@ class SqliteStore:
                 grow_wal=WalPreallocator(identity.log, identity.log_id).after_commit,
             )
             opened.push_async_callback(writer.close)
-            claims_file = ClaimsFile.open(identity.path)
+            claims_file = ClaimsFile.open(identity.path) if hand_over else None
             handoff = None if claims_file is None else ClaimHandoff(claims_file, _micros_of(clock))
             if handoff is not None:
                 resources.callback(handoff.close)
@@ -201,12 +208,12 @@ class SqliteStore:
             return store
 
     @property
-    def has_handoff(self) -> bool:
+    def keeps_waiting_claims(self) -> bool:
         """Whether a waiting claim may be answered by a submitter; not in memory, where there is one process."""
         return self._handoff is not None
 
-    def handed_off(self, wanted: Claim) -> Sequence[Job]:
-        """Return the job that was handed to a waiting claim, once, if it is in memory here."""
+    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:
+        """Return the job that was handed over to a waiting claim, once, if it is in memory here."""
         return () if self._handoff is None else self._handoff.at_hand(wanted)
 
     @cached_property
@@ -242,7 +249,7 @@ class SqliteStore:
         if self._listener is not None:
             self._listener.enable_work()
 
-    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Collection[str]:
+    async def watch(self, at_most: timedelta, on_wake: OnWake | None = None) -> Wake:
         """Wait until another process may have committed, at most for a while; return the topics.
 
         A store in memory has no other processes.
@@ -254,8 +261,11 @@ class SqliteStore:
         await asyncio.sleep(at_most.total_seconds())
         return ()
 
+    async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
+        return await self._query_at(condition.condition, retention, now=now)
+
     async def check(self) -> Sequence[str]:
-        return await self._read(check.check)
+        return await self._query(check.check)
 
     # Jobs
 
@@ -268,7 +278,7 @@ class SqliteStore:
         now: datetime | None = None,
     ) -> Sequence[Inserted]:
         if entry is not None:
-            return await self._write(insert.insert_recorded, jobs, bound, entry, now=now)
+            return await self._change(insert.insert_recorded, jobs, bound, entry, now=now)
         moment = None if now is None else to_micros(now)
         return await self._writer.run(self._insert, jobs, bound, moment, mode=self._insert_mode)
 
@@ -276,13 +286,14 @@ class SqliteStore:
         self.watch_for_work()
         if self._handoff is not None and wanted.ids is None:
             return await self._claim_or_wait(self._handoff, wanted, _micros(now))
-        return await self._writer.run(self._timed(claim.claim_jobs), wanted, _micros(now), mode=self._claim_mode)
+        verb = self._timed(claim.claim_jobs)
+        return await self._writer.run(verb, wanted, self._memory, _micros(now), mode=self._claim_mode)
 
     async def _claim_or_wait(self, handoff: ClaimHandoff, wanted: Claim, now: int | None) -> Sequence[Job]:
         answer = handoff.take(wanted)
         if answer is not None:
             jobs: Sequence[Job] | None = answer.jobs(wanted)
-            return jobs or await self._read(claim.repeated_claim, answer.claim_id) or ()
+            return jobs or await self._query(claim.repeated_claim, answer.claim_id) or ()
         plan = handoff.plan(wanted)
         mode = PLAIN if plan.needs_lock else self._claim_mode
         jobs = await self._writer.run(self._timed(handoff.claim), wanted, plan, now, mode=mode)
@@ -299,227 +310,194 @@ class SqliteStore:
         if entry is None:
             applied = await self._writer.run(self._settle, settlements, _micros(now), mode=MERGEABLE)
         else:
-            applied = await self._record(settle.settle, settlements, entry, now)
+            applied = await self._change_recorded(settle.settle, settlements, entry, now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
+
+    async def edit(self, change: JobChange, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._change_recorded(settle.edit, change, entry, now)
 
     async def ask_cancel(
         self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        return await self._record(claim.ask_cancel, leases, entry, now)
+        return await self._change_recorded(claim.ask_cancel, leases, entry, now)
 
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
-        return await self._write(upkeep.promote, limit, now=now)
+        return await self._change(upkeep.promote, limit, now=now)
 
     async def lost(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
-        return await self._read(self._timed(upkeep.lost), limit, _micros(now))
+        return await self._query_at(upkeep.lost, limit, now=now)
 
     async def expired(self, limit: int, *, now: datetime | None = None) -> Sequence[Job]:
-        return await self._read(self._timed(upkeep.expired), limit, _micros(now))
-
-    async def get(self, ids: Sequence[JobId]) -> Sequence[Job]:
-        return await self._read(queries.get, ids)
-
-    async def find(self, query: JobQuery) -> Sequence[Job]:
-        return await listing.find(self._find, query)
-
-    async def find_some(self, query: JobQuery) -> JobSlice:
-        return await listing.find_some(self._find, query)
+        return await self._query_at(upkeep.expired, limit, now=now)
 
     async def _find(self, query: JobQuery, size: int) -> JobSlice:
-        return await self._read_snapshot(queries.find, query, size)
-
-    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
-        return await self._read_snapshot(queries.attempts, job_id)
-
-    async def census(self) -> Census:
-        return await self._read_snapshot(queries.census)
+        return await self._query(in_snapshot(find), query, size)
 
     async def timetable(self) -> Timetable:
-        return await self._read(self._timed(upkeep.timetable), None)
+        return await self._query_at(upkeep.timetable, now=None)
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        return await self._write(upkeep.prune, retention, limit, now=now)
+        return await self._change(upkeep.prune, retention, limit, now=now)
 
     async def discard(
         self, ids: Sequence[JobId], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        return await self._record(upkeep.discard, ids, entry, now)
-
-    async def blockers(self, job_id: JobId, limit: int) -> Sequence[JobId]:
-        return await self._read(queries.blockers, job_id, limit)
-
-    async def edges(self, *, children: Sequence[JobId] = (), parents: Sequence[JobId] = ()) -> Sequence[Edge]:
-        if children:
-            return await self._read(dependencies.parents_of, children)
-        return await self._read(dependencies.children_of, parents)
-
-    async def dead_groups(self, limit: int) -> Sequence[DeadGroup]:
-        return await self._read(queries.dead_groups, limit)
+        return await self._change_recorded(upkeep.discard, ids, entry, now)
 
     # Jobs of an external broker
 
     async def dispatch(self, room: Mapping[Lane, int], *, now: datetime | None = None) -> Sequence[Dispatched]:
-        return await self._write(dispatch.dispatch, room, now=now)
+        return await self._change(dispatch.dispatch, room, now=now)
 
     async def recall(self, ids: Sequence[JobId], *, now: datetime | None = None) -> Sequence[JobId]:
-        return await self._write(dispatch.recall, ids, now=now)
+        return await self._change(dispatch.recall, ids, now=now)
 
     async def queued(
         self, limit: int, *, since: timedelta = timedelta(0), after: JobId | None = None, now: datetime | None = None
     ) -> Sequence[Dispatched]:
         start = -1 if after is None else after
-        return await self._read(self._timed(dispatch.queued), limit, since, start, _micros(now))
+        return await self._query_at(dispatch.queued, limit, since, start, now=now)
 
     # Schedules
-
-    async def put_schedules(
-        self, schedules: Sequence[Schedule], *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> Sequence[ScheduleId]:
-        return await self._record(put_schedules, schedules, entry, now)
-
-    async def schedules(
-        self, ids: Sequence[ScheduleId] = (), *, names: Sequence[str] = (), after: str = "", limit: int = 1000
-    ) -> Sequence[Schedule]:
-        return await self._read(schedules.schedules, ids, names, after, limit)
-
-    async def due_schedules(self, limit: int, *, now: datetime | None = None) -> Sequence[Schedule]:
-        return await self._read(self._timed(schedules.due_schedules), limit, _micros(now))
 
     async def fire(
         self, firings: Sequence[Firing], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        return await self._record(schedules.fire, firings, entry, now)
-
-    async def drop_schedules(
-        self, ids: Sequence[ScheduleId], *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> Sequence[ScheduleId]:
-        return await self._record(ledger.untimed(schedules.drop_schedules), ids, entry, now)
-
-    async def occurrences(
-        self, schedule_id: ScheduleId, *, before: datetime | None = None, limit: int = 100
-    ) -> Sequence[Occurrence]:
-        before_micros = _LATEST if before is None else to_micros(before)
-        return await self._read(schedules.occurrences, schedule_id, before_micros, limit)
+        return await self._change_recorded(schedules.fire, firings, entry, now)
 
     # Steps
 
-    async def intend(
-        self, job_id: JobId, fence: int, key: str, *, now: datetime | None = None
-    ) -> tuple[Step, bool] | None:
-        return await self._write(steps.intend, job_id, fence, key, now=now)
-
-    async def conclude(
-        self, job_id: JobId, fence: int, key: str, outcome: str, *, now: datetime | None = None
+    async def begin_wait(
+        self, job_id: JobId, fence: int, wait: Wait, *, child: NewJob | None = None, now: datetime | None = None
     ) -> Step | None:
-        return await self._write(steps.conclude, job_id, fence, key, outcome, now=now)
+        return await self._change(events.begin_wait, job_id, fence, wait, child, now=now)
 
-    async def withdraw(self, job_id: JobId, fence: int, key: str) -> bool:
-        return await self._writer.run(steps.withdraw, job_id, fence, key)
+    # Events
 
-    async def resolve(
-        self, resolution: Resolution, *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> bool:
-        return await self._record(steps.resolve, resolution, entry, now)
+    async def emit(
+        self, emission: Emission, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Emitted:
+        return await self._change(events.emit_recorded, emission, entry, now=now)
 
-    async def steps(self, job_id: JobId) -> Sequence[Step]:
-        return await self._read(steps.steps, job_id)
+    async def event(self, name: str, *, now: datetime | None = None) -> EmittedEvent | None:
+        return await self._query_at(events.event, name, now=now)
+
+    async def end_waits(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
+        return await self._change(events.end_waits, limit, now=now)
 
     # Members, leadership, queues
-
-    async def beat(self, members: Sequence[Member], *, now: datetime | None = None) -> None:
-        await self._write(cluster.beat, members, now=now)
-
-    async def members(self, *, role: Role | None = None, since: datetime | None = None) -> Sequence[Member]:
-        since_micros = _EARLIEST if since is None else to_micros(since)
-        return await self._read(cluster.members, role, since_micros)
-
-    async def leave(self, boots: Iterable[str]) -> None:
-        await self._writer.run(cluster.leave, list(boots))
-
-    async def lead(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Leadership:
-        return await self._write(cluster.lead, name, holder, lasting, now=now)
-
-    async def leader(self, name: str, *, now: datetime | None = None) -> Leadership | None:
-        return await self._read(self._timed(cluster.leader), name, _micros(now))
-
-    async def resign(self, name: str, holder: str) -> None:
-        await self._writer.run(cluster.resign, name, holder)
-
-    async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
-        return await self._write(locks.lock, name, holder, lasting, now=now)
-
-    async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
-        return await self._write(locks.unlock, name, holder, now=now)
-
-    async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
-        return await self._read(self._timed(locks.locks), _micros(now))
 
     async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         return await self._write(cluster.check_in, told, now=now)
 
-    async def put_queue(self, queue: Queue, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
-        return await self._record(ledger.untimed(queues.put_queue), queue, entry, now)
+    # Limits
 
-    async def queues(self) -> Sequence[Queue]:
-        return await self._read(queues.queues)
+    async def put_limits(
+        self, limits_: Sequence[Limit], *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> Sequence[str]:
+        return await self._change_recorded(limits.put_limits, limits_, entry, now)
+
+    async def close_limit(self, limit: Limit, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> None:
+        await self._change_recorded(limits.close_limit, limit, entry, now)
+
+    async def drop_limit(self, name: str, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._change_recorded(_untimed(limits.drop_limit), name, entry, now)
+
+    async def limits(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Limit]:
+        return await self._query(limits.limits, names, after, limit)
+
+    async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
+        return await self._query_at(limits.usage, limit, now=now)
+
+    # Circuit breakers
+
+    async def breakers(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[CircuitBreaker]:
+        return await self._query(breakers.breakers, names, after, limit)
+
+    async def put_breaker(
+        self, breaker: CircuitBreaker, *, entry: LedgerEntry | None = None, now: datetime | None = None
+    ) -> bool:
+        return await self._change_recorded(breakers.put_breaker, breaker, entry, now)
+
+    async def count_calls(
+        self, source: str, counts: Sequence[CallCount], *, now: datetime | None = None
+    ) -> Sequence[CallCount]:
+        return await self._change(breakers.count_calls, source, counts, now=now)
+
+    async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
+        return await self._query_at(breakers.calls, counts, now=now)
 
     # Audit log and tokens
 
-    async def record(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
-        await self._write(ledger.record, entries, now=now)
-
-    async def ledger(self, *, before: int | None = None, limit: int = 100) -> Sequence[LedgerEntry]:
-        return await self._read(ledger.ledger, LARGEST if before is None else before, limit)
-
-    async def put_tokens(self, tokens: Sequence[Token], *, entry: LedgerEntry | None = None) -> None:
-        await self._record(ledger.untimed(ledger.put_tokens), tokens, entry, None)
-
-    async def tokens(self, *, ids: Sequence[str] = ()) -> Sequence[Token]:
-        return await self._read(ledger.tokens, ids)
-
     # Operations
 
-    async def put_operation(
-        self, operation: Operation, *, entry: LedgerEntry | None = None, now: datetime | None = None
-    ) -> bool:
-        return await self._record(ledger.untimed(operations.put_operation), operation, entry, now)
+    # Workflows
 
-    async def operation(self, operation_id: OperationId) -> Operation | None:
-        return await self._read(operations.operation, operation_id)
+    async def put_workflow(
+        self,
+        workflow: NewWorkflow,
+        *,
+        bound: int | None = None,
+        entry: LedgerEntry | None = None,
+        now: datetime | None = None,
+    ) -> Sequence[Inserted]:
+        return await self._change(workflows.put_workflow, workflow, bound, entry, now=now)
 
-    async def operations(self, *, before: OperationId | None = None, limit: int = 100) -> Sequence[Operation]:
-        return await self._read(operations.operations, LARGEST if before is None else before, limit)
-
-    async def due_operations(self, limit: int, *, now: datetime | None = None) -> Sequence[Operation]:
-        return await self._read(self._timed(operations.due_operations), limit, _micros(now))
+    async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
+        return await self._change_recorded(workflows.rerun, again, entry, now)
 
     # History
 
-    async def add_history(self, flush: HistoryFlush, *, now: datetime | None = None) -> bool:
-        return await self._write(history.add_history, flush, now=now)
+    # How verbs are run: those that all stores share, and this store's own
 
-    async def history(self, query: HistoryQuery, *, limit: int = 50_000) -> Sequence[Bucket]:
-        return await self._read(history.history, query, limit)
+    async def _read(self, verb: Callable[[SqliteSession, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._query(shared(verb), *arguments)
 
-    async def prune_history(self, limit: int, *, now: datetime | None = None) -> int:
-        return await self._write(history.prune_history, limit, now=now)
+    async def _read_at(
+        self, verb: Callable[[SqliteSession, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
+    ) -> T:
+        return await self._query_at(shared(verb), *arguments, now=now)
 
-    # How verbs are run
+    async def _write(
+        self, verb: Callable[[SqliteSession, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
+    ) -> T:
+        return await self._change(shared(verb), *arguments, now=now)
 
-    async def _write(self, verb: Callable[..., T], *arguments: object, now: datetime | None) -> T:
+    async def _write_untimed(self, verb: Callable[[SqliteSession, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._writer.run(shared(verb), *arguments)
+
+    async def _change(
+        self, verb: Callable[[SqliteConnection, *Ts, int], T], *arguments: *Ts, now: datetime | None
+    ) -> T:
         return await self._writer.run(self._timed(verb), *arguments, _micros(now))
 
-    async def _record(
-        self, verb: Callable[..., T], subject: object, entry: LedgerEntry | None, now: datetime | None
+    async def _change_recorded(
+        self, verb: Callable[[SqliteConnection, S, int], T], subject: S, entry: LedgerEntry | None, now: datetime | None
     ) -> T:
         """Run a verb that writes, and record an audit entry with it if it changed anything."""
-        return await self._writer.run(self._timed(partial(ledger.recorded, verb)), subject, entry, _micros(now))
+        return await self._change(partial(recorded, verb), subject, entry, now=now)
 
-    async def _read(self, verb: Callable[..., T], *arguments: object) -> T:
-        return await next(self._next_reader).run(verb, *arguments)
+    async def _query(self, verb: Callable[[SqliteConnection, *Ts], T], *arguments: *Ts) -> T:
+        return await self._reader().run(verb, *arguments)
 
-    async def _read_snapshot(self, verb: Callable[..., T], *arguments: object) -> T:
-        return await next(self._next_reader).run(partial(queries.in_snapshot, verb), *arguments)
+    async def _query_at(
+        self, verb: Callable[[SqliteConnection, *Ts, int], T], *arguments: *Ts, now: datetime | None
+    ) -> T:
+        return await self._reader().run(self._timed(verb), *arguments, _micros(now))
+
+    async def _read_snapshot(self, verb: Callable[[SqliteSession, *Ts], Running[T]], *arguments: *Ts) -> T:
+        return await self._query(in_snapshot(shared(verb)), *arguments)
+
+    _count = _read_snapshot
+
+    def _reader(self) -> ConnectionRunner:
+        """Give the next reader, or the one after it while the first is busy: a count of millions takes seconds."""
+        reader = next(self._next_reader)
+        return next(self._next_reader) if reader.is_busy else reader
 
     def _insert_at_once(
         self, connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | None, now: int | None
@@ -548,3 +526,12 @@ def _micros_of(clock: Clock) -> Callable[[], int]:
 
 def _micros(now: datetime | None) -> int | None:
     return None if now is None else to_micros(now)
+
+
+def _untimed(verb: Callable[[SqliteConnection, S], T]) -> Callable[[SqliteConnection, S, int], T]:
+    """Return a verb that takes the time and does not need it."""
+
+    def run(connection: SqliteConnection, subject: S, now: int) -> T:  # noqa: ARG001 - as all recorded verbs
+        return verb(connection, subject)
+
+    return run

@@ -11,15 +11,19 @@ from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.time import span_to_micros
 from rota.ports.store import Retention, Timetable
+from rota.stores.retention import ends_before
 from rota.stores.rows import ids_text, job_of, timetable_of
+from rota.stores.sqlite import breakers
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
+from rota.stores.sqlite.workflows import delete_empty, keep_ends
 
 #: A claim is not repeated after this long: its leases have lapsed.
 CLAIM_RETENTION = timedelta(hours=1)
 _DELETE_WITH_JOBS = (
     "delete_attempts_of_jobs",
     "delete_steps_of_jobs",
+    "delete_waiters_of_jobs",
     "delete_tags_of_jobs",
     "delete_keys_of_jobs",
 )
@@ -50,13 +54,9 @@ def expired(connection: SqliteConnection, limit: int, now: int) -> list[Job]:
 def prune(connection: SqliteConnection, retention: Retention, limit: int, now: int) -> int:
     """Delete finished jobs past their retention, and old history."""
     count = 0
-    for state, kept in (
-        (State.COMPLETED, retention.completed),
-        (State.CANCELLED, retention.cancelled),
-        (State.DEAD, retention.dead),
-    ):
-        if kept is not None and count < limit:
-            count += _prune_state(connection, state, now - span_to_micros(kept), limit - count, now)
+    for state, before in ends_before(retention, now):
+        if count < limit:
+            count += _prune_state(connection, state, before, limit - count, now)
     _delete_history(connection, retention, limit, now)
     return count
 
@@ -80,17 +80,22 @@ def _delete(connection: SqliteConnection, state: State, ids: Sequence[JobId]) ->
     if not ids:
         return 0
     text = ids_text(ids)
+    emptied = keep_ends(connection, ids)
     for name in _DELETE_WITH_JOBS:
         connection.run(statement(name), (text,))
     connection.run(statement("delete_dependencies_of_jobs"), {"ids": text})
     count = connection.run(statement("delete_finished_jobs"), (text,))
     connection.run(statement("add_to_pruned_count"), (state.value, count))
+    delete_empty(connection, emptied)
     return count
 
 
 def _delete_history(connection: SqliteConnection, retention: Retention, limit: int, now: int) -> None:
     connection.run(statement("delete_old_claims"), {"before": now - span_to_micros(CLAIM_RETENTION), "limit": limit})
     connection.run(statement("delete_old_keys"), {"before": now, "limit": limit})
+    connection.run(statement("delete_old_events"), {"before": now, "limit": limit})
+    connection.run(statement("delete_old_arrivals"), {"before": now})
+    breakers.delete_old(connection, now)
     if retention.history is None:
         return
     before = now - span_to_micros(retention.history)

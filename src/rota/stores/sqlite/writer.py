@@ -58,6 +58,11 @@ class ConnectionRunner(Protocol):
         """The same for callers without an event loop: its `run` blocks and never suspends. None if there is none."""
         ...
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a new operation would wait for another one."""
+        ...
+
     async def run(self, verb: Callable[..., T], *arguments: object, mode: OperationMode = PLAIN) -> T:
         """Run a verb with the connection before its arguments, and return its result."""
         ...
@@ -143,6 +148,10 @@ class RunnerThread(ABC):
     @property
     def has_lost_file(self) -> bool:
         return self._has_lost_file
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._queue) or self.lock.locked()
 
     async def close(self) -> None:
         if self._is_open:
@@ -297,6 +306,10 @@ class BlockingRunner:
     def has_lost_file(self) -> bool:
         return self._thread.has_lost_file
 
+    @property
+    def is_busy(self) -> bool:
+        return self._thread.is_busy
+
     async def run(self, verb: Callable[..., T], *arguments: object, mode: OperationMode = PLAIN) -> T:
         result: T = self._thread.run_blocking(QueuedCall(verb, arguments, mode))
         return result
@@ -309,6 +322,7 @@ class InlineWriter:
     """Runs each operation at once, on the caller's thread, in a transaction of its own."""
 
     has_lost_file = False
+    is_busy = False
     #: Its connection belongs to the event loop.
     blocking: ConnectionRunner | None = None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rota.core.errors import InvalidRequest
+from rota.core.webhook import TYPE
 from rota.worker.arguments import Call, WrongArguments
 from rota.worker.builtin import simple
 from rota.worker.builtin.addresses import AddressGuard
@@ -23,8 +24,9 @@ from rota.worker.handlers import ExecutorName, Handler
 
 if TYPE_CHECKING:
     from rota.worker.builtin.http import Http
+    from rota.worker.builtin.webhook import Disable, Find, WebhookSender
 
-__all__ = ["CHECKS", "FileSettings", "builtin_handlers", "load_http"]
+__all__ = ["CHECKS", "FileSettings", "builtin_handlers", "load_http", "webhook_handler"]
 
 
 def load_http() -> type[Http]:
@@ -83,6 +85,25 @@ def builtin_handlers(
         Handler(type_, function, executor, timeout, give_up_on=(InvalidRequest,), decode=_whole)
         for type_, function, executor in kinds
     ]
+
+
+def webhook_handler(allow_hosts: Iterable[str], find: Find, disable: Disable) -> Handler:
+    """Return the handler of webhook deliveries; `find` and `disable` reach the store."""
+    sender: WebhookSender | None = None
+
+    async def deliver(payload: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        nonlocal sender
+        if sender is None:
+            sender = (await asyncio.to_thread(_load_sender))(AddressGuard.of(allow_hosts), find, disable)
+        return await sender(payload)
+
+    return Handler(TYPE, deliver, "async", decode=_whole)
+
+
+def _load_sender() -> type[WebhookSender]:
+    from rota.worker.builtin.webhook import WebhookSender  # noqa: PLC0415 - loaded late, see above
+
+    return WebhookSender
 
 
 def _whole(payload: str) -> Call:

@@ -186,6 +186,10 @@ class Http:
             request = _redirected(request, response)
         raise GiveUp(f"{expected.url.host} redirects more than {MOST_REDIRECTS} times")
 
+    async def send_once(self, request: HttpRequest) -> HttpResponse:
+        """Send a request, and return the response whatever its status; redirects are not followed."""
+        return await self._send(request)
+
     async def _send(self, request: HttpRequest) -> HttpResponse:
         """Send to the first of the checked addresses that can be reached."""
         url = request.url
@@ -269,11 +273,16 @@ def _result_of(request: HttpRequest, response: HttpResponse) -> dict[str, Any]:
         delay = retry_after(response.headers.get("retry-after"))
         if delay is not None:
             raise RetryLater(delay, f"{request.url.host} answered {response.status} and asks for a retry later")
-    raise HttpFailed(f"{request.url.host} answered {response.status}: {response.body[:500]}")
+    kind = HttpServerFailed if response.status >= httpx.codes.INTERNAL_SERVER_ERROR else HttpFailed
+    raise kind(f"{request.url.host} answered {response.status}: {response.body[:500]}")
 
 
 class HttpFailed(Exception):
     """The server responded with an unexpected status."""
+
+
+class HttpServerFailed(HttpFailed, ConnectionError):
+    """The server responded with a status of 500 or more: to a circuit breaker, as if it could not be reached."""
 
 
 def retry_after(header: str | None) -> timedelta | None:

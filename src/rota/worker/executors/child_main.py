@@ -33,16 +33,19 @@ from typing import Any, Final
 from rota.core.ids import JobId
 from rota.core.outcome import Succeeded
 from rota.core.time import from_micros
+from rota.core.waiting import Wait
 from rota.ports.caller_tx import CallerTxConfig
 from rota.telemetry.logs import set_up
 from rota.worker.context import CURRENT, JobContext, fields_for
 from rota.worker.executors.child_protocol import MessageReader, encode_message, encode_outcome
 from rota.worker.handlers import Handler, handler_of
 from rota.worker.lease_keeper.pipe import READ_BYTES
+from rota.worker.log_capture import capture_records
 from rota.worker.outcomes import outcome_of
 from rota.worker.references import resolve
 from rota.worker.steps import AttemptSteps, StepAnswer, StepVerb, decode_answer
 from rota.worker.transactions import TransactionSteps
+from rota.worker.waiting import encode_wait
 
 UPDATE_EVERY_SECONDS: Final = 0.5
 
@@ -91,7 +94,8 @@ class ChildProgram:
             outcome = self._perform(job, context)
             self._context = self._job = None
             size = getrusage(RUSAGE_SELF).ru_maxrss * 1024
-            self._answer({"outcome": outcome, "bytes": size, "log": context.log_tail()})
+            log, progress = context.take_last()
+            self._answer({"outcome": outcome, "bytes": size, "log": log, "progress": progress})
 
     def _steps_of(self, job: ChildJob) -> AttemptSteps:
         return AttemptSteps(self, TransactionSteps(job.id, job.fence, self._house))
@@ -147,8 +151,10 @@ class ChildProgram:
                 sys.path[:] = entries
             case {"logs": [level, form, worker]}:
                 set_up(level, form, fields_for(worker))
-            case {"house": [factory, url]}:
-                self._house = CallerTxConfig(factory, url)
+            case {"capture": True}:
+                capture_records()
+            case {"house": [factory, url, encryption_keys]}:
+                self._house = CallerTxConfig(factory, url, encryption_keys)
             case {"run": _}:
                 self._job = _child_job_of(message["run"])
                 self._inbox.put(self._job)
@@ -159,12 +165,15 @@ class ChildProgram:
             case _:
                 pass
 
-    def send(self, verb: StepVerb, key: str, outcome: str | None = None) -> Future[StepAnswer]:
+    def send(
+        self, verb: StepVerb, key: str, outcome: str | None = None, wait: Wait | None = None
+    ) -> Future[StepAnswer]:
         """Send a request about a step to the worker."""
         answer: Future[StepAnswer] = Future()
         number = next(self._numbers)
         self._step_requests[number] = answer
-        self._answer({"step": {"number": number, "verb": verb.value, "key": key, "outcome": outcome}})
+        request = {"number": number, "verb": verb.value, "key": key, "outcome": outcome, "wait": encode_wait(wait)}
+        self._answer({"step": request})
         return answer
 
     def _resolve_step(self, waiting: Future[StepAnswer] | None, message: dict[str, Any]) -> None:

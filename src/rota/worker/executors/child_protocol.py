@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, Unknown
+from rota.core.outcome import Failed, Outcome, Snoozed, Stopped, Succeeded, Suspended, Unknown
 from rota.core.settlement import JobError
 from rota.worker.outcomes import ErrorPolicy
 
@@ -51,8 +51,10 @@ def encode_outcome(outcome: Outcome, raised: BaseException | None = None) -> dic
             return {"result": result}
         case Unknown(error):
             return {"unknown": _error(error)}
-        case Snoozed(delay):
-            return {"snoozed": delay.total_seconds()}
+        case Snoozed(delay, limit=limit):
+            return {"snoozed": delay.total_seconds(), "limit": limit}
+        case Suspended(key):
+            return {"suspended": key}
         case Failed(error, permanent):
             kinds = [_class_name(kind) for kind in type(raised).__mro__]
             return {"failed": {**_error(error), "permanent": permanent}, "kinds": kinds}
@@ -68,13 +70,16 @@ def decode_outcome(message: dict[str, Any], policy: ErrorPolicy) -> Outcome:
         case {"unknown": {"kind": kind, "message": text, "traceback": traceback}}:
             return Unknown(JobError(kind, text, traceback))
         case {"snoozed": seconds}:
-            return Snoozed(timedelta(seconds=seconds))
+            return Snoozed(timedelta(seconds=seconds), limit=message.get("limit"))
+        case {"suspended": key}:
+            return Suspended(key)
         case {
             "failed": {"kind": kind, "message": text, "traceback": traceback, "permanent": permanent},
             "kinds": kinds,
         }:
             is_permanent = permanent or _is_permanent(frozenset(kinds), policy)
-            return Failed(JobError(kind, text, traceback), permanent=is_permanent)
+            is_of_dependency = not frozenset(kinds).isdisjoint(map(_class_name, policy.dependency_errors))
+            return Failed(JobError(kind, text, traceback), permanent=is_permanent, dependency=is_of_dependency)
         case _:
             return Stopped()
 

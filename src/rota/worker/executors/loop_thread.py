@@ -58,7 +58,7 @@ class HandlerLoop(Protocol):
         ...
 
     async def close(self, tasks: list[asyncio.Task[Any]], seconds: float) -> None:
-        """Cancel these tasks and close the loop."""
+        """Cancel the tasks that still run, wait for them at most `seconds`, and stop the loop's thread."""
         ...
 
 

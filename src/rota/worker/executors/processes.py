@@ -36,6 +36,7 @@ from rota.worker.outcomes import StopReason
 from rota.worker.step_calls import StepCalls
 from rota.worker.steps import StepAnswer, StepVerb, encode_answer
 from rota.worker.tracker import AttemptTracker
+from rota.worker.waiting import decode_wait
 
 _log = logging.getLogger("rota.worker")
 _KILLED_AT_ONCE: Final = frozenset({StopReason.TIMEOUT, StopReason.LAPSED, StopReason.LOST})
@@ -116,6 +117,8 @@ class ProcessExecutor:
         child = ChildProcess(self._on_message, self._on_exit)
         if self._options.logs is not None:
             child.send({"logs": [*self._options.logs, self._options.name]})
+        if self._options.capture_logs:
+            child.send({"capture": True})
         if self._options.house is not None:
             child.send({"house": astuple(self._options.house)})
         return child
@@ -147,7 +150,7 @@ class ProcessExecutor:
     def _on_message(self, child: ChildProcess, message: dict[str, Any]) -> None:
         attempt = child.attempt
         context = None if attempt is None else attempt.context
-        if context is not None and ("progress" in message or "log" in message):
+        if context is not None and (message.get("progress") is not None or message.get("log") is not None):
             context.merge_from_child(message.get("progress"), message.get("log"))
         if "step" in message and attempt is not None:
             self._call_step(child, attempt, message["step"])
@@ -183,7 +186,8 @@ class ProcessExecutor:
                     message = {"cancelled": True}
             child.send({"stepped": {"number": number, **message}})
 
-        call = self._step_calls.call(attempt, StepVerb(request["verb"]), request["key"], request["outcome"])
+        wait = decode_wait(request["key"], request["wait"])
+        call = self._step_calls.call(attempt, StepVerb(request["verb"]), request["key"], request["outcome"], wait)
         self._step_calls.start(call, answer)
 
     def _on_exit(self, child: ChildProcess) -> None:

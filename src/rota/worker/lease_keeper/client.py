@@ -24,7 +24,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -44,6 +44,7 @@ from rota.worker.lease_keeper.protocol import (
     child_groups_message,
     claim_id_message,
     empty_message,
+    lease_tokens_message,
     leases_message,
     read_leases,
     read_renewed,
@@ -75,6 +76,10 @@ class SourceReference:
 
     factory: str
     argument: Any
+
+
+#: Gives the tokens by which an API knows who holds a lease.
+LeaseTokens = Callable[[Iterable[LeaseKey]], Mapping[LeaseKey, str]]
 
 
 class LeaseKeeperProcess:
@@ -186,8 +191,10 @@ class LeaseKeeperClient:
         *,
         stop: Callable[[RunningAttempt, StopReason], None],
         rng: Rng,
+        lease_tokens: LeaseTokens | None = None,
     ) -> None:
         self._reference = reference
+        self._lease_tokens = lease_tokens
         self._in_process = in_process
         self._tracker = tracker
         self._processes = processes
@@ -208,7 +215,7 @@ class LeaseKeeperClient:
         await self._ready.wait()
 
     async def run(self) -> None:
-        """Keep a lease keeper running, tell it that the worker is alive, and send progress and log lines."""
+        """Keep a lease keeper running, and tell it that the worker is alive."""
         while True:
             is_urgent = self._is_urgent.is_set()
             self._is_urgent.clear()
@@ -218,7 +225,8 @@ class LeaseKeeperClient:
                 self._ready.set()
             else:
                 self._keeper.send(self._take_released() + empty_message(MessageType.ALIVE), wake=True)
-                await (self._in_process.beat() if is_urgent else self._send_updates())
+                if is_urgent:
+                    await self._in_process.beat()
             pause = self._beat if self._keeper is not None else min(self._backoff.next(), self._beat)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -233,7 +241,8 @@ class LeaseKeeperClient:
     def hold(self, attempts: Iterable[RunningAttempt]) -> None:
         """Send the leases to the lease keeper at once."""
         if self._keeper is not None:
-            message = self._take_released() + leases_message(MessageType.HOLD, [one.key for one in attempts])
+            keys = [one.key for one in attempts]
+            message = self._take_released() + self._tokens_of(keys) + leases_message(MessageType.HOLD, keys)
             child_groups = self._processes.pids
             if child_groups != self._sent_child_groups:
                 self._sent_child_groups = child_groups
@@ -285,7 +294,7 @@ class LeaseKeeperClient:
         finished = [(report.job_id, report.fence) for report in self._in_process.unwritten_reports()]
         if finished:
             # Their handlers have started, and their outcomes are not yet written.
-            self._keeper.send(leases_message(MessageType.HOLD, finished))
+            self._keeper.send(self._tokens_of(finished) + leases_message(MessageType.HOLD, finished))
         # After the held leases: of the jobs of these claims it must know which have started.
         for claim_id in self._claim_ids:
             self._keeper.send(claim_id_message(claim_id))
@@ -297,16 +306,13 @@ class LeaseKeeperClient:
             self._reaping = asyncio.get_running_loop().create_task(keeper.close())
         self._is_urgent.set()
 
+    def _tokens_of(self, keys: Iterable[LeaseKey]) -> bytes:
+        tokens = {} if self._lease_tokens is None else self._lease_tokens(keys)
+        return lease_tokens_message(tokens) if tokens else b""
+
     def _take_released(self) -> bytes:
         released, self._released = self._released, []
         return leases_message(MessageType.RELEASE, released) if released else b""
-
-    async def _send_updates(self) -> None:
-        attempts = [one for one in list(self._tracker.held.values()) if one.has_updates]
-        try:
-            await self._in_process.renewer.renew(attempts)
-        except Exception as error:  # noqa: BLE001 - a transport may raise anything; the updates are sent later
-            _log.warning("progress and log lines could not be sent; trying again with the next beat: %s", error)
 
     def _on_message(self, kind: MessageType, body: bytes) -> None:
         self._backoff.reset()

@@ -34,6 +34,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rota.core.errors import RotaError
 from rota.core.lease import Renewal, WorkerId
 from rota.core.settlement import JobError
 from rota.ports.client import WorkSource
@@ -48,6 +49,7 @@ from rota.worker.lease_keeper.protocol import (
     leases_message,
     read_child_groups,
     read_claim_id,
+    read_lease_tokens,
     read_leases,
 )
 from rota.worker.outcomes import storable
@@ -88,6 +90,8 @@ class LeaseKeeper:
         self._started_at = started_at
         self._held: dict[LeaseKey, None] = {}
         self._claim_ids: deque[str] = deque(maxlen=OPEN_CLAIMS)
+        #: Tokens that the source has not got yet.
+        self._lease_tokens: dict[LeaseKey, str] = {}
         self._child_groups: list[int] = []
         self._received_at = time.monotonic()
         self._messages = MessageBuffer()
@@ -143,7 +147,7 @@ class LeaseKeeper:
         self._is_set_up.set()
         self._has_left.set()
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:  # noqa: C901 - one case for each type
         self._received_at = time.monotonic()
         for kind, body in self._messages.feed(data):
             match kind:
@@ -157,6 +161,8 @@ class LeaseKeeper:
                         self._held.pop(key, None)
                 case MessageType.CLAIM_ID:
                     self._claim_ids.append(read_claim_id(body))
+                case MessageType.LEASE_TOKENS:
+                    self._lease_tokens.update(read_lease_tokens(body))
                 case MessageType.CHILD_GROUPS:
                     self._child_groups = read_child_groups(body)
                 case MessageType.RENEW_NOW:
@@ -192,7 +198,15 @@ class LeaseKeeper:
             return False
         return not is_stopped(setup.pid)
 
+    def _pass_tokens(self, source: WorkSource) -> None:
+        """Give the tokens of leases to a source that sends them: the client of an API."""
+        add = getattr(source, "add_lease_tokens", None)
+        if add is not None:
+            add(self._lease_tokens)
+        self._lease_tokens.clear()
+
     async def _renew(self, source: WorkSource, keys: Sequence[LeaseKey], lease: timedelta) -> None:
+        self._pass_tokens(source)
         for batch in batches(keys):
             sent = time.monotonic()
             answers = await source.renew([Renewal(job_id, fence, lease) for job_id, fence in batch])
@@ -219,6 +233,7 @@ class LeaseKeeper:
         message = f"worker {setup.name!r} (process {setup.pid}) died while it held this job"
         error = JobError("WorkerDied", message, self._read_crash_text())
         dead = DeadWorker(WorkerId(setup.name, setup.boot), tuple(self._held), claim_ids, error)
+        self._pass_tokens(source)
         # Later than that, its leases have lapsed anyway.
         await hand_back(source, dead, give_up_at=time.monotonic() + setup.lease)
 
@@ -245,6 +260,10 @@ def keep_leases(orders: int, wake_up: int, answers: int, crash_text: int, receiv
     """Run a lease keeper on these pipes; `received` was read from the orders before."""
 
     async def run() -> None:
-        await LeaseKeeper(orders, wake_up, answers, crash_text, received, started_at).run()
+        try:
+            await LeaseKeeper(orders, wake_up, answers, crash_text, received, started_at).run()
+        except RotaError as error:
+            _log.error("cannot renew leases: %s", error)
+            raise SystemExit(1) from None
 
     asyncio.run(run())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
 from typing import Any, Final, cast
@@ -44,6 +44,8 @@ class MessageType(Enum):
     LOST = 10
     #: To the keeper: the id of a claim before it is sent. Jobs may be leased under it without the worker's knowing.
     CLAIM_ID = 11
+    #: To the keeper: the tokens by which an API knows who holds a lease.
+    LEASE_TOKENS = 12
 
 
 _TYPES: Final = {one.value: one for one in MessageType}
@@ -68,6 +70,11 @@ def child_groups_message(pids: Iterable[int]) -> bytes:
 def claim_id_message(claim_id: str) -> bytes:
     """Encode the id of a claim."""
     return _message(MessageType.CLAIM_ID, claim_id.encode())
+
+
+def lease_tokens_message(tokens: Mapping[LeaseKey, str]) -> bytes:
+    """Encode the tokens of leases."""
+    return _message(MessageType.LEASE_TOKENS, msgspec.json.encode([(*key, token) for key, token in tokens.items()]))
 
 
 def empty_message(kind: MessageType) -> bytes:
@@ -96,6 +103,11 @@ def read_child_groups(body: bytes) -> list[int]:
 
 def read_claim_id(body: bytes) -> str:
     return body.decode()
+
+
+def read_lease_tokens(body: bytes) -> dict[LeaseKey, str]:
+    rows = msgspec.json.decode(body, type=list[tuple[int, int, str]])
+    return {(JobId(job_id), fence): token for job_id, fence, token in rows}
 
 
 class MessageBuffer:

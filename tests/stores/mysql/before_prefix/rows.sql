@@ -38,3 +38,5 @@ INSERT INTO `scheduled` (`run_at`, `id`, `state`, `queue`, `type`)
     VALUES (1772370000123457, 104, 'scheduled', 'default', 'old');
 INSERT INTO `tag` (`tag`, `job_id`)
     VALUES ('red', 102);
+INSERT INTO `queue` (`name`, `pause_reason`, `version`)
+  VALUES ('/configuration', '{"log_level": "debug"}', 1);

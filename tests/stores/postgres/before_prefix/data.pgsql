@@ -16,3 +16,4 @@ INSERT INTO job_done (
     (1001, 'mail', 'default', 5, 'dead', 0, 0, 0, 0, 3, 'at_least_once', '"fourth"', 1, 1, 1);
 INSERT INTO tag (tag, job_id) VALUES ('old', 1);
 INSERT INTO queue (name, max_depth, version) VALUES ('default', 100, 1);
+INSERT INTO queue (name, pause_reason, version) VALUES ('/configuration', '{"log_level": "debug"}', 1);

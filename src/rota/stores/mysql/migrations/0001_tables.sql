@@ -51,15 +51,17 @@ CREATE TABLE IF NOT EXISTS rota_job (
     CONSTRAINT rota_job_fence CHECK (attempts <= fence)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Pending jobs, in the order in which a lane is claimed.
+-- Pending jobs, in the order in which a lane is claimed: first those without a concurrency key, then key by key.
 CREATE TABLE IF NOT EXISTS rota_ready (
-    queue      VARCHAR(255) NOT NULL,
-    type       VARCHAR(255) NOT NULL,
-    turn       BIGINT       NOT NULL,
-    id         BIGINT       NOT NULL,
-    run_at     BIGINT       NOT NULL,
-    expires_at BIGINT,
-    PRIMARY KEY (queue, type, turn, id)
+    queue           VARCHAR(255) NOT NULL,
+    type            VARCHAR(255) NOT NULL,
+    concurrency_key VARCHAR(200) NOT NULL DEFAULT '',
+    turn            BIGINT       NOT NULL,
+    id              BIGINT       NOT NULL,
+    run_at          BIGINT       NOT NULL,
+    expires_at      BIGINT,
+    PRIMARY KEY (queue, type, concurrency_key, turn, id),
+    KEY rota_ready_id (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Running jobs: the worker, until when it holds the lease, and under which fence.
@@ -73,6 +75,7 @@ CREATE TABLE IF NOT EXISTS rota_lease (
     updated_at          BIGINT       NOT NULL,
     cancel_requested_at BIGINT,
     expires_at          BIGINT,
+    concurrency_key     VARCHAR(200),
     PRIMARY KEY (id),
     KEY rota_lease_end (lease_until, id),
     CONSTRAINT rota_lease_fence CHECK (fence > 0)
@@ -86,7 +89,8 @@ CREATE TABLE IF NOT EXISTS rota_scheduled (
     queue  VARCHAR(255) NOT NULL,
     type   VARCHAR(255) NOT NULL,
     PRIMARY KEY (run_at, id),
-    KEY rota_scheduled_state (state, id)
+    KEY rota_scheduled_state (state, id),
+    KEY rota_scheduled_lane (state, queue, type)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Jobs in state `blocked` (wait for other jobs) and `queued` (handed to an external broker).
@@ -156,6 +160,33 @@ CREATE TABLE IF NOT EXISTS rota_dependency (
     KEY rota_dependency_child (child)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- A workflow: jobs with dependencies, submitted, shown and acted on as one.
+CREATE TABLE IF NOT EXISTS rota_workflow (
+    id         BIGINT       NOT NULL,
+    name       VARCHAR(255) NOT NULL,
+    policy     VARCHAR(16)  NOT NULL,
+    nodes      BIGINT       NOT NULL,
+    created_at BIGINT       NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- A node of a workflow and its job. `parents` are its dependencies, as JSON. A node that ran again has one row for each
+-- job, and `replaced_by` in all but the last. `state` and `reason` are those of a job that retention has deleted.
+CREATE TABLE IF NOT EXISTS rota_workflow_node (
+    workflow_id        BIGINT       NOT NULL,
+    position           BIGINT       NOT NULL,
+    job_id             BIGINT       NOT NULL,
+    name               VARCHAR(255) NOT NULL,
+    parents            MEDIUMTEXT   NOT NULL,
+    runs_after_failure BIGINT       NOT NULL,
+    replaced_by        BIGINT,
+    is_skipped         BIGINT       NOT NULL DEFAULT 0,
+    state              VARCHAR(16),
+    reason             VARCHAR(32),
+    PRIMARY KEY (workflow_id, position, job_id),
+    UNIQUE KEY rota_workflow_node_job (job_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- Idempotency keys of submitters and their jobs; `request` is a hash of the submission.
 CREATE TABLE IF NOT EXISTS rota_idempotency (
     scope      VARCHAR(255)  NOT NULL,
@@ -187,8 +218,33 @@ CREATE TABLE IF NOT EXISTS rota_step (
     began_at    BIGINT     NOT NULL,
     ended_at    BIGINT,
     outcome     LONGTEXT,
+    kind        VARCHAR(16) NOT NULL DEFAULT 'effect',
+    until       BIGINT,
+    subject     VARCHAR(255),
     PRIMARY KEY (job_id, key_digest),
     CONSTRAINT rota_step_end CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Events that jobs wait for; `at` is NULL until it is emitted. The row of an event that was not emitted is a lock for
+-- those who begin to wait for it, and may be deleted at any time.
+CREATE TABLE IF NOT EXISTS rota_event (
+    name       VARCHAR(255) NOT NULL,
+    payload    LONGTEXT,
+    at         BIGINT,
+    expires_at BIGINT       NOT NULL,
+    PRIMARY KEY (name),
+    KEY rota_event_expiry (expires_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Steps that wait for an event, until it is emitted or `due_at` has come.
+CREATE TABLE IF NOT EXISTS rota_waiter (
+    job_id BIGINT       NOT NULL,
+    `key`  VARCHAR(255) NOT NULL,
+    event  VARCHAR(255) NOT NULL,
+    due_at BIGINT,
+    PRIMARY KEY (job_id, `key`),
+    KEY rota_waiter_event (event),
+    KEY rota_waiter_due (due_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Schedules: recurring rules.
@@ -244,6 +300,71 @@ CREATE TABLE IF NOT EXISTS rota_queue (
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
+-- How many jobs of a queue, task or key may run at once, and how often they may start. A claim that meets limits locks
+-- their rows; the row `key:`, made by the first claim that needs it, stands for all keys.
+CREATE TABLE IF NOT EXISTS rota_limit (
+    name                VARCHAR(255) NOT NULL,
+    max_running         BIGINT,
+    rate_limit          VARCHAR(255),
+    per_key_max_running BIGINT,
+    per_key_rate_limit  VARCHAR(255),
+    weight              BIGINT,
+    ordering            VARCHAR(16),
+    on_full             VARCHAR(16),
+    closed_until        BIGINT,
+    reason              TEXT,
+    app                 VARCHAR(255),
+    set_by              VARCHAR(255) NOT NULL,
+    set_at              BIGINT       NOT NULL,
+    breaker             VARCHAR(255),
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The theoretical arrival times of the rates of a limit: when the next start would be due at an even pace.
+CREATE TABLE IF NOT EXISTS rota_rate (
+    name           VARCHAR(255) NOT NULL,
+    first_arrival  BIGINT       NOT NULL,
+    second_arrival BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Circuit breakers: the rule, the tasks that wait for it, and the state.
+CREATE TABLE IF NOT EXISTS rota_breaker (
+    name       VARCHAR(255) NOT NULL,
+    failures   DOUBLE       NOT NULL,
+    counted    BIGINT       NOT NULL,
+    least      BIGINT       NOT NULL,
+    open_for   BIGINT       NOT NULL,
+    probes     BIGINT       NOT NULL,
+    tasks      LONGTEXT     NOT NULL,
+    is_open    BOOLEAN      NOT NULL,
+    is_forced  BOOLEAN      NOT NULL,
+    since      BIGINT,
+    open_until BIGINT,
+    reason     TEXT,
+    set_by     VARCHAR(255) NOT NULL,
+    opened     BIGINT       NOT NULL,
+    version    BIGINT       NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Calls of dependencies, and starts of tasks with a retry budget, by parts of a window and by process.
+CREATE TABLE IF NOT EXISTS rota_call_count (
+    name     VARCHAR(255) NOT NULL,
+    slot     BIGINT       NOT NULL,
+    source   VARCHAR(64)  NOT NULL,
+    calls    BIGINT       NOT NULL,
+    failures BIGINT       NOT NULL,
+    PRIMARY KEY (name, slot, source)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Unfinished jobs with a concurrency key, in the order of their submission.
+CREATE TABLE IF NOT EXISTS rota_sequence (
+    concurrency_key VARCHAR(200) NOT NULL,
+    id              BIGINT       NOT NULL,
+    PRIMARY KEY (concurrency_key, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
 -- Processes of the cluster, as they last described themselves.
 CREATE TABLE IF NOT EXISTS rota_member (
     boot        VARCHAR(255) NOT NULL,
@@ -260,6 +381,8 @@ CREATE TABLE IF NOT EXISTS rota_member (
     is_draining BIGINT       NOT NULL,
     started_at  BIGINT       NOT NULL,
     seen_at     BIGINT       NOT NULL,
+    facts       LONGTEXT,
+    orders      LONGTEXT,
     PRIMARY KEY (boot)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
@@ -280,6 +403,15 @@ CREATE TABLE IF NOT EXISTS rota_lock (
     since  BIGINT       NOT NULL,
     until  BIGINT       NOT NULL,
     PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Shared configuration that all processes follow. A removed key stays without a value, so that the sum of the versions
+-- grows with every change.
+CREATE TABLE IF NOT EXISTS rota_configuration (
+    `key`   VARCHAR(255) NOT NULL,
+    value   LONGTEXT,
+    version BIGINT       NOT NULL,
+    PRIMARY KEY (`key`)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- Audit log of operators' actions; the digest of an entry covers all entries before it.
@@ -304,6 +436,7 @@ CREATE TABLE IF NOT EXISTS rota_token (
     role         VARCHAR(255)   NOT NULL,
     actions      LONGTEXT       NOT NULL,
     queues       LONGTEXT       NOT NULL,
+    limits       LONGTEXT       NOT NULL,
     created_at   BIGINT         NOT NULL,
     expires_at   BIGINT,
     revoked_at   BIGINT,
@@ -333,13 +466,39 @@ CREATE TABLE IF NOT EXISTS rota_queue_lock (
 
 -- Actions on all jobs of a selection, done in batches. `due_at` is when a scheduler may do the next batch; NULL when it
 -- has ended. `body` is all else, as JSON.
-CREATE TABLE rota_operation (
+CREATE TABLE IF NOT EXISTS rota_operation (
     id      BIGINT     NOT NULL,
     due_at  BIGINT,
     version BIGINT     NOT NULL,
     body    MEDIUMTEXT NOT NULL,
     PRIMARY KEY (id),
     KEY rota_operation_due (due_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Webhooks: addresses that are told of events. `body` is all but id and version, as JSON, with the secret that signs.
+CREATE TABLE IF NOT EXISTS rota_webhook (
+    id      VARCHAR(255) NOT NULL,
+    version BIGINT       NOT NULL,
+    body    MEDIUMTEXT   NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- Namespaces: the other stores of this deployment; only in the default one. `body` is all but name and version, as JSON.
+CREATE TABLE IF NOT EXISTS rota_namespace (
+    name    VARCHAR(255) NOT NULL,
+    version BIGINT       NOT NULL,
+    body    MEDIUMTEXT   NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- An operator's note on dead jobs of one type and cause; the fingerprint is empty where there was no error.
+CREATE TABLE IF NOT EXISTS rota_dead_note (
+    type        VARCHAR(255) NOT NULL,
+    fingerprint VARCHAR(32)  NOT NULL,
+    text        TEXT         NOT NULL,
+    set_by      VARCHAR(255) NOT NULL,
+    set_at      BIGINT       NOT NULL,
+    PRIMARY KEY (type, fingerprint)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
@@ -360,4 +519,12 @@ CREATE TABLE IF NOT EXISTS rota_history_writer (
     number BIGINT      NOT NULL,
     at     BIGINT      NOT NULL,
     PRIMARY KEY (writer)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
+
+-- The JSON Schema of the payloads of each task type, as workers registered it, and when they last did.
+CREATE TABLE IF NOT EXISTS rota_payload_schema (
+    type VARCHAR(255) NOT NULL,
+    body MEDIUMTEXT   NOT NULL,
+    at   BIGINT       NOT NULL,
+    PRIMARY KEY (type)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};

@@ -3,19 +3,21 @@
 CHECK TABLE rota_migration, rota_job, rota_ready, rota_lease, rota_scheduled, rota_held, rota_finished, rota_expiry,
     rota_tag, rota_fired, rota_attempt, rota_dependency, rota_idempotency, rota_claim, rota_step, rota_schedule,
     rota_occurrence, rota_queue, rota_member, rota_leader, rota_ledger, rota_token, rota_pruned, rota_notification,
-    rota_queue_lock;
+    rota_queue_lock, rota_limit, rota_rate, rota_sequence, rota_breaker, rota_call_count;
 
 -- name: pending_but_not_ready
 -- Find pending jobs that no claim can see. Reads all jobs.
 SELECT job.id FROM rota_job AS job
-    LEFT JOIN rota_ready AS ready USING (queue, type, turn, id)
+    LEFT JOIN rota_ready AS ready ON ready.queue = job.queue AND ready.type = job.type
+        AND ready.concurrency_key = coalesce(job.concurrency_key, '') AND ready.turn = job.turn AND ready.id = job.id
     LEFT JOIN rota_lease AS lease ON lease.id = job.id
 WHERE job.state = 'pending' AND ready.id IS NULL AND lease.id IS NULL LIMIT 10;
 
 -- name: ready_but_not_pending
 -- Find claimable jobs that are not pending. Primary key of rota_job.
 SELECT ready.id FROM rota_ready AS ready
-    LEFT JOIN rota_job AS job USING (queue, type, turn, id)
+    LEFT JOIN rota_job AS job ON job.id = ready.id AND job.queue = ready.queue AND job.type = ready.type
+        AND job.turn = ready.turn AND coalesce(job.concurrency_key, '') = ready.concurrency_key
     LEFT JOIN rota_lease AS lease ON lease.id = ready.id
 WHERE job.id IS NULL OR job.state <> 'pending' OR lease.id IS NOT NULL LIMIT 10;
 

@@ -6,29 +6,32 @@ SELECT
     (SELECT 1 FROM rota_ready WHERE queue IN %(queues)s AND (%(takes_all)s OR type IN %(types)s) LIMIT 1);
 
 -- name: next_type_with_work
--- Find the next type, in the order of names, with pending jobs in a queue that is not paused, and its first job: one
--- step of a loose index scan. Primary key of rota_ready.
-SELECT type, turn, id
+-- Find the next type, in the order of names, with pending jobs in a queue that is not paused, and its first job, which
+-- has no concurrency key if there is such a job: one step of a loose index scan. Primary key of rota_ready.
+SELECT type, turn, id, concurrency_key
 FROM rota_ready
 WHERE queue = %(queue)s AND type >= %(from_type)s
     AND NOT EXISTS (
         SELECT 1 FROM rota_queue
         WHERE name = %(queue)s AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > %(now)s)
     )
-ORDER BY type, turn, id
+ORDER BY type, concurrency_key, turn, id
 LIMIT 1;
 
 -- name: lock_lane
 -- Lock the first claimable jobs of a lane behind a position, in the order of turns, skipping jobs that another claim
--- has locked; none if the queue is paused. Primary key of rota_ready.
+-- has locked; none if the queue is paused, or if the lane has a limit. Primary key of rota_ready.
 SELECT turn, id
 FROM rota_ready FORCE INDEX (PRIMARY)
-WHERE queue = %(queue)s AND type = %(type)s
+WHERE queue = %(queue)s AND type = %(type)s AND concurrency_key = ''
     AND (turn > %(after_turn)s OR turn = %(after_turn)s AND id > %(after_id)s)
     AND run_at <= %(now)s AND (expires_at IS NULL OR expires_at > %(now)s)
     AND NOT EXISTS (
         SELECT 1 FROM rota_queue
         WHERE name = %(queue)s AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > %(now)s)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM rota_limit WHERE name IN (concat('queue:', %(queue)s), concat('task:', %(type)s))
     )
 ORDER BY turn, id
 LIMIT %(limit)s
@@ -39,7 +42,7 @@ FOR UPDATE SKIP LOCKED;
 -- Primary keys.
 SELECT {claimed_columns}
 FROM rota_ready AS ready FORCE INDEX (PRIMARY) STRAIGHT_JOIN rota_job AS job FORCE INDEX (PRIMARY) ON job.id = ready.id
-WHERE ready.queue = %(queue)s AND ready.type = %(type)s
+WHERE ready.queue = %(queue)s AND ready.type = %(type)s AND ready.concurrency_key = ''
     AND (ready.turn > %(first_turn)s OR ready.turn = %(first_turn)s AND ready.id >= %(first_id)s)
     AND (ready.turn < %(last_turn)s OR ready.turn = %(last_turn)s AND ready.id <= %(last_id)s)
 LIMIT %(limit)s;
@@ -48,7 +51,7 @@ LIMIT %(limit)s;
 -- Count the jobs of a lane in a range of positions, locked or not. Jobs inserted in bulk share one turn, so the range
 -- is bounded by ids as well. Primary key of rota_ready.
 SELECT count(*) FROM rota_ready FORCE INDEX (PRIMARY)
-WHERE queue = %(queue)s AND type = %(type)s
+WHERE queue = %(queue)s AND type = %(type)s AND concurrency_key = ''
     AND (turn > %(first_turn)s OR turn = %(first_turn)s AND id >= %(first_id)s)
     AND (turn < %(last_turn)s OR turn = %(last_turn)s AND id <= %(last_id)s);
 
@@ -58,7 +61,7 @@ WHERE queue = %(queue)s AND type = %(type)s
 -- so it must be one of ours, or we would wait for another claim. Written as a multi-table DELETE because only that
 -- takes an index hint; without the hint a short list is searched by a full scan, which waits for rows locked by others.
 DELETE ready FROM rota_ready AS ready FORCE INDEX (PRIMARY)
-WHERE queue = %(queue)s AND type = %(type)s
+WHERE queue = %(queue)s AND type = %(type)s AND concurrency_key = ''
     AND (turn > %(first_turn)s OR turn = %(first_turn)s AND id >= %(first_id)s)
     AND (turn < %(last_turn)s OR turn = %(last_turn)s AND id < %(last_id)s)
     AND id + 0 IN %(ids)s;
@@ -66,21 +69,21 @@ WHERE queue = %(queue)s AND type = %(type)s
 -- name: delete_ready_one
 -- Delete one locked job from rota_ready. Primary key; the hint as in delete_ready_range.
 DELETE ready FROM rota_ready AS ready FORCE INDEX (PRIMARY)
-WHERE queue = %(queue)s AND type = %(type)s AND turn = %(first_turn)s AND id = %(first_id)s;
+WHERE queue = %(queue)s AND type = %(type)s AND concurrency_key = '' AND turn = %(first_turn)s AND id = %(first_id)s;
 
 -- name: peek_lane
 -- Read the first claimable jobs of a lane behind a position and up to a turn, with the number of the lane. Locks
 -- nothing. lanes.py repeats this for each lane (UNION ALL). Primary key of rota_ready.
 SELECT :number, turn, id
 FROM rota_ready FORCE INDEX (PRIMARY)
-WHERE queue = %s AND type = %s AND (turn > %s OR turn = %s AND id > %s) AND turn <= %s
+WHERE queue = %s AND type = %s AND concurrency_key = '' AND (turn > %s OR turn = %s AND id > %s) AND turn <= %s
     AND run_at <= %s AND (expires_at IS NULL OR expires_at > %s)
 ORDER BY turn, id
 LIMIT %s;
 
 -- name: lock_in_lanes
 -- Lock the first `limit` of some pending jobs of several lanes, in the given order, skipping jobs that are gone or
--- locked; none of a paused queue. Primary key of rota_ready, by keys in a JSON table.
+-- locked; none of a paused queue or of a lane with a limit. Primary key of rota_ready, by keys in a JSON table.
 SELECT ready.turn, ready.id
 FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (
     queue VARCHAR(255) COLLATE :collation PATH '$[0]',
@@ -89,12 +92,15 @@ FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (
     id BIGINT PATH '$[3]'
 )) AS sought
     STRAIGHT_JOIN rota_ready AS ready FORCE INDEX (PRIMARY)
-    ON ready.queue = sought.queue AND ready.type = sought.type AND ready.turn = sought.turn AND ready.id = sought.id
+    ON ready.queue = sought.queue AND ready.type = sought.type AND ready.concurrency_key = ''
+    AND ready.turn = sought.turn AND ready.id = sought.id
 WHERE ready.run_at <= %(now)s AND (ready.expires_at IS NULL OR ready.expires_at > %(now)s)
     AND NOT EXISTS (
         SELECT 1 FROM rota_queue
         WHERE name = sought.queue AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > %(now)s)
     )
+    AND NOT EXISTS (SELECT 1 FROM rota_limit WHERE name = concat('queue:', sought.queue))
+    AND NOT EXISTS (SELECT 1 FROM rota_limit WHERE name = concat('task:', sought.type))
 LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED;
 
@@ -115,15 +121,16 @@ FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (
     id BIGINT PATH '$[3]'
 )) AS gone
     STRAIGHT_JOIN rota_ready AS ready FORCE INDEX (PRIMARY)
-    ON ready.queue = gone.queue AND ready.type = gone.type AND ready.turn = gone.turn AND ready.id = gone.id;
+    ON ready.queue = gone.queue AND ready.type = gone.type AND ready.concurrency_key = ''
+    AND ready.turn = gone.turn AND ready.id = gone.id;
 
 -- name: read_leased
--- Read the columns that a claim returns, for jobs that have just been leased; the last column says whether a job sets
--- optional fields, so that it has to be read whole. Primary keys.
+-- Read the columns that a claim returns, for jobs that have just been leased; the last column as in claimed_columns.
+-- Primary keys.
 SELECT
     job.id, job.type, job.payload, job.queue, job.priority, job.run_at, job.created_at, lease.fence, job.attempts + 1,
     job.crashes, job.max_attempts, job.delivery, lease.started_at,
-    IF(lease.cancel_requested_at IS NOT NULL OR {sets_optional_fields}, 1, NULL)
+    IF(lease.cancel_requested_at IS NOT NULL OR {sets_optional_fields}, '', job.concurrency_key)
 FROM rota_lease AS lease FORCE INDEX (PRIMARY) STRAIGHT_JOIN rota_job AS job FORCE INDEX (PRIMARY) ON job.id = lease.id
 WHERE lease.id IN %(ids)s;
 
@@ -136,6 +143,9 @@ FROM rota_scheduled AS scheduled FORCE INDEX (PRIMARY)
     STRAIGHT_JOIN rota_job AS job FORCE INDEX (PRIMARY) ON job.id = scheduled.id
 WHERE scheduled.run_at > %(now)s AND scheduled.run_at <= %(until)s
     AND scheduled.queue IN %(queues)s AND (%(takes_all)s OR scheduled.type IN %(types)s)
+    AND job.concurrency_key IS NULL
+    AND NOT EXISTS (SELECT 1 FROM rota_limit WHERE name = concat('queue:', job.queue))
+    AND NOT EXISTS (SELECT 1 FROM rota_limit WHERE name = concat('task:', job.type))
     AND job.delivery <> 'at_most_once' AND (job.expires_at IS NULL OR job.expires_at > job.run_at)
 ORDER BY scheduled.run_at, job.priority DESC, scheduled.id
 LIMIT %(limit)s;
@@ -143,9 +153,10 @@ LIMIT %(limit)s;
 -- name: insert_leases
 -- Lease jobs to a worker: attempt and fence grow by one. A job leased ahead of its time starts at its time. Primary key
 -- of rota_job.
-INSERT INTO rota_lease (id, fence, worker, boot, lease_until, started_at, updated_at, expires_at)
+INSERT INTO rota_lease (id, fence, worker, boot, lease_until, started_at, updated_at, expires_at, concurrency_key)
 SELECT
-    id, fence + 1, %(worker)s, %(boot)s, %(lease_until)s, greatest(%(now)s, run_at), %(now)s, expires_at
+    id, fence + 1, %(worker)s, %(boot)s, %(lease_until)s, greatest(%(now)s, run_at), %(now)s, expires_at,
+    concurrency_key
 FROM rota_job WHERE id IN %(ids)s;
 
 -- name: set_lease_variables
@@ -172,7 +183,7 @@ INSERT INTO rota_claim (claim_id, at, leases) VALUES (%s, %s, %s);
 
 -- name: lock_leases
 -- Read and lock leases. Primary key, in the order of ids.
-SELECT id, fence, cancel_requested_at, worker, boot, started_at, expires_at
+SELECT id, fence, cancel_requested_at, worker, boot, started_at, expires_at, concurrency_key
 FROM rota_lease FORCE INDEX (PRIMARY) WHERE id IN %(ids)s ORDER BY id FOR UPDATE;
 
 -- name: renew_leases
@@ -190,11 +201,6 @@ ON DUPLICATE KEY UPDATE
 -- Ask a running job to stop, if the fence still holds. The first request counts. Primary key.
 UPDATE rota_lease SET cancel_requested_at = coalesce(cancel_requested_at, %(now)s), updated_at = %(now)s
 WHERE id = %(id)s AND fence = %(fence)s;
-
--- name: request_cancel_any_fence
--- Ask a job to stop if it runs, under whatever fence. Primary key.
-UPDATE rota_lease SET cancel_requested_at = coalesce(cancel_requested_at, %(now)s), updated_at = %(now)s
-WHERE id = %(id)s;
 
 -- name: lapsed_leases
 -- Read running jobs whose lease has lapsed. Served by rota_lease_end.

@@ -32,15 +32,16 @@ WHERE id IN %(ids)s;
 SELECT parent FROM rota_dependency WHERE child = %(child)s AND met = 0 ORDER BY parent LIMIT %(limit)s;
 
 -- name: dependencies_of_children
--- Read the dependencies of some jobs, each job's in the order in which it named them. Served by rota_dependency_child.
+-- Read the dependencies of some jobs, each job's in the order in which it named them, without its calls. Served by
+-- rota_dependency_child.
 SELECT parent, child, need, met
 FROM rota_dependency FORCE INDEX (rota_dependency_child)
-WHERE child IN %(ids)s
+WHERE child IN %(keys)s AND position >= 0
 ORDER BY child, position, parent;
 
 -- name: dependencies_on_parents
 -- Read the dependencies on some jobs. Primary key.
 SELECT parent, child, need, met
 FROM rota_dependency FORCE INDEX (PRIMARY)
-WHERE parent IN %(ids)s
+WHERE parent IN %(keys)s
 ORDER BY parent, child;

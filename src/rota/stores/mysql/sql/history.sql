@@ -17,7 +17,7 @@ WHERE step = %(step)s AND at = %(at)s FOR UPDATE;
 
 -- name: save_history_bucket
 -- Write the counts of a lane in a bucket. Primary key.
-REPLACE INTO rota_history (step, at, queue, type, tally) VALUES (%s, %s, %s, %s, %s);
+REPLACE INTO rota_history (step, at, queue, type, tally) VALUES (%(step)s, %(at)s, %(queue)s, %(type)s, %(tally)s);
 
 -- name: history_by_lane
 -- Read the lanes of the buckets of a span, oldest first, without the totals. Primary key.
@@ -37,3 +37,16 @@ DELETE FROM rota_history WHERE step = %(step)s AND at < %(before)s ORDER BY at L
 -- name: delete_old_history_writers
 -- Delete processes that have added nothing for long. Few rows.
 DELETE FROM rota_history_writer WHERE at < %(before)s AND writer <> '';
+
+-- name: save_payload_schema
+-- Write the payload schema of a type. Primary key.
+INSERT INTO rota_payload_schema (type, body, at) VALUES (%(type)s, %(body)s, %(now)s)
+ON DUPLICATE KEY UPDATE body = VALUES(body), at = VALUES(at);
+
+-- name: payload_schema
+-- Read the payload schema of a type. Primary key.
+SELECT body, at FROM rota_payload_schema WHERE type = %(type)s;
+
+-- name: delete_old_payload_schemas
+-- Delete the payload schemas of types that no worker has registered for long. Few rows.
+DELETE FROM rota_payload_schema WHERE at < %(before)s;

@@ -20,9 +20,14 @@ DELETE FROM rota_lock WHERE until <= %(now)s AND name <> '';
 INSERT INTO rota_lock (name, holder, fence, since, until)
 SELECT %(name)s, %(holder)s, fence, %(now)s, %(until)s FROM rota_lock WHERE name = '';
 
+-- name: lock_to_release
+-- Read a lock of this holder, or of any holder (NULL), and lock its row. Primary key.
+SELECT name, holder, fence, since, until FROM rota_lock
+WHERE name = %(name)s AND name <> '' AND (%(holder)s IS NULL OR holder = %(holder)s) FOR UPDATE;
+
 -- name: delete_lock
--- Release a lock of this holder, or of any holder (NULL). Primary key.
-DELETE FROM rota_lock WHERE name = %(name)s AND (%(holder)s IS NULL OR holder = %(holder)s);
+-- Release a lock. Primary key.
+DELETE FROM rota_lock WHERE name = %(name)s;
 
 -- name: held_locks
 -- Read the locks that are held. Primary key.

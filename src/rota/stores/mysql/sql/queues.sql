@@ -3,11 +3,6 @@
 SELECT name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version
 FROM rota_queue ORDER BY name;
 
--- name: queue_by_name
--- Read the settings of a queue. Primary key.
-SELECT name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version
-FROM rota_queue WHERE name = %(name)s;
-
 -- name: create_queue
 -- Insert the settings of a queue. Fails on a duplicate.
 INSERT INTO rota_queue (name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version)

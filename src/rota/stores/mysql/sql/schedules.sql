@@ -26,11 +26,11 @@ FROM rota_schedule FORCE INDEX (rota_schedule_name) WHERE name > %(after)s ORDER
 
 -- name: schedules_by_id
 -- Read schedules by id. Primary key.
-SELECT {schedule_columns} FROM rota_schedule WHERE id IN %(ids)s ORDER BY name;
+SELECT {schedule_columns} FROM rota_schedule WHERE id IN %(keys)s ORDER BY name;
 
 -- name: schedules_by_name
 -- Read schedules by name. Served by rota_schedule_name.
-SELECT {schedule_columns} FROM rota_schedule WHERE name IN %(names)s ORDER BY name;
+SELECT {schedule_columns} FROM rota_schedule WHERE name IN %(keys)s ORDER BY name;
 
 -- name: due_schedules
 -- Read schedules whose fire time has come. Served by rota_schedule_due.

@@ -9,6 +9,7 @@ SET state = %s,
     cancel_requested_at = %s,
     expires_at = %s,
     finished_at = %s,
+    blockers = %s,
     result = %s,
     error = %s,
     reason = %s,
@@ -69,13 +70,23 @@ END FOR;
 
 -- name: record_attempt
 -- Store an attempt that ended in anything but a plain success. Primary key.
-INSERT INTO rota_attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO rota_attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail, progress)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON DUPLICATE KEY UPDATE
     ended_at = VALUES(ended_at), event = VALUES(event), error = VALUES(error),
-    log_tail = coalesce(VALUES(log_tail), log_tail);
+    log_tail = coalesce(VALUES(log_tail), log_tail), progress = coalesce(VALUES(progress), progress);
 
--- name: cancel_replaced
--- Cancel a waiting job that was replaced by its successor. Primary key.
-UPDATE rota_job SET state = 'cancelled', reason = 'replaced', finished_at = %(now)s, updated_at = %(now)s, room = NULL
+-- name: job_changed_at
+-- When a locked job changed last. Primary key.
+SELECT updated_at FROM rota_job WHERE id = %(id)s;
+
+-- name: edit_job
+-- Change a locked job that waits. Primary key.
+UPDATE rota_job
+SET state = %(target)s, queue = %(queue)s, priority = %(priority)s, max_attempts = %(max_attempts)s,
+    payload = %(payload)s, tags = %(tags)s, updated_at = %(now)s, run_at = %(run_at)s, turn = %(turn)s
 WHERE id = %(id)s;
+
+-- name: delete_job_tags
+-- Delete the tags of a job. Served by rota_tag_job.
+DELETE FROM rota_tag WHERE job_id = %(id)s;

@@ -23,17 +23,18 @@ ORDER BY lease.id
 FOR UPDATE;
 
 -- name: lock_ready
--- Of some pending jobs of a lane, lock and read those that are still unclaimed. Primary key, by keys in a JSON table:
+-- Of some pending jobs of a lane and key, lock and read those that are still unclaimed. Primary key, by keys in a JSON table:
 -- with a list of pairs, a small table would be scanned.
 SELECT ready.id
 FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (turn BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS sought
     STRAIGHT_JOIN rota_ready AS ready FORCE INDEX (PRIMARY)
-    ON ready.queue = %(queue)s AND ready.type = %(type)s AND ready.turn = sought.turn AND ready.id = sought.id
+    ON ready.queue = %(queue)s AND ready.type = %(type)s AND ready.concurrency_key = %(concurrency_key)s
+    AND ready.turn = sought.turn AND ready.id = sought.id
 FOR UPDATE;
 
 -- name: insert_ready
 -- Make a pending job claimable.
-INSERT INTO rota_ready (queue, type, turn, id, run_at, expires_at) VALUES (%s, %s, %s, %s, %s, %s);
+INSERT INTO rota_ready (queue, type, concurrency_key, turn, id, run_at, expires_at) VALUES (%s, %s, %s, %s, %s, %s, %s);
 
 -- name: insert_scheduled
 -- Add a scheduled or retrying job.
@@ -51,17 +52,22 @@ INSERT INTO rota_finished (state, finished_at, id, fingerprint) VALUES (%s, %s, 
 -- Add a job that has to start before a time.
 INSERT INTO rota_expiry (expires_at, id) VALUES (%s, %s);
 
+-- name: insert_sequence
+-- Add an unfinished job with a concurrency key.
+INSERT INTO rota_sequence (concurrency_key, id) VALUES (%s, %s);
+
 -- name: insert_fired
 -- Add a job to those that its schedule has made.
 INSERT INTO rota_fired (schedule_id, job_id) VALUES (%s, %s);
 
 -- name: delete_ready
--- Delete pending jobs of a lane. Primary key. Keys in a JSON table: MariaDB takes no index hint in a plain DELETE, and
+-- Delete pending jobs of a lane and key. Primary key. Keys in a JSON table: MariaDB takes no index hint in a plain DELETE, and
 -- a scan would wait for rows others hold.
 DELETE ready
 FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (turn BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
     STRAIGHT_JOIN rota_ready AS ready FORCE INDEX (PRIMARY)
-    ON ready.queue = %(queue)s AND ready.type = %(type)s AND ready.turn = gone.turn AND ready.id = gone.id;
+    ON ready.queue = %(queue)s AND ready.type = %(type)s AND ready.concurrency_key = %(concurrency_key)s
+    AND ready.turn = gone.turn AND ready.id = gone.id;
 
 -- name: delete_scheduled
 -- Delete scheduled and retrying jobs. Primary key. JSON table: see delete_ready.
@@ -95,3 +101,10 @@ DELETE expiry
 FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (expires_at BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
     STRAIGHT_JOIN rota_expiry AS expiry FORCE INDEX (PRIMARY)
     ON expiry.expires_at = gone.expires_at AND expiry.id = gone.id;
+
+-- name: delete_sequence
+-- Delete unfinished jobs of a concurrency key. Primary key. JSON table: see delete_ready.
+DELETE sequence
+FROM JSON_TABLE(%(keys)s, '$[*]' COLUMNS (id BIGINT PATH '$[0]')) AS gone
+    STRAIGHT_JOIN rota_sequence AS sequence FORCE INDEX (PRIMARY)
+    ON sequence.concurrency_key = %(concurrency_key)s AND sequence.id = gone.id;

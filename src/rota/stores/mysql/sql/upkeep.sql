@@ -16,7 +16,7 @@ ORDER BY expiry.expires_at, expiry.id
 LIMIT %(limit)s;
 
 -- name: timetable
--- Read the server time, and when each kind of upkeep is needed next: the first entry of four keys.
+-- Read the server time, and when each kind of upkeep is needed next: the first entry of five keys.
 SELECT
     ({server_time}),
     (SELECT run_at FROM rota_scheduled ORDER BY run_at LIMIT 1),
@@ -29,11 +29,12 @@ SELECT
     (
         SELECT next_fire_at FROM rota_schedule WHERE paused_at IS NULL AND next_fire_at IS NOT NULL
         ORDER BY next_fire_at LIMIT 1
-    );
+    ),
+    (SELECT MIN(due_at) FROM rota_waiter);
 
 -- name: oldest_of_each_kind
 -- Read the oldest of each kind of row that retention deletes: finished jobs by state, named claims, notifications,
--- idempotency keys, occurrences, audit entries except the last, members. The first entry of each key; notifications and
+-- idempotency keys, events, occurrences, audit entries except the last, members. The first entry of each key; notifications and
 -- members are few.
 SELECT
     ({server_time}),
@@ -43,6 +44,7 @@ SELECT
     (SELECT at FROM rota_claim ORDER BY at LIMIT 1),
     (SELECT MIN(at) FROM rota_notification),
     (SELECT expires_at FROM rota_idempotency ORDER BY expires_at LIMIT 1),
+    (SELECT expires_at FROM rota_event ORDER BY expires_at LIMIT 1),
     (SELECT at FROM rota_occurrence ORDER BY at LIMIT 1),
     (SELECT at FROM rota_ledger WHERE number < (SELECT MAX(number) FROM rota_ledger) ORDER BY number LIMIT 1),
     (SELECT MIN(seen_at) FROM rota_member);
@@ -57,11 +59,29 @@ WHERE finished.state = %(state)s AND finished.finished_at <= %(before)s
         SELECT 1 FROM rota_dependency AS dependency JOIN rota_job AS child ON child.id = dependency.child
         WHERE dependency.parent = job.id AND child.finished_at IS NULL
     )
-    AND (job.idempotency_key IS NULL OR NOT EXISTS (
+    AND (job.idempotency_key IS NULL AND instr(coalesce(job.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM rota_idempotency WHERE job_id = job.id AND expires_at > %(now)s
     ))
 ORDER BY finished.finished_at, finished.id
 LIMIT %(limit)s;
+
+-- name: oldest_prunable
+-- Read the end of the oldest of some jobs past their retention that no unfinished job and no idempotency key needs.
+-- Primary key of rota_finished.
+SELECT min(oldest.finished_at)
+FROM (
+    SELECT id, finished_at FROM rota_finished FORCE INDEX (PRIMARY)
+    WHERE state = %(state)s AND finished_at <= %(before)s
+    ORDER BY finished_at
+    LIMIT %(limit)s
+) AS oldest STRAIGHT_JOIN rota_job AS job ON job.id = oldest.id
+WHERE NOT EXISTS (
+        SELECT 1 FROM rota_dependency AS dependency JOIN rota_job AS child ON child.id = dependency.child
+        WHERE dependency.parent = job.id AND child.finished_at IS NULL
+    )
+    AND (job.idempotency_key IS NULL AND instr(coalesce(job.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
+        SELECT 1 FROM rota_idempotency WHERE job_id = job.id AND expires_at > %(now)s
+    ));
 
 -- name: discardable_jobs
 -- Of some jobs, read those that are dead or cancelled. Primary key.
@@ -76,7 +96,7 @@ WHERE job.id IN %(ids)s AND job.finished_at IS NOT NULL
         SELECT 1 FROM rota_dependency AS dependency JOIN rota_job AS child ON child.id = dependency.child
         WHERE dependency.parent = job.id AND child.finished_at IS NULL
     )
-    AND (job.idempotency_key IS NULL OR NOT EXISTS (
+    AND (job.idempotency_key IS NULL AND instr(coalesce(job.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM rota_idempotency WHERE job_id = job.id AND expires_at > %(now)s
     ))
 ORDER BY job.id;

@@ -33,7 +33,7 @@ CREATE TABLE {schema}rota_job (
     reason              text,
     fingerprint         text,
     idempotency_key     text,
-    concurrency_key     text,
+    concurrency_key     text COLLATE "C",
     tags                text,
     meta                text,
     blockers            integer          NOT NULL DEFAULT 0,
@@ -53,12 +53,17 @@ CREATE TABLE {schema}rota_job (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX rota_job_turn ON {schema}rota_job (queue, type, turn, id) WHERE state = 'pending';
+CREATE INDEX rota_job_turn ON {schema}rota_job (queue, type, turn, id) WHERE state = 'pending' AND concurrency_key IS NULL;
+CREATE INDEX rota_job_key ON {schema}rota_job (queue, type, concurrency_key, turn, id)
+WHERE state = 'pending' AND concurrency_key IS NOT NULL;
+CREATE INDEX rota_job_sequence ON {schema}rota_job (concurrency_key, id) WHERE concurrency_key IS NOT NULL;
 CREATE INDEX rota_job_time ON {schema}rota_job (run_at, id) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX rota_job_lease ON {schema}rota_job (lease_until, id) WHERE state = 'running';
 CREATE INDEX rota_job_expiry ON {schema}rota_job (expires_at, id) WHERE expires_at IS NOT NULL;
 CREATE INDEX rota_job_queued ON {schema}rota_job (queue) WHERE state = 'queued';
-CREATE INDEX rota_job_waiting ON {schema}rota_job (state, id) WHERE state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued');
+-- Serves lists. The condition on the id holds for every job; it keeps the planner from using this index for claims.
+CREATE INDEX rota_job_waiting ON {schema}rota_job (state, id)
+WHERE state IN ('pending', 'scheduled', 'retrying', 'blocked', 'queued') AND id >= 0;
 CREATE INDEX rota_job_schedule ON {schema}rota_job (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
 -- Finished jobs.
@@ -92,7 +97,7 @@ CREATE TABLE {schema}rota_job_done (
     reason              text,
     fingerprint         text,
     idempotency_key     text,
-    concurrency_key     text,
+    concurrency_key     text COLLATE "C",
     tags                text,
     meta                text,
     blockers            integer          NOT NULL DEFAULT 0,
@@ -134,6 +139,57 @@ $$;
 CREATE TRIGGER rota_job_ended_meanwhile AFTER INSERT ON {schema}rota_job REFERENCING NEW TABLE AS stored FOR EACH STATEMENT
 WHEN (clock_timestamp() NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '400 microseconds')
 EXECUTE FUNCTION {schema}rota_refuse_ended_jobs();
+
+-- Partitions of finished jobs are added, locked and dropped by functions that run with the rights of their owner, so the
+-- role that runs Rota needs no right to create or drop tables. They accept names of daily partitions only.
+CREATE FUNCTION {schema}rota_add_partition(day text, lowest bigint, beyond bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF day !~ '^rota_job_done_\d{8}$' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'not the name of a daily partition';
+    END IF;
+    EXECUTE format('CREATE TABLE %I PARTITION OF rota_job_done FOR VALUES FROM (%s) TO (%s)', day, lowest, beyond);
+END
+$$;
+
+-- Let nothing change in a partition until the end of the transaction.
+CREATE FUNCTION {schema}rota_lock_partition(day text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF day !~ '^rota_job_done_\d{8}$' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'not the name of a daily partition';
+    END IF;
+    EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', day);
+END
+$$;
+
+-- Drop a partition; the jobs that are to be kept move to the default partition.
+CREATE FUNCTION {schema}rota_drop_partition(day text, kept bigint[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF day !~ '^rota_job_done_\d{8}$' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'not the name of a daily partition';
+    END IF;
+    EXECUTE format('ALTER TABLE rota_job_done DETACH PARTITION %I', day);
+    EXECUTE format('INSERT INTO rota_job_done SELECT * FROM %I WHERE id = ANY($1)', day) USING kept;
+    EXECUTE format('DROP TABLE %I', day);
+END
+$$;
+
+-- These functions find tables in the store's schema only, and nobody may call them who has not been granted it.
+DO $$
+DECLARE
+    place regnamespace := (SELECT relnamespace FROM pg_class WHERE oid = '{schema}rota_job_done'::regclass);
+    signature text;
+BEGIN
+    FOREACH signature IN ARRAY ARRAY[
+        'rota_add_partition(text, bigint, bigint)', 'rota_lock_partition(text)', 'rota_drop_partition(text, bigint[])'
+    ] LOOP
+        EXECUTE format('ALTER FUNCTION %s.%s SET search_path = %s, pg_temp', place, signature, place);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s.%s FROM PUBLIC', place, signature);
+    END LOOP;
+END
+$$;
 
 -- All jobs, unfinished and finished.
 CREATE VIEW {schema}rota_any_job AS
@@ -187,6 +243,33 @@ CREATE TABLE {schema}rota_dependency (
 
 CREATE INDEX rota_dependency_child ON {schema}rota_dependency (child);
 
+-- A workflow: jobs with dependencies, submitted, shown and acted on as one.
+CREATE TABLE {schema}rota_workflow (
+    id         bigint  PRIMARY KEY,
+    name       text    NOT NULL,
+    policy     text    NOT NULL,
+    nodes      integer NOT NULL,
+    created_at bigint  NOT NULL
+);
+
+-- A node of a workflow and its job. `parents` are its dependencies, as JSON. A node that ran again has one row for each
+-- job, and `replaced_by` in all but the last. `state` and `reason` are those of a job that retention has deleted.
+CREATE TABLE {schema}rota_workflow_node (
+    workflow_id        bigint  NOT NULL,
+    position           integer NOT NULL,
+    job_id             bigint  NOT NULL,
+    name               text    NOT NULL,
+    parents            text    NOT NULL,
+    runs_after_failure boolean NOT NULL,
+    replaced_by        bigint,
+    is_skipped         boolean NOT NULL DEFAULT false,
+    state              text,
+    reason             text,
+    PRIMARY KEY (workflow_id, position, job_id)
+);
+
+CREATE UNIQUE INDEX rota_workflow_node_job ON {schema}rota_workflow_node (job_id);
+
 -- Idempotency keys and their jobs; `request` is a hash of the submission.
 CREATE TABLE {schema}rota_idempotency (
     scope      text COLLATE "C" NOT NULL,
@@ -239,9 +322,35 @@ CREATE TABLE {schema}rota_step (
     began_at    bigint           NOT NULL,
     ended_at    bigint,
     outcome     text,
+    kind        text             NOT NULL DEFAULT 'effect',
+    until       bigint,
+    subject     text,
     PRIMARY KEY (job_id, key),
     CONSTRAINT rota_step_has_an_outcome_when_it_ended CHECK ((ended_at IS NULL) = (outcome IS NULL))
 );
+
+-- Events that jobs wait for; `at` is NULL until it is emitted. The row of an event that was not emitted is a lock for
+-- those who begin to wait for it, and may be deleted at any time.
+CREATE TABLE {schema}rota_event (
+    name       text COLLATE "C" PRIMARY KEY,
+    payload    text,
+    at         bigint,
+    expires_at bigint           NOT NULL
+);
+
+CREATE INDEX rota_event_expiry ON {schema}rota_event (expires_at);
+
+-- Steps that wait for an event, until it is emitted or `due_at` has come.
+CREATE TABLE {schema}rota_waiter (
+    job_id bigint           NOT NULL,
+    key    text COLLATE "C" NOT NULL,
+    event  text COLLATE "C" NOT NULL,
+    due_at bigint,
+    PRIMARY KEY (job_id, key)
+);
+
+CREATE INDEX rota_waiter_event ON {schema}rota_waiter (event);
+CREATE INDEX rota_waiter_due ON {schema}rota_waiter (due_at) WHERE due_at IS NOT NULL;
 
 -- Recurring rules. `app` is the app whose code defines the schedule; NULL if it was created by hand.
 CREATE TABLE {schema}rota_schedule (
@@ -295,6 +404,61 @@ CREATE TABLE {schema}rota_queue (
     version      bigint           NOT NULL
 );
 
+-- How many jobs of a queue, task or key may run at once, and how often they may start. A claim that meets limits locks
+-- their rows; the row `key:`, made by the first claim that needs it, stands for all keys.
+CREATE TABLE {schema}rota_limit (
+    name                text COLLATE "C" PRIMARY KEY,
+    max_running         bigint,
+    rate_limit          text,
+    per_key_max_running bigint,
+    per_key_rate_limit  text,
+    weight              bigint,
+    ordering            text,
+    on_full             text,
+    closed_until        bigint,
+    reason              text,
+    app                 text,
+    set_by              text             NOT NULL,
+    set_at              bigint           NOT NULL,
+    breaker             text
+);
+
+-- The theoretical arrival times of the rates of a limit: when the next start would be due at an even pace.
+CREATE TABLE {schema}rota_rate (
+    name           text COLLATE "C" PRIMARY KEY,
+    first_arrival  bigint           NOT NULL,
+    second_arrival bigint           NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
+-- Circuit breakers: the rule, the tasks that wait for it, and the state.
+CREATE TABLE {schema}rota_breaker (
+    name       text COLLATE "C" PRIMARY KEY,
+    failures   double precision NOT NULL,
+    counted    bigint           NOT NULL,
+    least      bigint           NOT NULL,
+    open_for   bigint           NOT NULL,
+    probes     bigint           NOT NULL,
+    tasks      text             NOT NULL,
+    is_open    boolean          NOT NULL,
+    is_forced  boolean          NOT NULL,
+    since      bigint,
+    open_until bigint,
+    reason     text,
+    set_by     text             NOT NULL,
+    opened     bigint           NOT NULL,
+    version    bigint           NOT NULL
+);
+
+-- Calls of dependencies, and starts of tasks with a retry budget, by parts of a window and by process.
+CREATE TABLE {schema}rota_call_count (
+    name     text COLLATE "C" NOT NULL,
+    slot     bigint           NOT NULL,
+    source   text COLLATE "C" NOT NULL,
+    calls    bigint           NOT NULL,
+    failures bigint           NOT NULL,
+    PRIMARY KEY (name, slot, source)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
 -- Processes of the cluster, as of their last heartbeat.
 CREATE TABLE {schema}rota_member (
     boot        text COLLATE "C" PRIMARY KEY,
@@ -310,7 +474,9 @@ CREATE TABLE {schema}rota_member (
     busy        bigint           NOT NULL,
     is_draining boolean          NOT NULL,
     started_at  bigint           NOT NULL,
-    seen_at     bigint           NOT NULL
+    seen_at     bigint           NOT NULL,
+    facts       text,
+    orders      text
 );
 
 -- The current leader.
@@ -328,6 +494,14 @@ CREATE TABLE {schema}rota_lock (
     fence  bigint           NOT NULL,
     since  bigint           NOT NULL,
     until  bigint           NOT NULL
+);
+
+-- Shared configuration that all processes follow. A removed key stays without a value, so that the sum of the versions
+-- grows with every change.
+CREATE TABLE {schema}rota_configuration (
+    key     text COLLATE "C" PRIMARY KEY,
+    value   text,
+    version bigint           NOT NULL
 );
 
 -- Audit log of operators' actions; each entry's digest covers all before it.
@@ -351,6 +525,7 @@ CREATE TABLE {schema}rota_token (
     role         text             NOT NULL,
     actions      text             NOT NULL,
     queues       text             NOT NULL,
+    limits       text             NOT NULL,
     created_at   bigint           NOT NULL,
     expires_at   bigint,
     revoked_at   bigint
@@ -373,6 +548,30 @@ CREATE TABLE {schema}rota_operation (
 
 CREATE INDEX rota_operation_due ON {schema}rota_operation (due_at) WHERE due_at IS NOT NULL;
 
+-- Webhooks: addresses that are told of events. `body` is all but id and version, as JSON, with the secret that signs.
+CREATE TABLE {schema}rota_webhook (
+    id      text   PRIMARY KEY,
+    version bigint NOT NULL,
+    body    text   NOT NULL
+);
+
+-- Namespaces: the other stores of this deployment; only in the default one. `body` is all but name and version, as JSON.
+CREATE TABLE {schema}rota_namespace (
+    name    text   PRIMARY KEY,
+    version bigint NOT NULL,
+    body    text   NOT NULL
+);
+
+-- An operator's note on dead jobs of one type and cause; the fingerprint is empty where there was no error.
+CREATE TABLE {schema}rota_dead_note (
+    type        text   NOT NULL,
+    fingerprint text   NOT NULL,
+    text        text   NOT NULL,
+    set_by      text   NOT NULL,
+    set_at      bigint NOT NULL,
+    PRIMARY KEY (type, fingerprint)
+);
+
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
 CREATE TABLE {schema}rota_history (
     step  integer          NOT NULL,
@@ -392,4 +591,11 @@ CREATE TABLE {schema}rota_history_writer (
     writer text COLLATE "C" PRIMARY KEY,
     number bigint NOT NULL,
     at     bigint NOT NULL
+);
+
+-- The JSON Schema of the payloads of each task type, as workers registered it, and when they last did.
+CREATE TABLE {schema}rota_payload_schema (
+    type text COLLATE "C" PRIMARY KEY,
+    body text   NOT NULL,
+    at   bigint NOT NULL
 );

@@ -1,18 +1,24 @@
 -- Claims, renewals, and what a running attempt reports.
 
 -- name: claim_lane
--- Lease jobs of one lane to a worker in the order of their turn. Skips locked rows. Served by rota_job_turn, then by
--- physical row position: a row that moved meanwhile is left for the next claim.
+-- Lease jobs of one lane to a worker in the order of their turn, none if the lane has a limit. Skips locked rows. Served
+-- by rota_job_turn, then by physical row position: a row that moved meanwhile is left for the next claim.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
 chosen AS MATERIALIZED (
     SELECT job.ctid AS place
     FROM clock, {schema}rota_job AS job
-    WHERE job.state = 'pending' AND job.queue = $2::text AND job.type = $3::text AND job.turn >= $4::bigint
+    WHERE job.state = 'pending' AND job.concurrency_key IS NULL
+        AND job.queue = $2::text AND job.type = $3::text AND job.turn >= $4::bigint
         AND job.run_at <= clock.now AND (job.expires_at IS NULL OR job.expires_at > clock.now)
         AND NOT EXISTS (
             SELECT 1 FROM {schema}rota_queue AS queue, clock
             WHERE queue.name = $2::text AND queue.paused_at IS NOT NULL
                 AND (queue.resume_at IS NULL OR queue.resume_at > clock.now)
+            OFFSET 0
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM {schema}rota_limit AS limits
+            WHERE limits.name = ANY(ARRAY['queue:' || $2::text, 'task:' || $3::text])
             OFFSET 0
         )
     ORDER BY job.turn, job.id
@@ -51,7 +57,7 @@ chosen AS MATERIALIZED (
     FROM {schema}rota_job AS job
     WHERE job.state IN ('scheduled', 'retrying')
         AND job.run_at > (SELECT now FROM clock) AND job.run_at <= (SELECT now + $2::bigint FROM clock)
-        AND job.delivery <> 'at_most_once'
+        AND job.delivery <> 'at_most_once' AND {has_no_limit}
         AND (job.expires_at IS NULL OR job.expires_at > job.run_at)
         AND job.queue = ANY($3::text[]) AND ($4::text[] IS NULL OR job.type = ANY($4::text[]))
         AND NOT EXISTS (
@@ -93,6 +99,7 @@ chosen AS MATERIALIZED (
             WHERE queue.name = job.queue AND queue.paused_at IS NOT NULL
                 AND (queue.resume_at IS NULL OR queue.resume_at > clock.now)
         )
+        AND {has_no_limit}
     ORDER BY job.turn, job.id
     LIMIT $5::bigint
     FOR UPDATE OF job SKIP LOCKED
@@ -116,7 +123,8 @@ SELECT gap.queue, found.type
 FROM unnest($1::text[], $2::text[], $3::text[]) AS gap (queue, first, beyond), LATERAL (
     SELECT job.type
     FROM {schema}rota_job AS job
-    WHERE job.state = 'pending' AND job.queue = gap.queue AND job.type >= gap.first AND job.type < gap.beyond
+    WHERE job.state = 'pending' AND job.concurrency_key IS NULL
+        AND job.queue = gap.queue AND job.type >= gap.first AND job.type < gap.beyond
     ORDER BY job.type
     LIMIT 1
 ) AS found
@@ -125,7 +133,7 @@ FROM unnest($1::text[], $2::text[], $3::text[]) AS gap (queue, first, beyond), L
 -- The lowest turn in a lane below a given turn. Served by rota_job_turn.
 SELECT turn
 FROM {schema}rota_job
-WHERE state = 'pending' AND queue = $1::text AND type = $2::text AND turn < $3::bigint
+WHERE state = 'pending' AND concurrency_key IS NULL AND queue = $1::text AND type = $2::text AND turn < $3::bigint
 ORDER BY turn
 LIMIT 1
 

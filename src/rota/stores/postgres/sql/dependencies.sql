@@ -65,13 +65,14 @@ SELECT id FROM gone
 
 -- name: blockers
 -- The jobs that a job still waits for. Served by rota_dependency_child.
-SELECT parent FROM {schema}rota_dependency WHERE child = $1::bigint AND NOT met ORDER BY parent LIMIT $2::bigint
+SELECT parent FROM {schema}rota_dependency WHERE child = :child::bigint AND NOT met ORDER BY parent LIMIT :limit::bigint
 
 -- name: dependencies_of_children
--- The dependencies of some jobs, each job's in the order in which it named them. Served by rota_dependency_child.
-SELECT parent, child, need, met FROM {schema}rota_dependency WHERE child = ANY($1::bigint[])
+-- The dependencies of some jobs, each job's in the order in which it named them, without its calls. Served by
+-- rota_dependency_child.
+SELECT parent, child, need, met FROM {schema}rota_dependency WHERE child = ANY(:keys::bigint[]) AND position >= 0
 ORDER BY child, position, parent
 
 -- name: dependencies_on_parents
 -- The dependencies on some jobs. By primary key.
-SELECT parent, child, need, met FROM {schema}rota_dependency WHERE parent = ANY($1::bigint[]) ORDER BY parent, child
+SELECT parent, child, need, met FROM {schema}rota_dependency WHERE parent = ANY(:keys::bigint[]) ORDER BY parent, child

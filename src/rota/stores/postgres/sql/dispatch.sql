@@ -1,9 +1,10 @@
 -- Jobs handed to an external broker.
 
 -- name: dispatch_jobs
--- Make jobs of some lanes queued, of each lane as many as there is room for, in the order of their turn. By physical
--- row position.
+-- Make jobs of some lanes queued, of each lane as many as there is room for, in the order of their turn; none
+-- that a limit concerns. By physical row position.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now),
+limited AS MATERIALIZED ({limited_lanes}),
 lane AS MATERIALIZED (
     SELECT lane.*
     FROM unnest($2::text[], $3::text[], $4::text::bigint[], $5::text::bigint[]) AS lane (queue, type, floor, share)
@@ -12,6 +13,8 @@ lane AS MATERIALIZED (
         WHERE queue.name = lane.queue AND queue.paused_at IS NOT NULL
             AND (queue.resume_at IS NULL OR queue.resume_at > clock.now)
     )
+    AND NOT EXISTS (SELECT 1 FROM limited WHERE limited.name = 'queue:' || lane.queue)
+    AND NOT EXISTS (SELECT 1 FROM limited WHERE limited.name = 'task:' || lane.type)
 ),
 {due_in_lanes}
 UPDATE {schema}rota_job AS job

@@ -15,10 +15,13 @@ free AS MATERIALIZED (
         AND NOT EXISTS (SELECT 1 FROM {schema}rota_claim AS claim WHERE claim.claim_id = open_claim.claim_id OFFSET 0)
         AND NOT EXISTS (
             SELECT 1 FROM {schema}rota_queue AS queue
-            WHERE queue.name = $5::text AND (
-                queue.max_running IS NOT NULL OR queue.rate_limit IS NOT NULL
-                OR queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > (SELECT now FROM clock))
-            )
+            WHERE queue.name = $5::text AND queue.paused_at IS NOT NULL
+                AND (queue.resume_at IS NULL OR queue.resume_at > (SELECT now FROM clock))
+            OFFSET 0
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM {schema}rota_limit AS limits
+            WHERE limits.name = ANY(ARRAY['queue:' || $5::text, 'task:' || $4::text])
             OFFSET 0
         )
         -- The lock last, and only for claims of this lane: CASE fixes the order, whatever the planner prefers.

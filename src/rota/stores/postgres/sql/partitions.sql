@@ -28,7 +28,7 @@ WHERE job_done.id >= $2::bigint AND job_done.id < $3::bigint AND (
         JOIN {schema}rota_job AS child ON child.id = dependency.child
         WHERE dependency.parent = job_done.id
     )
-    OR job_done.idempotency_key IS NOT NULL AND EXISTS (
+    OR (job_done.idempotency_key IS NOT NULL OR strpos(coalesce(job_done.meta, ''), '"rota.unique"') > 0) AND EXISTS (
         SELECT 1 FROM {schema}rota_idempotency AS idempotency
         WHERE idempotency.job_id = job_done.id AND idempotency.expires_at > $1::bigint
     )
@@ -54,6 +54,12 @@ DELETE FROM {schema}rota_step AS step
 WHERE job_id >= $1::bigint AND job_id < $2::bigint AND job_id <> ALL($3::bigint[])
     AND NOT EXISTS (SELECT 1 FROM {schema}rota_job AS job WHERE job.id = step.job_id)
 
+-- name: delete_waiters_between
+-- Delete the waits of a dropped day's jobs, except of jobs that are kept or unfinished.
+DELETE FROM {schema}rota_waiter AS waiter
+WHERE job_id >= $1::bigint AND job_id < $2::bigint AND job_id <> ALL($3::bigint[])
+    AND NOT EXISTS (SELECT 1 FROM {schema}rota_job AS job WHERE job.id = waiter.job_id)
+
 -- name: delete_tags_between
 -- Delete the tags of a dropped day's jobs, except of jobs that are kept or unfinished.
 DELETE FROM {schema}rota_tag AS tag
@@ -77,3 +83,15 @@ WHERE (
         parent >= $1::bigint AND parent < $2::bigint AND parent <> ALL($3::bigint[])
         AND NOT EXISTS (SELECT 1 FROM {schema}rota_job AS job WHERE job.id = dependency.parent)
     )
+
+-- name: add_partition
+-- Add the partition of a day with its range of ids.
+SELECT {schema}rota_add_partition($1::text, $2::bigint, $3::bigint)
+
+-- name: lock_partition
+-- Let nothing change in the partition of a day until the end of the transaction.
+SELECT {schema}rota_lock_partition($1::text)
+
+-- name: drop_partition
+-- Drop the partition of a day; the jobs named move to the default partition.
+SELECT {schema}rota_drop_partition($1::text, $2::bigint[])

@@ -3,18 +3,18 @@
 -- name: create_queue
 -- Store the settings of a queue that has none yet.
 INSERT INTO {schema}rota_queue (name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version)
-VALUES ($1::text, $2::bigint, $3::text, $4::bigint, $5::bigint, $6::bigint, $7::text, $8::bigint + 1)
+VALUES (:name::text, :paused_at::bigint, :pause_reason::text, :resume_at::bigint, :max_depth::bigint, :max_running::bigint, :rate_limit::text, :version::bigint + 1)
 ON CONFLICT DO NOTHING
 
 -- name: replace_queue
 -- Replace a queue's settings that still have the version they were read with. By primary key.
 UPDATE {schema}rota_queue
-SET paused_at = $2::bigint, pause_reason = $3::text, resume_at = $4::bigint, max_depth = $5::bigint,
-    max_running = $6::bigint, rate_limit = $7::text, version = version + 1
-WHERE name = $1::text AND version = $8::bigint
+SET paused_at = :paused_at::bigint, pause_reason = :pause_reason::text, resume_at = :resume_at::bigint, max_depth = :max_depth::bigint,
+    max_running = :max_running::bigint, rate_limit = :rate_limit::text, version = version + 1
+WHERE name = :name::text AND version = :version::bigint
 
 -- name: queues
--- The queues that have settings. By primary key.
+-- The queues that have settings.
 SELECT name, paused_at, pause_reason, resume_at, max_depth, max_running, rate_limit, version FROM {schema}rota_queue
 ORDER BY name
 
@@ -23,10 +23,22 @@ ORDER BY name
 SELECT name, max_depth FROM {schema}rota_queue WHERE name = ANY($1::text[]) AND max_depth IS NOT NULL
 
 -- name: queue_depth
--- Count the jobs that wait in a queue for a worker, up to a limit. Served by rota_job_turn and rota_job_queued.
+-- Count the jobs that wait in a queue for a worker, up to a limit. Served by rota_job_turn, rota_job_key and
+-- rota_job_queued.
 SELECT (
     SELECT count(*)
-    FROM (SELECT 1 FROM {schema}rota_job WHERE state = 'pending' AND queue = $1::text LIMIT $2::bigint) AS pending
+    FROM (
+        SELECT 1 FROM {schema}rota_job
+        WHERE state = 'pending' AND concurrency_key IS NULL AND queue = $1::text
+        LIMIT $2::bigint
+    ) AS pending
+) + (
+    SELECT count(*)
+    FROM (
+        SELECT 1 FROM {schema}rota_job
+        WHERE state = 'pending' AND concurrency_key IS NOT NULL AND queue = $1::text
+        LIMIT $2::bigint
+    ) AS keyed
 ) + (
     SELECT count(*)
     FROM (SELECT 1 FROM {schema}rota_job WHERE state = 'queued' AND queue = $1::text LIMIT $2::bigint) AS queued

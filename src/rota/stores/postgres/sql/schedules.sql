@@ -6,41 +6,41 @@ INSERT INTO {schema}rota_schedule (
     id, name, rule, template, created_at, updated_at, zone, catch_up, catch_up_limit, grace, overlap, jitter, start_at,
     end_at, blackouts, paused_at, pause_reason, next_fire_at, last_fire_at, last_job_id, version, app
 ) VALUES (
-    $1::bigint, $2::text, $3::text, $4::text, $5::bigint, $5::bigint, $6::text, $7::text, $8::bigint, $9::bigint,
-    $10::text, $11::bigint, $12::bigint, $13::bigint, $14::text, $15::bigint, $16::text, $17::bigint, NULL, NULL,
-    $18::bigint + 1, $19::text
+    :id::bigint, :name::text, :rule::text, :template::text, :now::bigint, :now::bigint, :zone::text, :catch_up::text, :catch_up_limit::bigint, :grace::bigint,
+    :overlap::text, :jitter::bigint, :start_at::bigint, :end_at::bigint, :blackouts::text, :paused_at::bigint, :pause_reason::text, :next_fire_at::bigint, NULL, NULL,
+    :version::bigint + 1, :app::text
 )
 ON CONFLICT DO NOTHING
 
 -- name: replace_schedule
 -- Replace a schedule that still has the version it was read with, unless its new name is taken. By primary key.
 UPDATE {schema}rota_schedule
-SET name = $2::text, rule = $3::text, template = $4::text, updated_at = $5::bigint, zone = $6::text,
-    catch_up = $7::text, catch_up_limit = $8::bigint, grace = $9::bigint, overlap = $10::text, jitter = $11::bigint,
-    start_at = $12::bigint, end_at = $13::bigint, blackouts = $14::text, paused_at = $15::bigint,
-    pause_reason = $16::text, next_fire_at = $17::bigint, version = version + 1, app = $19::text
-WHERE id = $1::bigint AND version = $18::bigint
-    AND NOT EXISTS (SELECT 1 FROM {schema}rota_schedule AS other WHERE other.name = $2::text AND other.id <> $1::bigint)
+SET name = :name::text, rule = :rule::text, template = :template::text, updated_at = :now::bigint, zone = :zone::text,
+    catch_up = :catch_up::text, catch_up_limit = :catch_up_limit::bigint, grace = :grace::bigint, overlap = :overlap::text, jitter = :jitter::bigint,
+    start_at = :start_at::bigint, end_at = :end_at::bigint, blackouts = :blackouts::text, paused_at = :paused_at::bigint,
+    pause_reason = :pause_reason::text, next_fire_at = :next_fire_at::bigint, version = version + 1, app = :app::text
+WHERE id = :id::bigint AND version = :version::bigint
+    AND NOT EXISTS (SELECT 1 FROM {schema}rota_schedule AS other WHERE other.name = :name::text AND other.id <> :id::bigint)
 
 -- name: schedules
 -- Schedules in the order of their names. Served by the unique index on name.
-SELECT {schedule_columns} FROM {schema}rota_schedule WHERE name > $1::text ORDER BY name LIMIT $2::bigint
+SELECT {schedule_columns} FROM {schema}rota_schedule WHERE name > :after::text ORDER BY name LIMIT :limit::bigint
 
 -- name: schedules_by_id
 -- Schedules by id. By primary key.
-SELECT {schedule_columns} FROM {schema}rota_schedule WHERE id = ANY($1::bigint[]) ORDER BY name
+SELECT {schedule_columns} FROM {schema}rota_schedule WHERE id = ANY(:keys::bigint[]) ORDER BY name
 
 -- name: schedules_by_name
 -- Schedules by name. Served by the unique index on name.
-SELECT {schedule_columns} FROM {schema}rota_schedule WHERE name = ANY($1::text[]) ORDER BY name
+SELECT {schedule_columns} FROM {schema}rota_schedule WHERE name = ANY(:keys::text[]) ORDER BY name
 
 -- name: due_schedules
 -- Schedules whose fire time has come. Served by rota_schedule_due.
 SELECT {schedule_columns}
 FROM {schema}rota_schedule
-WHERE paused_at IS NULL AND next_fire_at IS NOT NULL AND next_fire_at <= $1::bigint
+WHERE paused_at IS NULL AND next_fire_at IS NOT NULL AND next_fire_at <= :now::bigint
 ORDER BY next_fire_at, id
-LIMIT $2::bigint
+LIMIT :limit::bigint
 
 -- name: lock_schedules
 -- Lock schedules in the order of their ids, and return what a firing must have been planned from. By primary key.
@@ -58,7 +58,7 @@ WHERE schedule.id = moved.id
 
 -- name: delete_schedule
 -- Delete a schedule. By primary key.
-DELETE FROM {schema}rota_schedule WHERE id = $1::bigint
+DELETE FROM {schema}rota_schedule WHERE id = :id::bigint
 
 -- name: insert_occurrences
 -- Record the fate of fire times, and return those that are new; only `missed` can be changed later. By primary key.
@@ -77,10 +77,10 @@ UPDATE {schema}rota_occurrence SET job_id = $1::bigint WHERE schedule_id = $2::b
 -- The occurrences of a schedule, newest first. By primary key.
 SELECT schedule_id, fire_time, fate, job_id
 FROM {schema}rota_occurrence
-WHERE schedule_id = $1::bigint AND fire_time < $2::bigint
+WHERE schedule_id = :schedule_id::bigint AND fire_time < :before::bigint
 ORDER BY fire_time DESC
-LIMIT $3::bigint
+LIMIT :limit::bigint
 
 -- name: delete_occurrences
 -- Delete all occurrences of a schedule. By primary key.
-DELETE FROM {schema}rota_occurrence WHERE schedule_id = $1::bigint
+DELETE FROM {schema}rota_occurrence WHERE schedule_id = :id::bigint

@@ -32,10 +32,10 @@ SELECT id FROM gone
 WITH moved AS (
     DELETE FROM {schema}rota_job_done AS job_done USING unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
-        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::boolean[]
+        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
     ) AS settled (
         id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
-        new_reason, new_fingerprint, log_tail, is_noted
+        new_reason, new_fingerprint, log_tail, progress, is_noted
     )
     WHERE job_done.id = settled.id AND job_done.fence = settled.fence AND job_done.state || '' = settled.source
     RETURNING job_done.*, settled.target, settled.new_run_at, settled.refund, settled.crash, settled.renew,
@@ -77,28 +77,32 @@ WITH moved AS (
         cancel_requested_at = CASE WHEN NOT settled.renew THEN job.cancel_requested_at END,
         expires_at = CASE WHEN NOT settled.renew THEN job.expires_at END,
         lease_until = NULL,
+        blockers = CASE WHEN settled.target = 'blocked' THEN 1 ELSE job.blockers END,
         result = settled.new_result, error = settled.new_error, reason = settled.new_reason,
         fingerprint = settled.new_fingerprint,
         updated_at = $1::bigint
     FROM unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
-        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::boolean[]
+        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
     ) AS settled (
         id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
-        new_reason, new_fingerprint, log_tail, is_noted
+        new_reason, new_fingerprint, log_tail, progress, is_noted
     )
     WHERE job.id = settled.id AND job.fence = settled.fence AND job.state = settled.source
         AND (job.lease_until IS NULL OR job.cancel_requested_at IS NULL)
         AND (NOT settled.if_lapsed OR job.lease_until <= $1::bigint)
     RETURNING job.id, job.fence, job.worker, job.boot, job.started_at, settled.event, settled.new_error,
-        settled.log_tail, settled.is_noted
+        settled.log_tail, settled.progress, settled.is_noted
 ),
 noted AS (
-    INSERT INTO {schema}rota_attempt AS attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail)
-    SELECT id, fence, worker, boot, started_at, $1::bigint, event, new_error, log_tail FROM moved WHERE is_noted
+    INSERT INTO {schema}rota_attempt AS attempt (
+        job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail, progress
+    )
+    SELECT id, fence, worker, boot, started_at, $1::bigint, event, new_error, log_tail, progress FROM moved WHERE is_noted
     ON CONFLICT (job_id, fence) DO UPDATE
     SET ended_at = excluded.ended_at, event = excluded.event, error = excluded.error,
-        log_tail = coalesce(excluded.log_tail, attempt.log_tail)
+        log_tail = coalesce(excluded.log_tail, attempt.log_tail),
+        progress = coalesce(excluded.progress, attempt.progress)
 )
 SELECT id FROM moved
 
@@ -107,16 +111,16 @@ SELECT id FROM moved
 WITH moved AS (
     DELETE FROM {schema}rota_job AS job USING unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
-        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::boolean[]
+        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
     ) AS settled (
         id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
-        new_reason, new_fingerprint, log_tail, is_noted
+        new_reason, new_fingerprint, log_tail, progress, is_noted
     )
     WHERE job.id = settled.id AND job.fence = settled.fence AND job.state = settled.source
         AND (NOT settled.if_lapsed OR job.lease_until <= $1::bigint)
     RETURNING job.*, settled.target, settled.event, settled.new_run_at, settled.refund, settled.crash, settled.renew,
         settled.new_result, settled.new_error, settled.new_reason, settled.new_fingerprint, settled.log_tail,
-        settled.is_noted
+        settled.progress, settled.is_noted
 ),
 kept AS (
     INSERT INTO {schema}rota_job_done (
@@ -139,11 +143,14 @@ kept AS (
     ON CONFLICT DO NOTHING
 ),
 noted AS (
-    INSERT INTO {schema}rota_attempt AS attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail)
-    SELECT id, fence, worker, boot, started_at, $1::bigint, event, new_error, log_tail FROM moved WHERE is_noted
+    INSERT INTO {schema}rota_attempt AS attempt (
+        job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail, progress
+    )
+    SELECT id, fence, worker, boot, started_at, $1::bigint, event, new_error, log_tail, progress FROM moved WHERE is_noted
     ON CONFLICT (job_id, fence) DO UPDATE
     SET ended_at = excluded.ended_at, event = excluded.event, error = excluded.error,
-        log_tail = coalesce(excluded.log_tail, attempt.log_tail)
+        log_tail = coalesce(excluded.log_tail, attempt.log_tail),
+        progress = coalesce(excluded.progress, attempt.progress)
 )
 SELECT id FROM moved
 
@@ -165,3 +172,20 @@ UPDATE {schema}rota_job AS job
 SET cancel_requested_at = coalesce(job.cancel_requested_at, $1::bigint), updated_at = $1::bigint
 FROM unnest($2::bigint[]) AS asked (id)
 WHERE job.id = asked.id AND job.lease_until IS NOT NULL
+
+-- name: edit_job
+-- Change a waiting job that is still as it was read. By primary key. A job whose time is unchanged keeps its place in
+-- claim order, but for its priority.
+UPDATE {schema}rota_job
+SET state = $5::text, queue = $6::text, priority = $7::integer, max_attempts = $9::integer, payload = $10::text,
+    tags = $11::text, updated_at = $13::bigint,
+    turn = CASE
+        WHEN run_at = $8::bigint THEN turn + (priority - $7::integer) * $12::bigint
+        ELSE greatest($8::bigint, $13::bigint) - $7::integer * $12::bigint
+    END,
+    run_at = $8::bigint
+WHERE id = $1::bigint AND fence = $2::bigint AND state = $3::text AND updated_at = $4::bigint
+
+-- name: delete_job_tags
+-- Delete the tags of a job. Served by rota_tag_job.
+DELETE FROM {schema}rota_tag WHERE job_id = $1::bigint

@@ -34,19 +34,20 @@ ORDER BY expires_at, id
 LIMIT $2::bigint
 
 -- name: timetable
--- The time, and when upkeep is needed next: the earliest due job, lease end, expiry and fire time. One look at the
--- left edge of four indexes; of rota_job_time and rota_job_lease from the scan start (see low_water.py).
+-- The time, and when upkeep is needed next: the earliest due job, lease end, expiry, fire time and end of a wait. One
+-- look at the left edge of five indexes; of rota_job_time and rota_job_lease from the scan start (see low_water.py).
 SELECT
     {clock},
     (SELECT min(run_at) FROM {schema}rota_job WHERE state IN ('scheduled', 'retrying') AND run_at >= $1::bigint),
     (SELECT min(lease_until) FROM {schema}rota_job WHERE state = 'running' AND lease_until >= $2::bigint),
     (SELECT min(expires_at) FROM {schema}rota_job WHERE expires_at IS NOT NULL AND state <> 'running'),
-    (SELECT min(next_fire_at) FROM {schema}rota_schedule WHERE paused_at IS NULL AND next_fire_at IS NOT NULL)
+    (SELECT min(next_fire_at) FROM {schema}rota_schedule WHERE paused_at IS NULL AND next_fire_at IS NOT NULL),
+    (SELECT min(due_at) FROM {schema}rota_waiter WHERE due_at IS NOT NULL)
 
 -- name: is_anything_prunable
 -- The time, and whether anything may be past its retention: finished jobs by state, claims, keys, history. (It may
 -- have to be kept all the same.) Locks nothing; one look at the left edge of rota_job_done_finished, rota_claim_at,
--- rota_idempotency_expiry and rota_occurrence_at each. There are few members; of the ledger the oldest entry that may
+-- rota_idempotency_expiry, rota_event_expiry and rota_occurrence_at each. There are few members; of the ledger the oldest entry that may
 -- go is read.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::bigint, {clock}) AS now)
 SELECT
@@ -62,6 +63,7 @@ SELECT
     )
     OR EXISTS (SELECT 1 FROM {schema}rota_claim WHERE at <= now - $5::bigint)
     OR EXISTS (SELECT 1 FROM {schema}rota_idempotency WHERE expires_at <= now)
+    OR EXISTS (SELECT 1 FROM {schema}rota_event WHERE expires_at <= now)
     OR EXISTS (SELECT 1 FROM {schema}rota_occurrence WHERE at <= now - $6::bigint AND fire_time <= now - $6::bigint)
     OR EXISTS (SELECT 1 FROM {schema}rota_member WHERE seen_at <= now - $6::bigint)
     OR coalesce((
@@ -80,13 +82,33 @@ WHERE job_done.state = $2::text AND job_done.finished_at <= $3::bigint
         JOIN {schema}rota_job AS child ON child.id = dependency.child
         WHERE dependency.parent = job_done.id
     )
-    AND (job_done.idempotency_key IS NULL OR NOT EXISTS (
+    AND (job_done.idempotency_key IS NULL AND strpos(coalesce(job_done.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM {schema}rota_idempotency AS idempotency
         WHERE idempotency.job_id = job_done.id AND idempotency.expires_at > $1::bigint
     ))
 ORDER BY job_done.finished_at, job_done.id
 LIMIT $4::bigint
 FOR UPDATE SKIP LOCKED
+
+-- name: oldest_prunable
+-- The end of the oldest of some jobs past their retention that nothing refers to. Served by rota_job_done_finished.
+SELECT min(oldest.finished_at)
+FROM (
+    SELECT id, finished_at, idempotency_key, meta
+    FROM {schema}rota_job_done AS job_done
+    WHERE job_done.state = $2::text AND job_done.finished_at <= $3::bigint
+    ORDER BY job_done.finished_at
+    LIMIT $4::bigint
+) AS oldest
+WHERE NOT EXISTS (
+        SELECT 1 FROM {schema}rota_dependency AS dependency
+        JOIN {schema}rota_job AS child ON child.id = dependency.child
+        WHERE dependency.parent = oldest.id
+    )
+    AND (oldest.idempotency_key IS NULL AND strpos(coalesce(oldest.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
+        SELECT 1 FROM {schema}rota_idempotency AS idempotency
+        WHERE idempotency.job_id = oldest.id AND idempotency.expires_at > $1::bigint
+    ))
 
 -- name: discardable_jobs
 -- Those of some jobs that are dead or cancelled and that nothing refers to, locked. By primary key.
@@ -98,7 +120,7 @@ WHERE job_done.state || '' = ANY(ARRAY['dead', 'cancelled'])
         JOIN {schema}rota_job AS child ON child.id = dependency.child
         WHERE dependency.parent = job_done.id
     )
-    AND (job_done.idempotency_key IS NULL OR NOT EXISTS (
+    AND (job_done.idempotency_key IS NULL AND strpos(coalesce(job_done.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM {schema}rota_idempotency AS idempotency
         WHERE idempotency.job_id = job_done.id AND idempotency.expires_at > $1::bigint
     ))

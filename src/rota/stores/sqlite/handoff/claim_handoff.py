@@ -33,9 +33,10 @@ from rota.core.lease import Claim, Renewal
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.core.time import from_micros, span_to_micros
-from rota.ports.store import Inserted, OnWake, Receipt
-from rota.ports.wakeup import claim_topic
+from rota.ports.store import Inserted, Receipt
+from rota.ports.wakeup import ClaimTopic, OnWake, Wake
 from rota.stores.handoff import ClaimRegistry, HandedOffJob, can_hand_off, handoff_wait, job_columns
+from rota.stores.limit_memory import LimitMemory
 from rota.stores.rows import is_plain, plain_job_row
 from rota.stores.sqlite.claim import claim_jobs, leases_text, renew, repeated_claim
 from rota.stores.sqlite.driver import ConstraintViolated, DatabaseBusy, DatabaseFailed, SqliteConnection, roll_back
@@ -88,6 +89,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         super().__init__()
         self._file = file
         self._now = now
+        self.memory = LimitMemory()
         #: The checksums of the used slots; empty if no claim waits. One system call.
         self.glance = file.checksums
         #: The earlier claims of each worker, until they are removed from the file.
@@ -152,7 +154,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
             self._file.remove_claim(wanted.claim_id)
         for earlier in plan.earlier:
             self._remove(earlier)
-        jobs = claim_jobs(connection, wanted, now)
+        jobs = claim_jobs(connection, wanted, self.memory, now)
         late = self._late(connection, wanted, plan, jobs, now)
         if late and wanted.claim_id is not None:
             connection.run(statement("replace_claim"), (wanted.claim_id, now, leases_text((*jobs, *late))))
@@ -201,7 +203,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         registered = (asyncio.get_running_loop(), callback)
         self._callbacks.append(registered)
         # Answers that came while no callback was registered.
-        topics = {claim_topic(one.claim_id) for one in tuple(self._by_claim.values()) if one.answer is not None}
+        topics = {ClaimTopic(one.claim_id) for one in tuple(self._by_claim.values()) if one.answer is not None}
         if topics:
             callback(topics)
         try:
@@ -219,21 +221,21 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
                     awaited.answer = HandedOffJob(answer.claim_id, answer.at, answer.job)
                     answered.append(awaited)
         if answered:
-            self._report({claim_topic(awaited.claim_id) for awaited in answered})
+            self._report({ClaimTopic(awaited.claim_id) for awaited in answered})
         # Afterwards, because a worker waits for the report.
         for awaited in answered:
             self._remove(awaited)
         return bool(answered)
 
-    def _report(self, topics: set[str]) -> None:
+    def _report(self, wake: Wake) -> None:
         running = asyncio.get_running_loop()
         for loop, callback in tuple(self._callbacks):
             if loop is running:
-                callback(topics)
+                callback(wake)
             else:
                 # RuntimeError: that loop is closed.
                 with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(callback, topics)
+                    loop.call_soon_threadsafe(callback, wake)
 
     # The submitting side
 
@@ -281,7 +283,7 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         if self.bring(answer) and self._receiver is not None:
             # The claim is of this process.
             self._file.remove(entry.slot, entry.checksum)
-            self._receiver.call_soon(self._report, {claim_topic(answer.claim_id)})
+            self._receiver.call_soon(self._report, {ClaimTopic(answer.claim_id)})
             return
         if not self._file.write_answer(entry, ClaimAnswer(*answer)):
             # Too long for a slot: the worker reads the job from the database.

@@ -50,7 +50,11 @@ CREATE TABLE rota_job (
     CHECK (attempts <= fence)
 ) STRICT;
 
-CREATE INDEX rota_job_turn ON rota_job (queue, type, turn) WHERE state = 'pending';
+CREATE INDEX rota_job_turn ON rota_job (queue, type, turn) WHERE state = 'pending' AND concurrency_key IS NULL;
+CREATE INDEX rota_job_key ON rota_job (queue, type, concurrency_key, turn)
+WHERE state = 'pending' AND concurrency_key IS NOT NULL;
+CREATE INDEX rota_job_sequence ON rota_job (concurrency_key, id)
+WHERE concurrency_key IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX rota_job_time ON rota_job (run_at) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX rota_job_lease ON rota_job (lease_until) WHERE state = 'running';
 CREATE INDEX rota_job_finished ON rota_job (state, finished_at) WHERE finished_at IS NOT NULL;
@@ -58,6 +62,8 @@ CREATE INDEX rota_job_expiry ON rota_job (expires_at) WHERE expires_at IS NOT NU
 CREATE INDEX rota_job_held ON rota_job (state, queue, type) WHERE state IN ('blocked', 'queued');
 CREATE INDEX rota_job_later ON rota_job (state, queue, type) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX rota_job_dead ON rota_job (fingerprint, id) WHERE state = 'dead';
+-- The state is among the columns, or SQLite reads the row of each job to see it.
+CREATE INDEX rota_job_cause ON rota_job (fingerprint, type, finished_at, state) WHERE state = 'dead';
 CREATE INDEX rota_job_lane ON rota_job (queue, type);
 CREATE INDEX rota_job_waiting ON rota_job (state)
 WHERE (state = 'pending' OR state = 'scheduled' OR state = 'retrying' OR state = 'blocked' OR state = 'queued');
@@ -99,6 +105,33 @@ CREATE TABLE rota_dependency (
 
 CREATE INDEX rota_dependency_child ON rota_dependency (child);
 
+-- A workflow: jobs with dependencies, submitted, shown and acted on as one.
+CREATE TABLE rota_workflow (
+    id         INTEGER PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    policy     TEXT    NOT NULL,
+    nodes      INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- A node of a workflow and its job. `parents` are its dependencies, as JSON. A node that ran again has one row for each
+-- job, and `replaced_by` in all but the last. `state` and `reason` are those of a job that retention has deleted.
+CREATE TABLE rota_workflow_node (
+    workflow_id        INTEGER NOT NULL,
+    position           INTEGER NOT NULL,
+    job_id             INTEGER NOT NULL,
+    name               TEXT    NOT NULL,
+    parents            TEXT    NOT NULL,
+    runs_after_failure INTEGER NOT NULL,
+    replaced_by        INTEGER,
+    is_skipped         INTEGER NOT NULL DEFAULT 0,
+    state              TEXT,
+    reason             TEXT,
+    PRIMARY KEY (workflow_id, position, job_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX rota_workflow_node_job ON rota_workflow_node (job_id);
+
 -- A submitter's idempotency key and its job; `request` is a hash of the submission.
 CREATE TABLE rota_idempotency (
     scope      TEXT    NOT NULL,
@@ -130,9 +163,35 @@ CREATE TABLE rota_step (
     began_at    INTEGER NOT NULL,
     ended_at    INTEGER,
     outcome     TEXT,
+    kind        TEXT    NOT NULL DEFAULT 'effect',
+    until       INTEGER,
+    subject     TEXT,
     PRIMARY KEY (job_id, key),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
 ) STRICT, WITHOUT ROWID;
+
+-- An event that jobs wait for; `at` is NULL until it is emitted. The row of an event that was not emitted is a lock for
+-- those who begin to wait for it, and may be deleted at any time.
+CREATE TABLE rota_event (
+    name       TEXT    PRIMARY KEY,
+    payload    TEXT,
+    at         INTEGER,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX rota_event_expiry ON rota_event (expires_at);
+
+-- A step that waits for an event, until it is emitted or `due_at` has come.
+CREATE TABLE rota_waiter (
+    job_id INTEGER NOT NULL,
+    key    TEXT    NOT NULL,
+    event  TEXT    NOT NULL,
+    due_at INTEGER,
+    PRIMARY KEY (job_id, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX rota_waiter_event ON rota_waiter (event);
+CREATE INDEX rota_waiter_due ON rota_waiter (due_at) WHERE due_at IS NOT NULL;
 
 -- A recurring rule.
 CREATE TABLE rota_schedule (
@@ -186,6 +245,60 @@ CREATE TABLE rota_queue (
     version      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- How many jobs of a queue, task or key may run at once, and how often they may start.
+CREATE TABLE rota_limit (
+    name                TEXT    PRIMARY KEY,
+    max_running         INTEGER,
+    rate_limit          TEXT,
+    per_key_max_running INTEGER,
+    per_key_rate_limit  TEXT,
+    weight              INTEGER,
+    ordering            TEXT,
+    on_full             TEXT,
+    closed_until        INTEGER,
+    reason              TEXT,
+    app                 TEXT,
+    set_by              TEXT    NOT NULL,
+    set_at              INTEGER NOT NULL,
+    breaker             TEXT
+) STRICT, WITHOUT ROWID;
+
+-- The theoretical arrival times of the rates of a limit: when the next start would be due at an even pace.
+CREATE TABLE rota_rate (
+    name           TEXT    PRIMARY KEY,
+    first_arrival  INTEGER NOT NULL,
+    second_arrival INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Circuit breakers: the rule, the tasks that wait for it, and the state.
+CREATE TABLE rota_breaker (
+    name       TEXT    PRIMARY KEY,
+    failures   REAL    NOT NULL,
+    counted    INTEGER NOT NULL,
+    least      INTEGER NOT NULL,
+    open_for   INTEGER NOT NULL,
+    probes     INTEGER NOT NULL,
+    tasks      TEXT    NOT NULL,
+    is_open    INTEGER NOT NULL,
+    is_forced  INTEGER NOT NULL,
+    since      INTEGER,
+    open_until INTEGER,
+    reason     TEXT,
+    set_by     TEXT    NOT NULL,
+    opened     INTEGER NOT NULL,
+    version    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Calls of dependencies, and starts of tasks with a retry budget, by parts of a window and by process.
+CREATE TABLE rota_call_count (
+    name     TEXT    NOT NULL,
+    slot     INTEGER NOT NULL,
+    source   TEXT    NOT NULL,
+    calls    INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    PRIMARY KEY (name, slot, source)
+) STRICT, WITHOUT ROWID;
+
 -- A process of the cluster, as of its last heartbeat.
 CREATE TABLE rota_member (
     boot        TEXT    PRIMARY KEY,
@@ -201,7 +314,9 @@ CREATE TABLE rota_member (
     busy        INTEGER NOT NULL,
     is_draining INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
-    seen_at     INTEGER NOT NULL
+    seen_at     INTEGER NOT NULL,
+    facts       TEXT,
+    orders      TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Leadership: which process holds it, until when.
@@ -219,6 +334,14 @@ CREATE TABLE rota_lock (
     fence  INTEGER NOT NULL,
     since  INTEGER NOT NULL,
     until  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Shared configuration that all processes follow. A removed key stays without a value, so that the sum of the versions
+-- grows with every change.
+CREATE TABLE rota_configuration (
+    key     TEXT    PRIMARY KEY,
+    value   TEXT,
+    version INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- The audit log: operators' actions. Each entry's digest includes that of the entry before it.
@@ -242,6 +365,7 @@ CREATE TABLE rota_token (
     role         TEXT    NOT NULL,
     actions      TEXT    NOT NULL,
     queues       TEXT    NOT NULL,
+    limits       TEXT    NOT NULL,
     created_at   INTEGER NOT NULL,
     expires_at   INTEGER,
     revoked_at   INTEGER
@@ -264,6 +388,30 @@ CREATE TABLE rota_operation (
 
 CREATE INDEX rota_operation_due ON rota_operation (due_at) WHERE due_at IS NOT NULL;
 
+-- Webhooks: addresses that are told of events. `body` is all but id and version, as JSON, with the secret that signs.
+CREATE TABLE rota_webhook (
+    id      TEXT    NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    body    TEXT    NOT NULL
+) STRICT;
+
+-- Namespaces: the other stores of this deployment; only in the default one. `body` is all but name and version, as JSON.
+CREATE TABLE rota_namespace (
+    name    TEXT    NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    body    TEXT    NOT NULL
+) STRICT;
+
+-- An operator's note on dead jobs of one type and cause; the fingerprint is empty where there was no error.
+CREATE TABLE rota_dead_note (
+    type        TEXT    NOT NULL,
+    fingerprint TEXT    NOT NULL,
+    text        TEXT    NOT NULL,
+    set_by      TEXT    NOT NULL,
+    set_at      INTEGER NOT NULL,
+    PRIMARY KEY (type, fingerprint)
+) STRICT, WITHOUT ROWID;
+
 -- History: counts of jobs (JSON) in buckets of `step` seconds, by lane. The lane of empty names is the total.
 CREATE TABLE rota_history (
     step  INTEGER NOT NULL,
@@ -282,4 +430,11 @@ CREATE TABLE rota_history_writer (
     writer TEXT    PRIMARY KEY,
     number INTEGER NOT NULL,
     at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The JSON Schema of the payloads of each task type, as workers registered it, and when they last did.
+CREATE TABLE rota_payload_schema (
+    type TEXT    PRIMARY KEY,
+    body TEXT    NOT NULL,
+    at   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -24,6 +24,7 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'queued
     AND queue IN (SELECT value FROM json_each(:queues))
     AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
     AND queue NOT IN ({paused_queue_names})
+    AND {has_no_limit}
 ORDER BY turn, id
 LIMIT :limit
 
@@ -31,7 +32,7 @@ LIMIT :limit
 -- Select the claimable jobs of one queue and type, by turn. Index: rota_job_turn (must be named).
 SELECT turn, id
 FROM rota_job INDEXED BY rota_job_turn
-WHERE state = 'pending' AND queue = ? AND type = ? AND run_at <= ? AND (expires_at IS NULL OR expires_at > ?)
+WHERE state = 'pending' AND concurrency_key IS NULL AND queue = ? AND type = ? AND run_at <= ? AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY turn, id
 LIMIT ?
 
@@ -41,7 +42,7 @@ LIMIT ?
 SELECT * FROM (
     SELECT {number}, turn, id
     FROM rota_job INDEXED BY rota_job_turn
-    WHERE state = 'pending' AND queue = ? AND type = ? AND turn <= ?
+    WHERE state = 'pending' AND concurrency_key IS NULL AND queue = ? AND type = ? AND turn <= ?
         AND run_at <= ? AND (expires_at IS NULL OR expires_at > ?)
     ORDER BY turn, id
     LIMIT ?
@@ -51,7 +52,7 @@ SELECT * FROM (
 -- Find the next type by name that has pending jobs in a queue: one step of a loose index scan of rota_job_turn.
 SELECT type
 FROM rota_job INDEXED BY rota_job_turn
-WHERE state = 'pending' AND queue = ? AND type >= ?
+WHERE state = 'pending' AND concurrency_key IS NULL AND queue = ? AND type >= ?
 ORDER BY type
 LIMIT 1
 
@@ -67,6 +68,7 @@ WHERE state IN ('scheduled', 'retrying') AND run_at > :now AND run_at <= :until
     AND queue IN (SELECT value FROM json_each(:queues))
     AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
     AND queue NOT IN ({paused_queue_names})
+    AND {has_no_limit}
 ORDER BY run_at, priority DESC, id
 LIMIT :limit
 

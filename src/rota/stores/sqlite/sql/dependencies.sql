@@ -2,6 +2,11 @@
 -- Let a job (child) wait for another (parent).
 INSERT OR IGNORE INTO rota_dependency (parent, child, need, position) VALUES (?, ?, ?, ?)
 
+-- name: wait_for_child
+-- Let a job wait for a child that it called, until that ends in any way.
+INSERT INTO rota_dependency (parent, child, need, position) VALUES (?, ?, 'end', ?)
+ON CONFLICT (parent, child) DO UPDATE SET met = 0
+
 -- name: unmet_dependencies_on
 -- Select the unmet dependencies on some parents. By primary key.
 SELECT parent, child, need
@@ -28,20 +33,21 @@ WHERE id = :id AND state = 'blocked'
 UPDATE rota_job SET state = 'cancelled', reason = :reason, finished_at = :now, updated_at = :now
 WHERE id = :id AND state = 'blocked'
 
--- name: jobs_waited_for
+-- name: blockers
 -- Select the jobs that a job still waits for. Index: rota_dependency_child.
 SELECT parent FROM rota_dependency WHERE child = :child AND met = 0 ORDER BY parent LIMIT :limit
 
 -- name: dependencies_of_children
--- Select the dependencies of some jobs, each job's in the order in which it named them. Index: rota_dependency_child.
+-- Select the dependencies of some jobs, each job's in the order in which it named them, without its calls. Index:
+-- rota_dependency_child.
 SELECT parent, child, need, met
 FROM rota_dependency
-WHERE child IN (SELECT value FROM json_each(?))
+WHERE child IN (SELECT value FROM json_each(:keys)) AND position >= 0
 ORDER BY child, position, parent
 
 -- name: dependencies_on_parents
 -- Select the dependencies on some jobs. By primary key.
 SELECT parent, child, need, met
 FROM rota_dependency
-WHERE parent IN (SELECT value FROM json_each(?))
+WHERE parent IN (SELECT value FROM json_each(:keys))
 ORDER BY parent, child

@@ -22,3 +22,4 @@ WHERE NOT EXISTS (
                 AND (settings.resume_at IS NULL OR settings.resume_at > new.created_at)
         )
 )
+AND NOT EXISTS (SELECT 1 FROM rota_limit WHERE name = 'queue:' || new.queue OR name = 'task:' || new.type)

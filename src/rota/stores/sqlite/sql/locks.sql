@@ -21,9 +21,14 @@ INSERT INTO rota_lock (name, holder, fence, since, until)
 SELECT :name, :holder, fence, :now, :until FROM rota_lock WHERE name = ''
 ON CONFLICT (name) DO NOTHING
 
+-- name: lock_to_release
+-- Read a lock of this holder, or of any holder (NULL). By primary key.
+SELECT name, holder, fence, since, until FROM rota_lock
+WHERE name = :name AND name <> '' AND (:holder IS NULL OR holder = :holder)
+
 -- name: delete_lock
--- Release a lock of this holder, or of any holder (NULL). By primary key.
-DELETE FROM rota_lock WHERE name = :name AND (:holder IS NULL OR holder = :holder)
+-- Release a lock. By primary key.
+DELETE FROM rota_lock WHERE name = :name
 
 -- name: held_locks
 -- Select the locks that are held. By primary key.

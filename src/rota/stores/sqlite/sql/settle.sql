@@ -18,6 +18,7 @@ SET state = :target,
     cancel_requested_at = CASE WHEN :renew THEN NULL ELSE cancel_requested_at END,
     expires_at = CASE WHEN :renew THEN NULL ELSE expires_at END,
     lease_until = NULL,
+    blockers = CASE WHEN :target = 'blocked' THEN 1 ELSE blockers END,
     finished_at = CASE WHEN :is_final THEN :now END,
     result = :result, error = :error, reason = :reason,
     fingerprint = :fingerprint,
@@ -28,11 +29,11 @@ WHERE id = :id AND fence = :fence AND state = :source
 
 -- name: save_attempt
 -- Record an attempt that ended in anything but plain success.
-INSERT INTO rota_attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, log_tail)
-SELECT id, fence, worker, boot, started_at, :now, :event, :error, :log_tail FROM rota_job WHERE id = :id
+INSERT INTO rota_attempt (job_id, fence, worker, boot, started_at, ended_at, event, error, progress, log_tail)
+SELECT id, fence, worker, boot, started_at, :now, :event, :error, :progress, :log_tail FROM rota_job WHERE id = :id
 ON CONFLICT (job_id, fence) DO UPDATE
 SET ended_at = excluded.ended_at, event = excluded.event, error = excluded.error,
-    log_tail = coalesce(excluded.log_tail, log_tail)
+    progress = coalesce(excluded.progress, progress), log_tail = coalesce(excluded.log_tail, log_tail)
 
 -- name: request_stop
 -- Request cancellation of a job if it runs, under any fence. By primary key.
@@ -43,3 +44,19 @@ WHERE id = :id AND state = 'running'
 -- Cancel a waiting job that a later occurrence of its schedule replaces. By primary key.
 UPDATE rota_job SET state = 'cancelled', reason = 'replaced', finished_at = :now, updated_at = :now
 WHERE id = :id AND state IN ('blocked', 'scheduled', 'pending', 'queued', 'retrying')
+
+-- name: edit_job
+-- Change a waiting job that is still as it was read. By primary key. A job whose time is unchanged keeps its place in
+-- claim order, but for its priority.
+UPDATE rota_job
+SET state = :target, queue = :queue, priority = :priority, max_attempts = :max_attempts, payload = :payload,
+    tags = :tags, updated_at = :now,
+    turn = CASE
+        WHEN run_at = :run_at THEN turn + (priority - :priority) * :aging ELSE max(:run_at, :now) - :priority * :aging
+    END,
+    run_at = :run_at
+WHERE id = :id AND fence = :fence AND state = :source AND updated_at = :updated_at
+
+-- name: delete_job_tags
+-- Delete the tags of a job. Index: rota_tag_job.
+DELETE FROM rota_tag WHERE job_id = ?

@@ -9,8 +9,9 @@ WHERE id IN (
 RETURNING queue
 
 -- name: next_upkeep_times
--- Read the next time of each kind of upkeep: promote, reap, expire, fire. Reads the first entry of rota_job_time (must
--- be named, or SQLite reads all of rota_job_later), rota_job_lease, rota_job_expiry and rota_schedule_due.
+-- Read the next time of each kind of upkeep: promote, reap, expire, fire, end waits. Reads the first entry of
+-- rota_job_time (must be named, or SQLite reads all of rota_job_later), rota_job_lease, rota_job_expiry,
+-- rota_schedule_due and rota_waiter_due.
 SELECT
     (SELECT min(run_at) FROM rota_job INDEXED BY rota_job_time WHERE state IN ('scheduled', 'retrying')),
     (SELECT min(lease_until) FROM rota_job WHERE state = 'running'),
@@ -19,7 +20,8 @@ SELECT
         WHERE expires_at IS NOT NULL AND finished_at IS NULL AND state <> 'running'
         ORDER BY expires_at LIMIT 1
     ),
-    (SELECT min(next_fire_at) FROM rota_schedule WHERE paused_at IS NULL AND next_fire_at IS NOT NULL)
+    (SELECT min(next_fire_at) FROM rota_schedule WHERE paused_at IS NULL AND next_fire_at IS NOT NULL),
+    (SELECT min(due_at) FROM rota_waiter WHERE due_at IS NOT NULL)
 
 -- name: lapsed_leases
 -- Select running jobs whose lease has lapsed. Index: rota_job_lease.
@@ -43,11 +45,30 @@ WHERE finished_at IS NOT NULL AND state = :state AND finished_at <= :before
         SELECT 1 FROM rota_dependency JOIN rota_job AS child ON child.id = rota_dependency.child
         WHERE rota_dependency.parent = rota_job.id AND child.finished_at IS NULL
     )
-    AND (idempotency_key IS NULL OR NOT EXISTS (
+    AND (idempotency_key IS NULL AND instr(coalesce(meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM rota_idempotency WHERE rota_idempotency.job_id = rota_job.id AND expires_at > :now
     ))
 ORDER BY finished_at
 LIMIT :limit
+
+-- name: oldest_prunable
+-- Select the end of the oldest of some jobs past their retention that no unfinished job and no valid key refers to.
+-- Index: rota_job_finished.
+SELECT min(oldest.finished_at)
+FROM (
+    SELECT id, finished_at, idempotency_key, meta
+    FROM rota_job
+    WHERE finished_at IS NOT NULL AND state = :state AND finished_at <= :before
+    ORDER BY finished_at
+    LIMIT :limit
+) AS oldest
+WHERE NOT EXISTS (
+        SELECT 1 FROM rota_dependency JOIN rota_job AS child ON child.id = rota_dependency.child
+        WHERE rota_dependency.parent = oldest.id AND child.finished_at IS NULL
+    )
+    AND (idempotency_key IS NULL AND instr(coalesce(meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
+        SELECT 1 FROM rota_idempotency WHERE rota_idempotency.job_id = oldest.id AND expires_at > :now
+    ))
 
 -- name: discardable_jobs
 -- Select, of some jobs, the dead and cancelled ones that no unfinished job and no valid key refers to. By primary key.
@@ -58,7 +79,7 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND (state = 'dead' OR state = '
         SELECT 1 FROM rota_dependency JOIN rota_job AS child ON child.id = rota_dependency.child
         WHERE rota_dependency.parent = rota_job.id AND child.finished_at IS NULL
     )
-    AND (idempotency_key IS NULL OR NOT EXISTS (
+    AND (idempotency_key IS NULL AND instr(coalesce(meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM rota_idempotency WHERE rota_idempotency.job_id = rota_job.id AND expires_at > :now
     ))
 ORDER BY id

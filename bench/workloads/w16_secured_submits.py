@@ -1,0 +1,85 @@
+"""W16: what security costs a submit: the same load with a scoped token and TLS, and without either.
+
+The client speaks TLS as well, on the same machine, so the figure is of both ends together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Final
+
+from bench.drain import ROOT, stage_for
+from bench.measure import Sample
+from bench.places import Place
+from bench.workloads.lines import Line, at_least
+from journeys.stage import Stage
+from servers.certificates import Authority
+
+CONNECTIONS: Final = 64
+_TOKEN: Final = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of a server that lives for seconds
+KINDS: Final = ("open", "token", "token and TLS")
+
+
+async def secured_submits(place: Place, *, seconds: float, rounds: int) -> list[Line]:
+    """Ask the three servers in turn; only one of them runs at a time."""
+    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for _ in range(rounds):
+        for kind, found in rates.items():
+            url = await place.fresh()
+            async with stage_for(url) as stage:
+                words = await asyncio.to_thread(_start, stage, kind)
+                await _load(stage.port, 1, words)
+                found.append(await _load(stage.port, seconds, words))
+    seen = {kind: Sample(tuple(found)) for kind, found in rates.items()}
+    plain = seen["open"].median
+    figures = {kind: f"{sample.median:,.0f}/s ({sample.spread})" for kind, sample in seen.items()}
+    return [
+        Line("no token, no TLS", figures["open"]),
+        Line("a scoped token", figures["token"], "none", seen["token"].median / plain),
+        Line(
+            "a scoped token and TLS",
+            figures["token and TLS"],
+            "none",
+            seen["token and TLS"].median / plain,
+            at_least(0.8),
+        ),
+    ]
+
+
+def _start(stage: Stage, kind: str) -> list[str]:
+    """Serve the API, and give what the client is told beyond port and load: the token, and the authority."""
+    if kind == "open":
+        stage.start("api", "--store", stage.store, "--port", str(stage.port))
+        stage.until_up()
+        return []
+    # The command creates the token over plain HTTP on this host; a second process then serves with TLS.
+    stage.told["ROTA_TOKEN"] = _TOKEN
+    first = stage.start("api", "--store", stage.store, "--port", str(stage.port))
+    stage.until_up()
+    token = stage.rota("token", "create", "load", "--role", "submitter", "--queues", "default").strip()
+    if kind == "token":
+        return [token]
+    first.terminate()
+    first.wait()
+    authority = Authority(stage.folder)
+    cert, key = authority.sign("server")
+    tls = ("--tls-cert", str(cert), "--tls-key", str(key))
+    stage.start("api", "--store", stage.store, "--port", str(stage.port), *tls)
+    _until_listening(stage)
+    return [token, str(authority.cert)]
+
+
+def _until_listening(stage: Stage) -> None:
+    log = stage.folder / f"log-{len(stage.started) - 1}.txt"
+    stage.until(log.read_text, lambda text: "listening on https://" in text)
+
+
+async def _load(port: int, seconds: float, words: list[str]) -> float:
+    command = [sys.executable, "-m", "bench.http_client", str(port), str(CONNECTIONS), str(max(seconds, 1)), *words]
+    running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    said, _ = await running.communicate()
+    told = json.loads(said.splitlines()[-1])
+    assert not told["errors"], f"{told['errors']:.0f} requests failed"
+    return float(told["requests"] / told["seconds"])

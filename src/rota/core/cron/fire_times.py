@@ -1,0 +1,94 @@
+"""Fire times: the next one as an instant, from the calendar pattern and the clock changes of a zone.
+
+Each rule has `next_instant(after, zone)`, in whole seconds of UTC. The package's docstring defines the kinds of rule;
+`zones` defines instants and walls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from rota.core.cron.pattern import Pattern
+from rota.core.cron.zones import CALM, SECOND, change_between
+from rota.core.time import EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Fires at whole multiples of `interval` since 1970."""
+
+    interval: timedelta
+
+    def next_instant(self, after: datetime, zone: tzinfo) -> datetime:  # noqa: ARG002 - an interval has no zone
+        return after + (self.interval - (after - EPOCH) % self.interval)
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """Fires whenever the clock shows a matching time, however often that is."""
+
+    pattern: Pattern
+
+    def next_instant(self, after: datetime, zone: tzinfo) -> datetime:
+        """Return the first matching instant after `after`.
+
+        Between two clock changes wall and instant advance together, so the pattern alone finds the next match. The loop
+        goes from change to change until the match lies before the next one. A distant match is approached in two
+        steps, because only changes within `CALM` of either end can cause an earlier match.
+        """
+        here, wall = after, after.astimezone(zone)
+        wanted = self.pattern.first_from(wall + SECOND)
+        while True:
+            fire = here + (wanted - wall)
+            horizon = fire if fire - here <= CALM else here + CALM
+            if horizon.astimezone(zone).utcoffset() != wall.utcoffset():
+                here = change_between(zone, here, horizon)
+            elif horizon == fire:
+                return fire
+            else:
+                here = max(horizon, fire - CALM)
+            wall = here.astimezone(zone)
+            wanted = self.pattern.first_from(wall)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTime:
+    """Fires once for each matching time, when the clock first reaches or passes it."""
+
+    pattern: Pattern
+
+    def next_instant(self, after: datetime, zone: tzinfo) -> datetime:
+        """Return the first instant after `after` at which the clock reaches or passes a time not passed before."""
+        wanted = self.pattern.first_from(self._first_not_passed(after, zone))
+        fire = self._reached(wanted, zone)
+        # Taken only when the clock jumps in the middle of a minute and `after` is in what is left of that minute.
+        while fire <= after:
+            wanted = self.pattern.first_from(wanted + SECOND)
+            fire = self._reached(wanted, zone)
+        return fire
+
+    def _first_not_passed(self, instant: datetime, zone: tzinfo) -> datetime:
+        """Return the wall time from which on times may still fire after `instant`."""
+        wall = instant.astimezone(zone)
+        if wall.fold:
+            # All that is shown until the end of the overlap was shown before.
+            first_time = wall.replace(fold=0)
+            change = change_between(zone, first_time.astimezone(UTC), instant)
+            return first_time + (change - first_time.astimezone(UTC))
+        if wall.second and not self.pattern.has_seconds:
+            # When the clock jumped within this minute, nothing of what it jumped over has fired yet.
+            since = timedelta(seconds=wall.second)
+            shown = (instant - since).astimezone(zone)
+            if wall - shown != since:
+                return shown
+        return wall + SECOND
+
+    def _reached(self, wall: datetime, zone: tzinfo) -> datetime:
+        """Return when the clock first shows `wall`, or the first whole minute or second after the gap that skips it."""
+        instant = wall.astimezone(UTC)
+        if instant.astimezone(zone) == wall:
+            return instant
+        change = change_between(zone, wall.replace(fold=1).astimezone(UTC), instant)
+        odd_seconds = 0 if self.pattern.has_seconds else -change.astimezone(zone).second % 60
+        return change + timedelta(seconds=odd_seconds)

@@ -1,0 +1,1 @@
+"""What the three stores share: the interface for callers, and the verbs that are the same on every database."""

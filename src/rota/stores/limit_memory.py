@@ -1,0 +1,123 @@
+"""What a process remembers about limits between claims. All of it is a hint: each claim reads the limits anew.
+
+Claims of jobs without limits look for limits in their own statement, so nothing here can let a limit be exceeded. It
+only says whether it is worth looking for jobs that limits concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
+from time import monotonic
+from typing import Final
+
+from rota.core.ids import JobId
+from rota.core.lease import Claim
+from rota.core.limit import Turns, queue_limit, task_limit
+from rota.stores.lane_merge import LaneKey
+
+#: How soon a waiting claim looks again if a limit keeps jobs from it and no time is known at which the limit opens.
+#: Workers of this process are woken when a permit is free; this is for what other processes free.
+LOOK_AGAIN: Final = timedelta(seconds=1)
+#: How soon a claim looks again if another one holds the limits just then.
+NEXT_TRY: Final = timedelta(milliseconds=5)
+#: No claim looks again sooner.
+SHORTEST_PAUSE: Final = timedelta(milliseconds=1)
+#: How often a process that knows of no limits and keys looks for them, if no notification tells it before.
+LOOK_SECONDS: Final = 1.0
+#: How many workers, lanes and leased jobs are remembered.
+MOST: Final = 50_000
+
+
+class LimitMemory:
+    """Whether limits are in use, whose turn it is, and which claims look again when."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        #: The key up to which the keys of a lane were served: the next claim reads those behind it first.
+        self.last_keys: dict[LaneKey, str] = {}
+        self._is_ordinary_first = False
+        self._is_in_use = True
+        #: The limits of queues and tasks that the last claim has seen, by name, and whether jobs with a key waited.
+        self.limited: Collection[str] = ()
+        self.has_keys = False
+        self._looked_at = float("-inf")
+        self._pauses: dict[str, timedelta] = {}
+        self._held: set[JobId] = set()
+
+    def may_be_in_use(self) -> bool:
+        """Whether jobs that limits concern may wait."""
+        return self._is_in_use or monotonic() >= self._looked_at + LOOK_SECONDS
+
+    def note_in_use(self, *, is_in_use: bool = True) -> None:
+        """Note whether there are limits of queues and tasks, or waiting jobs with a key."""
+        self._is_in_use, self._looked_at = is_in_use, monotonic()
+
+    @property
+    def is_known_in_use(self) -> bool:
+        """Whether the last claim has seen limits or jobs with a key."""
+        return self._is_in_use and (bool(self.limited) or self.has_keys)
+
+    def note_limits(self, limited: Collection[str], *, has_keys: bool) -> None:
+        """Note the limits of queues and tasks that there are, and whether jobs with a key wait."""
+        self.limited, self.has_keys = limited, has_keys
+        self.note_in_use(is_in_use=bool(limited) or has_keys)
+
+    def is_ordinary_first(self, wanted: Claim | None = None) -> bool:
+        """Whether the next claim takes jobs without limits first: every other one does, so neither kind starves.
+
+        One whose queues or types all have limits does not: it finds hardly any job without.
+        """
+        self._is_ordinary_first = not self._is_ordinary_first
+        return self._is_ordinary_first and not (wanted is not None and self.is_all_limited(wanted))
+
+    def is_all_limited(self, wanted: Claim) -> bool:
+        """Whether all queues of a claim have limits, or all of its types: then all of its lanes have."""
+        queues, types = map(queue_limit, wanted.queues), wanted.types
+        if not self.limited or not wanted.queues or types == ():
+            return False
+        return all(name in self.limited for name in queues) or (
+            types is not None and all(task_limit(one) in self.limited for one in types)
+        )
+
+    def pause(self, wanted: Claim) -> timedelta | None:
+        """Return how soon a claim that found nothing should look again because of a limit, once."""
+        return self._pauses.pop(wanted.worker.boot, None) if self._pauses else None
+
+    def note_pause(self, wanted: Claim, span: timedelta) -> None:
+        """Note how soon a claim should look again."""
+        if len(self._pauses) >= MOST:
+            self._pauses.clear()
+        self._pauses[wanted.worker.boot] = max(min(span, LOOK_AGAIN), SHORTEST_PAUSE)
+
+    def share_pause(self, wanted: Claim, others: Iterable[Claim], *, has_jobs: bool) -> None:
+        """Have claims that got nothing look again as soon as the one with which they were answered.
+
+        If that one got the jobs that a limit allowed, they look at once: then it is known when the limit opens.
+        """
+        span = self._pauses.get(wanted.worker.boot)
+        if has_jobs:
+            span = NEXT_TRY if self._is_in_use else None
+        if span is not None:
+            for other in others:
+                self.note_pause(other, span)
+
+    def note_leased(self, ids: Iterable[JobId]) -> None:
+        """Note jobs that hold a permit of a limit."""
+        if len(self._held) >= MOST:
+            self._held.clear()
+        self._held.update(ids)
+
+    def note_settled(self, ids: Iterable[JobId]) -> bool:
+        """Note jobs that have ended; return whether one of them held a permit, so that waiting workers are woken."""
+        if not self._held:
+            return False
+        freed = self._held.intersection(ids)
+        self._held -= freed
+        return bool(freed)
+
+    def note_served(self, keys: Mapping[LaneKey, str]) -> None:
+        """Note the key served last in each lane."""
+        if len(self.last_keys) >= MOST:
+            self.last_keys.clear()
+        self.last_keys.update(keys)

@@ -1,0 +1,161 @@
+"""Topics of the live stream: changes of other processes, shared looks, and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from api.staging import Stage, problem_of, until
+from building import new_job
+from rota.core.cluster import Member, Role
+from rota.core.ids import to_text
+from rota.core.lease import Claim, Renewal, WorkerId
+from rota.core.ledger import LedgerEntry
+from rota.core.log_lines import LogTail
+
+PATIENCE = 20.0
+WORKER = Member(Role.WORKER, "ada", "b1", slots=4)
+
+
+@asynccontextmanager
+async def followed(remote: httpx.AsyncClient, topics: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Follow topics, and give the names of those that change."""
+    async with remote.stream("GET", f"/v1/events/stream?topics={topics}") as response:
+        assert response.status_code == 200
+        lines = response.aiter_lines()
+        await anext(lines)
+
+        async def names() -> AsyncIterator[str]:
+            kind = ""
+            async for line in lines:
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: ") and kind == "changed":
+                    yield json.loads(line.removeprefix("data: "))["topic"]
+
+        yield names()
+
+
+def _schedule_body() -> dict[str, Any]:
+    return {"name": "nightly", "cron": "0 3 * * *", "job": {"type": "echo"}}
+
+
+async def _beat(stage: Stage) -> None:
+    await stage.store.beat([WORKER])
+
+
+async def _insert(stage: Stage) -> None:
+    await stage.store.insert([new_job(queue="mail")])
+
+
+async def _ledger(stage: Stage) -> None:
+    await stage.store.record([LedgerEntry("olga", "queues.pause", "mail", "", "")])
+
+
+async def _schedule(stage: Stage) -> None:
+    assert (await stage.client.post("/v1/schedules", json=_schedule_body())).status_code == 201
+
+
+async def _operate(stage: Stage) -> None:
+    body = {"action": "cancel", "q": "queue:nowhere", "start_after": 3600}
+    assert (await stage.client.post("/v1/operations", json=body)).status_code == 202
+
+
+async def _dead(stage: Stage) -> None:
+    await stage.dead("disk full")
+
+
+CHANGES: dict[str, Callable[[Stage], Awaitable[None]]] = {
+    "workers": _beat,
+    "jobs": _insert,
+    "jobs:mail": _insert,
+    "ledger": _ledger,
+    "schedules": _schedule,
+    "operations": _operate,
+    "dead": _dead,
+}
+
+
+@pytest.mark.parametrize("topic", CHANGES)
+async def test_a_topic_tells_of_a_change_that_was_written_past_this_process(
+    stage: Stage, remote: httpx.AsyncClient, topic: str
+) -> None:
+    async with asyncio.timeout(PATIENCE), followed(remote, topic) as names:
+        change = asyncio.ensure_future(anext(names))
+        while not change.done():
+            # Again and again: the first look, which is the one to compare with, may come later than the change.
+            if topic in {"schedules", "operations"} and await stage.store.schedules():
+                await stage.client.delete("/v1/schedules/nightly")
+            await CHANGES[topic](stage)
+            if topic == "workers":
+                await stage.store.beat([replace(WORKER, busy=1)])
+            await asyncio.wait([change], timeout=0.6)
+        assert change.result() == topic
+
+
+async def test_a_job_tells_of_its_state_its_progress_and_its_log(stage: Stage, remote: httpx.AsyncClient) -> None:
+    job = new_job()
+    await stage.store.insert([job])
+    topic = f"job:{to_text(job.id)}"
+    async with asyncio.timeout(PATIENCE), followed(remote, topic) as names:
+        await _looked(stage)
+        (held,) = await stage.store.claim(Claim(WorkerId("ada", "b1"), 1))
+        assert await anext(names) == topic
+        tail = LogTail()
+        tail.add("", "info", "a line")
+        await stage.store.renew([Renewal(job.id, held.fence, progress='{"done": 1}', log_tail=tail.text())])
+        assert await anext(names) == topic
+
+
+async def _looked(stage: Stage) -> None:
+    """Wait until each topic that is followed was looked at."""
+    calls = 0
+    real = stage.store.get
+
+    async def counted(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        nonlocal calls
+        calls += 1
+        return await real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage.store, "get", counted)
+        while calls < 2:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.02)
+
+
+async def test_many_streams_share_one_look(
+    stage: Stage, remote: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: Counter[str] = Counter()
+    real = stage.store.members
+
+    async def counted(**named: Any) -> Any:  # noqa: ANN401 - as it is
+        looks["members"] += 1
+        return await real(**named)
+
+    monkeypatch.setattr(stage.store, "members", counted)
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
+        begun = time.monotonic()
+        streams = [await stack.enter_async_context(followed(remote, "workers")) for _ in range(10)]
+        before = looks["members"]
+        await asyncio.sleep(1.0)
+        assert 1 <= looks["members"] - before <= 5, "one look in each quarter of a second, for all streams together"
+        await stage.store.beat([WORKER])
+        assert [await anext(names) for names in streams] == ["workers"] * 10
+        assert looks["members"] <= (time.monotonic() - begun) / 0.25 + 2
+    await until(lambda: not stage.api.context.live.topics._tasks)
+
+
+@pytest.mark.parametrize("topics", ["cooks", "job:x", "jobs:a b", ",", "", ",".join(f"jobs:{n}" for n in range(21))])
+async def test_an_unknown_topic_is_refused_by_name(stage: Stage, topics: str) -> None:
+    response = await stage.client.get(f"/v1/events/stream?topics={topics}")
+    assert problem_of(response, 422)["errors"][0]["field"] == "topics"

@@ -1,0 +1,185 @@
+"""Faults of real processes and servers on each store: each is named within 15 s, and gone within 15 s of its repair."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import asyncmy
+import asyncpg
+import pytest
+
+from journeys.stage import Stage, staged
+from servers.databases import empty_database
+from servers.etcd import shared_cluster
+from servers.postgres import migrated_database, shared_server
+from servers.proxies import Proxy
+from servers.valkey import shared_valkey
+
+LOST = 6
+
+
+def _most_seconds() -> float:
+    """Say how long a fault may stay unseen, and a repair; on a machine with far more to do than it can, longer."""
+    return 15.0 if os.getloadavg()[0] < 1.5 * (os.cpu_count() or 1) else 90.0
+
+
+class Deployment:
+    """Processes on a store, with etcd and Redis Streams beside it, each behind a proxy."""
+
+    def __init__(self, stage: Stage, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
+        self.stage, self.direct, self.store, self.etcd, self.redis = stage, direct, store, etcd, redis
+
+    def start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
+        return self.stage.start(role, "--store", self.stage.store, *flags)
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        return self.start("worker", "--queues", "default", "--worker-id", "w1")
+
+    def codes(self) -> set[str]:
+        return {item["code"] for item in self.stage.ask("GET", "/v1/attention")["items"]}
+
+    def names(self, *codes: str) -> None:
+        """Wait until these codes are there."""
+        self.stage.until(self.codes, lambda found: found >= set(codes), seconds=_most_seconds())
+
+    def names_no_more(self, *codes: str) -> None:
+        self.stage.until(self.codes, lambda found: not found & set(codes), seconds=_most_seconds())
+
+    def submit(self, count: int = 1, **job: object) -> None:
+        self.stage.ask("POST", "/v1/jobs:batch", {"jobs": [job] * count})
+
+    def claim(self, count: int, lease: float = 60) -> list[dict[str, Any]]:
+        """Submit jobs and take them over HTTP."""
+        self.submit(count, type="mail", queue="side", max_attempts=1)
+        claim = {"worker_id": "ada", "boot_id": "boot", "max": count, "queues": ["side"], "wait": 10, "lease": lease}
+        jobs: list[dict[str, Any]] = []
+        while len(jobs) < count:
+            jobs += self.stage.ask("POST", "/v1/leases:claim", claim)["jobs"]
+        return jobs
+
+    def kill_jobs(self, count: int) -> None:
+        """Let jobs die of a failure."""
+        jobs = self.claim(count)
+        error = {"kind": "OSError", "message": "disk full"}
+        reports = [{"id": job["id"], "fence": job["fence"], "outcome": "failed", "error": error} for job in jobs]
+        self.stage.ask("POST", "/v1/leases:settle", {"reports": reports})
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    lent: AbstractAsyncContextManager[str] | None = None
+    if request.param != "sqlite":
+        lent = empty_database() if request.param == "mariadb" else migrated_database(shared_server())
+    node, valkey = shared_cluster(), shared_valkey()
+    with ExitStack() as stack, asyncio.Runner() as runner:
+        proxy: Proxy | None = None
+        url = direct = "rota.db"
+        if lent is not None:
+            direct = runner.run(lent.__aenter__())
+            proxy = stack.enter_context(Proxy(urlsplit(direct).port or 0))
+            url = proxy.through(direct)
+        etcd = stack.enter_context(Proxy(node.nodes[0].client_port))
+        redis = stack.enter_context(Proxy(valkey.port))
+        stage = stack.enter_context(staged(tmp_path, url))
+        stage.told = {
+            "REDIS_URL": redis.through(valkey.url),
+            "REDIS_STREAM_NAME": f"attention-{stage.port}",
+            "ROTA_COORDINATOR": f"etcd://127.0.0.1:{etcd.port}/attention-{stage.port}",
+        }
+        yield Deployment(stage, direct, proxy, etcd, redis)
+        if lent is not None:
+            runner.run(lent.__aexit__(None, None, None))
+
+
+def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deployment) -> None:
+    stage = deployment.stage
+    deployment.start("api", "--port", str(stage.port))
+    stage.until_up()
+    deployment.submit(type="echo", queue="mail")
+    deployment.names("no_scheduler", "no_worker_for_queue")
+
+    scheduler, worker = deployment.start("scheduler"), deployment.start_worker()
+    deployment.start("worker", "--queues", "mail", "--worker-id", "w2")
+    deployment.submit(type="nobody")
+    # The processes must have started first, which takes as long as it takes.
+    stage.until(deployment.codes, lambda found: found == {"no_worker_for_type"})
+
+    with writes_blocked(deployment):
+        deployment.names("store_not_writable")
+    deployment.names_no_more("store_not_writable")
+
+    if deployment.store is not None:
+        deployment.store.reset()
+        deployment.names("store_unavailable")
+        deployment.store.forward()
+        deployment.names_no_more("store_unavailable")
+
+    deployment.etcd.reset()
+    deployment.redis.reset()
+    deployment.names("coordinator_down", "broker_down")
+    deployment.etcd.forward()
+    deployment.redis.forward()
+    deployment.names_no_more("coordinator_down", "broker_down", "no_leader")
+
+    os.killpg(scheduler.pid, signal.SIGSTOP)
+    deployment.names("no_leader")
+    os.killpg(scheduler.pid, signal.SIGCONT)
+    deployment.names_no_more("no_leader", "no_scheduler")
+
+    os.killpg(worker.pid, signal.SIGKILL)
+    # A host that is gone: nobody renews these leases, and nobody hands them back.
+    deployment.claim(LOST, lease=1)
+    deployment.names("worker_stale")
+    deployment.names("lease_churn")
+    deployment.start_worker()
+    deployment.names_no_more("worker_stale")
+
+    deployment.kill_jobs(12)
+    deployment.names("dead_growing")
+    stage.ask("POST", "/v1/operations", {"action": "delete", "q": "status:dead"})
+    deployment.names_no_more("dead_growing")
+
+    if deployment.store is None:
+        # A process that has lost its file stops using it for good: it must be started again.
+        for path in stage.folder.glob(f"{stage.store}*"):
+            path.rename(path.with_name(f"moved-{path.name}"))
+        deployment.names("store_unavailable")
+
+
+@contextmanager
+def writes_blocked(deployment: Deployment) -> Iterator[None]:
+    """Let no process write that it is alive, as a lock that someone has forgotten does. Reads still work."""
+    stage = deployment.stage
+    if deployment.store is None:
+        other = sqlite3.connect(stage.folder / stage.store, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            other.close()
+        return
+    with asyncio.Runner() as runner:
+        release = runner.run(_lock_members(deployment.direct))
+        yield
+        runner.run(release())
+
+
+async def _lock_members(url: str) -> Callable[[], Coroutine[None, None, None]]:
+    """Lock the table of members against writes; return what ends the session that holds the lock."""
+    if url.startswith("postgres"):
+        session = await asyncpg.connect(url)
+        await session.execute("BEGIN; LOCK TABLE rota_member IN EXCLUSIVE MODE")
+        return cast("Callable[[], Coroutine[None, None, None]]", session.close)
+    where = urlsplit(url)
+    other = await asyncmy.connect(host="127.0.0.1", port=where.port, user="root", database=where.path.strip("/"))
+    await other.cursor().execute("LOCK TABLES rota_member READ")
+    return cast("Callable[[], Coroutine[None, None, None]]", other.ensure_closed)

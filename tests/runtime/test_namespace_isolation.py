@@ -1,0 +1,256 @@
+"""No read, count, event, key or error of one namespace shows another: generated from the routes, and at random."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rota.api.router import Route
+from rota.api.routes import ROUTES
+from runtime.hosting import ROOT, STORES, Hosting, hosting, lent_store
+
+#: Valid bodies of the routes with a path parameter, by form.
+BODIES: Final[Mapping[str, object]] = {
+    "JobEditRequest": {"priority": 9},
+    "ResolveRequest": {"key": "pay", "happened": True},
+    "Completion": {"worker_id": "w", "success": True},
+    "ScheduleChange": {"cron": "@every 2h"},
+    "PauseRequest": {},
+    "BackfillRequest": {"from": "2024-01-01T00:00:00Z", "to": "2024-01-02T00:00:00Z"},
+    "RetryNodeRequest": {},
+    "SkipNodeRequest": {"node": "a"},
+    "QueueChange": {"max_depth": 5},
+    "LimitChange": {"max_running": 1},
+    "LimitClose": {"reason": "x"},
+    "EmitRequest": {"payload": 1},
+    "Configured": {"value": "info"},
+    "RotateRequest": {},
+    "WebhookRotateRequest": {},
+    "NamespaceLimitsForm": {},
+    "PasswordRequest": {"password": "correct horse battery"},
+    "BreakerOpen": {},
+    "BreakerClose": {},
+}
+#: Things that anyone may name; asking for one that nobody has made is not an error, or makes it.
+NAMED: Final = ("queues", "limits", "breakers", "events", "cluster", "locks")
+READS: Final = sorted(
+    route.path
+    for route in ROUTES
+    if route.method == "GET" and "{" not in route.path and not route.path.endswith(("/stream", "next-job"))
+)
+#: What is of the server and not of a namespace.
+OF_SERVER: Final = {"/openapi.json", "/docs", "/", "/livez", "/readyz", "/healthz"}
+
+
+@pytest.fixture(params=STORES)
+async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Hosting]:
+    async with lent_store(request.param, tmp_path) as url, hosting(url) as one:
+        for name in ("acme", "beta"):
+            await one.ask("POST", "/v1/namespaces", 201, json={"name": name})
+        yield one
+
+
+async def filled(host: Hosting, token: str, mark: str) -> dict[str, str]:
+    """Make one thing of each kind, and give their ids by the kind in the path."""
+
+    async def made(path: str, body: object, status: int = 201) -> Any:  # noqa: ANN401 - JSON
+        return await host.ask("POST", path, status, token=token, json=body)
+
+    job = await made("/v1/jobs", {"type": mark, "queue": mark, "payload": mark, "tags": [mark], "delay": "1h"})
+    schedule = await made("/v1/schedules", {"name": mark, "cron": "@every 1h", "job": {"type": mark, "queue": mark}})
+    graph = {"name": mark, "nodes": [{"name": "a", "type": mark}, {"name": "b", "type": mark}]}
+    workflow = await made("/v1/workflows", graph)
+    operation = await made("/v1/operations", {"action": "cancel", "q": f"type:{mark}none"}, 202)
+    webhook = await made("/v1/webhooks", {"name": mark, "url": f"https://{mark}.example.com", "events": ["job.dead"]})
+    other = await made("/v1/tokens", {"name": mark, "role": "viewer"})
+    await host.ask("POST", f"/v1/queues/{mark}/pause", token=token, json={"reason": mark})
+    await host.ask("PUT", f"/v1/limits/queue:{mark}", None, token=token, json={"max_running": 1})
+    await made("/v1/locks:acquire", {"name": mark, "holder": mark, "hold": "1h"}, 200)
+    await host.ask("POST", f"/v1/events/{mark}", None, token=token, json={"payload": mark})
+    return {
+        "jobs": job["id"], "tasks": job["id"], "dead-letters": job["id"], "schedules": schedule["id"],
+        "workflows": workflow["id"], "operations": operation["id"], "webhooks": webhook["id"], "tokens": other["id"],
+        **dict.fromkeys((*NAMED, "users", "workers"), mark),
+        "limits": f"queue:{mark}", "cluster": "log_level", "namespaces": "acme",
+    }  # fmt: skip
+
+
+def kind_of(route: Route) -> str:
+    return route.path.removeprefix("/v1").split("/")[1]
+
+
+async def seen(host: Hosting, token: str) -> dict[str, Any]:
+    """Read all that is in a namespace and does not change by itself."""
+    paths = ("/v1/jobs", "/v1/schedules", "/v1/workflows", "/v1/webhooks", "/v1/tokens", "/v1/locks", "/v1/limits")
+    return {path: await host.ask("GET", path, token=token) for path in paths}
+
+
+async def test_by_every_route_with_an_id_what_is_of_another_namespace_is_unknown(host: Hosting) -> None:
+    acme, beta = await host.token("acme"), await host.token("beta")
+    ids = await filled(host, acme, "acmex")
+    # Users are of the default namespace only.
+    user = {"name": "acmex", "role": "viewer", "password": "correct horse battery"}
+    await host.ask("POST", "/v1/users", 201, json=user)
+    await host.ask("POST", "/v1/users", 409, token=acme, json=user)
+    beat = {"workers": [{"worker_id": "acmex", "boot_id": "b", "queues": ["default"]}]}
+    await host.ask("POST", "/v1/workers:beat", token=acme, json=beat)
+    assert (await host.ask("GET", "/v1/workers/acmex", token=acme))["worker_id"] == "acmex"
+    before = await seen(host, acme)
+    asked = 0
+    for route in ROUTES:
+        if "{" not in route.path:
+            continue
+        own = ids[kind_of(route)]
+        body: dict[str, Any] = {} if route.body is None else {"json": BODIES[route.body.__name__]}
+        answers = {}
+        for name in (own, _never_made(own)):
+            path = route.path.replace("{id}", name).replace("{name}", name).replace("{key}", name)
+            answer = await host.ask(route.method, path, None, token=beta, **body)
+            answers[name] = (answer.status_code, _stripped(answer.text, name))
+            asked += 1
+        where = f"{route.method} {route.path}"
+        if kind_of(route) not in NAMED:
+            assert {status for status, _ in answers.values()} == {404}, (where, answers)
+        elif kind_of(route) != "cluster":
+            assert len(set(answers.values())) == 1, (where, answers)
+    assert asked > 130
+    assert await seen(host, acme) == before
+
+
+def _never_made(name: str) -> str:
+    """Give a name of the same form that nobody has made."""
+    return name.replace("acme", "none") if "acme" in name else name[:-3] + ("000" if name[-3:] != "000" else "111")
+
+
+def _stripped(text: str, name: str) -> str:
+    """Leave out the name that was asked for, and times."""
+    return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", text).replace(name, "NAME")
+
+
+class Player:
+    """Does random things in one namespace, and checks that no answer has anything of the others."""
+
+    def __init__(self, host: Hosting, name: str, token: str, rng: random.Random) -> None:
+        self.host, self.name, self.token, self.rng = host, name, token, rng
+        self.mark = f"{name}x"
+        #: What no answer may have: the marks and ids of the others.
+        self.foreign: set[str] = set()
+        self.others: list[Player] = []
+        self.jobs: list[str] = []
+        self.keys: dict[str, str] = {}
+
+    async def ask(self, method: str, path: str, **sent: Any) -> Any:  # noqa: ANN401 - a response
+        answer = await self.host.ask(method, path, None, token=self.token, **sent)
+        assert answer.status_code < 500, (method, path, answer.text)
+        for word in self.foreign:
+            assert word not in answer.text, (self.name, method, path, word, answer.text)
+        return answer
+
+    def learnt(self, made: str) -> str:
+        for other in self.others:
+            other.foreign.add(made)
+        return made
+
+    async def submit(self) -> None:
+        body: dict[str, Any] = {"type": self.mark, "queue": self.rng.choice(["default", self.mark])}
+        key = self.rng.choice(["", "k1", "k2", "k3"])
+        if key:
+            body["idempotency_key"] = key
+            body["queue"] = "default"
+        answer = await self.ask("POST", "/v1/jobs", json={**body, "payload": self.mark, "tags": ["shared", self.mark]})
+        made = answer.json()["id"]
+        if key in self.keys:
+            assert made == self.keys[key], "a key is of its namespace"
+            return
+        assert answer.status_code == 201
+        assert made not in self.jobs
+        self.jobs.append(self.learnt(made))
+        if key:
+            self.keys[key] = made
+
+    async def claim(self) -> None:
+        body = {"worker_id": "w", "boot_id": "b", "max": 3, "queues": ["default", self.mark]}
+        answer = (await self.ask("POST", "/v1/leases:claim", json=body)).json()
+        for job in answer["jobs"]:
+            assert job["id"] in self.jobs
+            report = {"id": job["id"], "fence": job["fence"], "lease_token": answer["lease_tokens"][job["id"]]}
+            report |= self.rng.choice(
+                [
+                    {"outcome": "succeeded", "result": self.mark},
+                    {"outcome": "failed", "error": {"kind": self.mark, "message": self.mark}},
+                ]
+            )
+            await self.ask("POST", "/v1/leases:settle", json={"reports": [report]})
+
+    async def act(self) -> None:
+        pool = [*self.jobs, *(job for other in self.others for job in other.jobs)] or ["0000000000001"]
+        job = self.rng.choice(pool)
+        path = f"/v1/jobs/{job}/{self.rng.choice(['cancel', 'retry', 'run-now', 'duplicate'])}"
+        if job in self.jobs:
+            answer = await self.ask("POST", path, json={})
+            if path.endswith(("duplicate", "retry")) and answer.status_code == 201 and answer.json()["id"] != job:
+                self.jobs.append(self.learnt(answer.json()["id"]))
+            return
+        answer = await self.host.ask("POST", path, None, token=self.token, json={})
+        assert answer.status_code == 404, answer.text
+
+    async def name_things(self) -> None:
+        """Use names that the other namespaces use as well."""
+        what = self.rng.randrange(6)
+        if what == 0:
+            body = {"name": "daily", "cron": "@every 1h", "job": {"type": self.mark}}
+            await self.ask("POST", "/v1/schedules", json=body)
+        elif what == 1:
+            verb = self.rng.choice(["pause", "resume"])
+            sent = {"json": {"reason": self.mark}} if verb == "pause" else {}
+            await self.ask("POST", f"/v1/queues/other/{verb}", **sent)
+        elif what == 2:
+            await self.ask("POST", "/v1/locks:acquire", json={"name": "lock", "holder": self.mark, "hold": "5s"})
+        elif what == 3:
+            await self.ask("POST", "/v1/events/paid", json={"payload": self.mark})
+        elif what == 4:
+            await self.ask("PUT", "/v1/limits/key:customer", json={"max_running": self.rng.randrange(1, 9)})
+        else:
+            await self.ask("POST", "/v1/tokens", json={"name": "bot", "role": "viewer"})
+
+    async def read(self) -> None:
+        path = self.rng.choice(READS)
+        if path not in OF_SERVER:
+            await self.ask("GET", path)
+
+    async def count(self) -> None:
+        listed = (await self.ask("GET", "/v1/jobs", params={"limit": 500, "tag": "shared"})).json()["items"]
+        assert {job["id"] for job in listed} <= set(self.jobs)
+        assert {job["id"] for job in listed} >= set(self.keys.values())
+
+    async def err(self) -> None:
+        await self.ask("POST", "/v1/jobs", json={"type": self.mark, "priority": 99})
+        await self.ask("GET", "/v1/jobs/nosuch")
+        await self.ask("GET", "/v1/jobs", params={"q": f"type:{self.mark} status:nonsense"})
+
+    async def step(self) -> None:
+        verbs = [self.submit, self.submit, self.claim, self.act, self.name_things, self.read, self.count, self.err]
+        await self.rng.choice(verbs)()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_random_operations_in_one_namespace_never_show_in_another(host: Hosting, seed: int) -> None:
+    rng = random.Random(seed)
+    tokens = {"main": ROOT, "acme": await host.token("acme"), "beta": await host.token("beta")}
+    players = [Player(host, name, token, rng) for name, token in tokens.items()]
+    for player in players:
+        player.others = [other for other in players if other is not player]
+        player.foreign = {other.mark for other in player.others}
+    # The list of namespaces is the default one's to see.
+    for _ in range(300):
+        await rng.choice(players).step()
+    for player in players:
+        await player.count()
+        for path in set(READS) - OF_SERVER:
+            await player.ask("GET", path)
+    assert all(len(player.jobs) > 3 for player in players)

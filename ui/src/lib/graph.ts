@@ -1,0 +1,44 @@
+/** The places of a graph's nodes: in columns, each node behind all nodes that it waits for. */
+
+export interface Drawn {
+  places: { column: number; row: number }[];
+  /** From and to, as indexes of nodes. */
+  edges: [number, number][];
+  columns: number;
+  rows: number;
+}
+
+type After = string | { node?: string | null };
+
+/** Places nodes; a workflow has no cycles, and a name that no node has is left out. */
+export function drawn(nodes: readonly { name: string; after: readonly After[] }[]): Drawn {
+  const index = new Map(nodes.map((node, at) => [node.name, at]));
+  const parents = nodes.map((node) =>
+    node.after.map((one) => index.get(typeof one === "string" ? one : (one.node ?? ""))).filter((at): at is number => at !== undefined),
+  );
+  const columns = nodes.map(() => -1);
+  const columnOf = (at: number): number => {
+    // Without recursion: a chain may be longer than the stack.
+    const open = [at];
+    while (open.length) {
+      const current = open[open.length - 1] as number;
+      const unknown = (parents[current] ?? []).filter((one) => columns[one] === -1);
+      if (columns[current] !== -1) open.pop();
+      else if (unknown.length) open.push(...unknown);
+      else {
+        columns[current] = Math.max(-1, ...(parents[current] ?? []).map((one) => columns[one] ?? 0)) + 1;
+        open.pop();
+      }
+    }
+    return columns[at] ?? 0;
+  };
+  const used: number[] = [];
+  const places = nodes.map((_, at) => {
+    const column = columnOf(at);
+    const row = used[column] ?? 0;
+    used[column] = row + 1;
+    return { column, row };
+  });
+  const edges = parents.flatMap((all, to) => all.map((from): [number, number] => [from, to]));
+  return { places, edges, columns: used.length, rows: Math.max(0, ...used) };
+}
