@@ -117,6 +117,7 @@ def test_a_search_finds_what_it_says(text: str, is_found: bool) -> None:  # noqa
         ("schedule:a schedule:b", 12, "given twice"),
         ('x ""', 3, "leave it out"),
         ("tag:x " * 51, 301, "more than 50 terms"),
+        ("type:a " + "-tag:" + "*a," * 100, 8, "more than 100 values"),
         ("x" * 2_001, 2_001, "2000 characters"),
     ],
 )

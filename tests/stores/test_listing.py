@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.ids import JobId
+from rota.core.search.terms import WordTerm
 from rota.ports.store import JobQuery, JobSlice, Position
 from rota.stores import listing
 
@@ -45,3 +46,18 @@ async def test_a_store_too_slow_for_a_second_slice_still_gives_one(monkeypatch: 
     monkeypatch.setattr(listing, "monotonic", store.time)
     assert (await listing.find_some(store.slice, JobQuery())).resume is not None
     assert store.sizes == [JobQuery().limit]
+
+
+async def test_the_first_slice_of_a_search_is_small_whatever_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with a megabyte each, or with many names to compare, take long: the time for more is known afterwards."""
+    store = SlowStore(0.002)
+    monkeypatch.setattr(listing, "monotonic", store.time)
+    await listing.find_some(store.slice, JobQuery(terms=(WordTerm("mail"),), limit=500))
+    assert store.sizes == [listing.FIRST_ROWS]
+
+
+async def test_slices_of_a_search_grow_if_rows_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SlowStore(0.00001)
+    monkeypatch.setattr(listing, "monotonic", store.time)
+    await listing.find_some(store.slice, JobQuery(terms=(WordTerm("mail"),), limit=500))
+    assert store.sizes[:4] == [20, 80, 200, 200]

@@ -30,8 +30,9 @@ from rota.stores.rows import Row, job_of
 #: The largest slice, and the growth from one slice to the next.
 MOST_CANDIDATES: Final = 20_000
 _GROWTH: Final = 4
-#: The most rows of a slice whose terms are evaluated here.
+#: The most rows of a slice whose terms are evaluated here, and of the first one, before it is known what a row costs.
 MOST_ROWS: Final = 200
+FIRST_ROWS: Final = 20
 #: The time for a list that a person waits for: no further slice is begun after it, nor one that would exceed it at the
 #: speed of the last.
 BUDGET_SECONDS: Final = 0.02
@@ -98,7 +99,7 @@ async def find_some(
     """Read slices with `ask(query, candidates)` until there are enough jobs or the time is up."""
     jobs: list[Job] = []
     # With terms, the rows of a slice are limited by its size; without, by the limit of the list.
-    least = min(query.limit, MOST_ROWS) if query.terms else query.limit
+    least = min(query.limit, FIRST_ROWS) if query.terms else query.limit
     rest, size = query, max(least, 1)
     begun_at = monotonic()
     give_up_at = begun_at + seconds

@@ -39,6 +39,8 @@ from rota.core.value import value
 
 MOST_CHARACTERS: Final = 2_000
 MOST_TERMS: Final = 50
+#: Each of them is compared with each name of a job: 2,000 characters have room for a thousand.
+MOST_VALUES: Final = 100
 #: Beyond this length no close word is suggested: comparing takes time that grows with the length.
 _LONGEST_HINTED: Final = 40
 #: Largest number that is compared; stores have none beyond it.
@@ -119,10 +121,13 @@ def parse_search(text: str, now: datetime, *, status_words: Mapping[str, tuple[S
     """Parse a search; refuse what cannot be understood, naming position and remedy. Ages count back from `now`."""
     if len(text) > MOST_CHARACTERS:
         raise wrong(MOST_CHARACTERS, f"the search is longer than {MOST_CHARACTERS} characters; shorten it")
-    draft = _Draft(now, status_words)
+    draft, values = _Draft(now, status_words), 0
     for number, raw in enumerate(scan(text)):
+        values += len(raw.parts)
         if number >= MOST_TERMS:
             raise raw.refused(f"there are more than {MOST_TERMS} terms; leave some out")
+        if values > MOST_VALUES:
+            raise raw.refused(f"there are more than {MOST_VALUES} values; leave some out")
         if raw.field is None:
             _word(draft, raw)
             continue
