@@ -22,8 +22,8 @@ QUEUE_WORDS = """
     batches batching breaker breakers bulk claim claims cluster completion coordination
     coordinator cron
     dead deadlines decision dependencies deps dispatch dispatcher drain duration early execution executor executors
-    edit edits explain failed failures fetcher fire firings flow full graph group handback handle handler handlers handoff
-    heartbeat intake
+    edit edits explain failed failures fetcher fire firings flow full graph group handback handle handler handlers
+    handoff heartbeat intake
     job jobs
     keeper keys
     lane lanes lease leases ledger letters lifecycle limit limited limits lookahead maintenance membership namespace
