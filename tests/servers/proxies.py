@@ -68,6 +68,8 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Accepted, and not yet a stream: the proxy may be closed before the task of a connection takes its first step.
+        self._unserved: set[socket.socket] = set()
         self._resets = self._swallows = self._drops_answers = False
         self._delay_seconds = 0.0
 
@@ -167,10 +169,12 @@ class Proxy:
             time.sleep(self.accepted % _MOMENTS * _MOMENT_SECONDS)
             raw.close()
         else:
+            self._unserved.add(raw)
             self._start(self._serve(raw))
 
     async def _serve(self, raw: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=raw)
+        self._unserved.discard(raw)
         connection = _Connection([writer])
         self._connections.add(connection)
         if self._resets:
@@ -225,6 +229,8 @@ class Proxy:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for raw in self._unserved:
+            raw.close()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
