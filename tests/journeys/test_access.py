@@ -61,6 +61,30 @@ class Caller:
             self._connection = None
 
 
+class Stream:
+    """A stream of events that is open, and read by a thread."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._connection.request("GET", "/v1/events/stream", headers={"Authorization": f"Bearer {token}"})
+        self._response = self._connection.getresponse()
+        assert self._response.status == 200
+        self._ended_at = 0.0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while self._response.read1():
+            pass
+        self._ended_at = time.monotonic()
+
+    def ended(self) -> float:
+        """Wait for the end, and give its time."""
+        self._thread.join(timeout=30)
+        self._connection.close()
+        return self._ended_at or time.monotonic()
+
+
 def path_of(route: Route) -> str:
     return route.path.replace("{id}", "0000000000001").replace("{name}", "mail")
 
@@ -139,11 +163,14 @@ def test_a_revoked_token_is_refused_by_every_api_process_within_five_seconds(sta
 
     for caller in callers:
         stage.until(lambda caller=caller: ask(caller), lambda status: status == 200)  # type: ignore[misc]
+    streams = [Stream(port, token) for port in (stage.port, other)]
     stage.ask("DELETE", "/v1/tokens/ci", Authorization=f"Bearer {ROOT}")
     revoked_at = time.monotonic()
     for caller in callers:
         stage.until(lambda caller=caller: caller.status("GET", "/v1/jobs", token), lambda status: status == 401)  # type: ignore[misc]
         caller.close()
+    for stream in streams:
+        assert stream.ended() - revoked_at <= 5.0
     assert time.monotonic() - revoked_at <= 5.0
 
 

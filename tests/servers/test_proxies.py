@@ -17,7 +17,12 @@ def test_a_connection_accepted_while_the_proxy_closes_is_closed_too() -> None:
         proxy = Proxy(server.getsockname()[1])
         proxy.__enter__()
         is_blocked, is_closing = threading.Event(), threading.Event()
-        proxy._loop.call_soon_threadsafe(lambda: (is_blocked.set(), is_closing.wait()))
+
+        def block() -> None:
+            is_blocked.set()
+            is_closing.wait()
+
+        proxy._loop.call_soon_threadsafe(block)
         is_blocked.wait()
         with socket.create_connection(("127.0.0.1", proxy.port)) as client:
             closing = threading.Thread(target=proxy.__exit__)

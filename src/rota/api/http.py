@@ -19,6 +19,7 @@ from rota.api.errors import HttpError, body_too_large, http_error_of, invalid, m
 from rota.api.headers import surface_of
 from rota.api.json_body import LARGE_BYTES, decode, decode_body, did_you_mean
 from rota.api.server.fast_io import COMMON_HEADERS, CYCLE, buffered_body, write_response
+from rota.api.sessions import SESSION
 from rota.api.settings import ApiKey
 from rota.engine import Engine
 from rota.ports.client import Actor
@@ -191,14 +192,19 @@ class Request:
         return query
 
     async def abandoned(self) -> None:
-        """Wait until the caller has disconnected or the server stops. Only after the body was read."""
-        closing = asyncio.ensure_future(self.context.closing.wait())
-        disconnected = asyncio.ensure_future(self._disconnected())
+        """Wait until the caller has disconnected, its access has ended, or the server stops.
+
+        Only after the body was read.
+        """
+        ends = [asyncio.ensure_future(end) for end in (self.context.closing.wait(), self._disconnected())]
+        expires_at = self.scope.get(SESSION) or self.key.expires_at
+        if self.key.token_id or expires_at is not None:
+            ends.append(asyncio.ensure_future(self.context.tokens.end_of(self.key.token_id, expires_at)))
         try:
-            await asyncio.wait((closing, disconnected), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            closing.cancel()
-            disconnected.cancel()
+            for end in ends:
+                end.cancel()
 
     async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -1,6 +1,6 @@
 """Long polling: wait for a caller until there is work, a cancel, or the end of a job.
 
-A wait ends early when the caller disconnects or the server stops.
+A wait ends early when the caller disconnects, its token ends, or the server stops.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ async def claim_or_wait(request: Request, claim: Claim, wait: timedelta) -> Sequ
     abandoned = asyncio.ensure_future(request.abandoned())
     try:
         with engine.broker.subscribe(claim.queues, claim.types) as subscription:
-            while True:
+            while not abandoned.done():
                 jobs = await engine.claim(claim, looks_again=True)
                 left = deadline - loop.time()
-                if jobs or left <= 0 or abandoned.done():
+                if jobs or left <= 0:
                     break
                 pause = engine.leases.pause(claim, left)
                 wakeup = asyncio.ensure_future(subscription.wait(timedelta(seconds=pause)))

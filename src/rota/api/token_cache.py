@@ -1,12 +1,14 @@
 """Stored tokens as the API checks them: looked up by id, cached for a few seconds, failures limited per source.
 
-A revocation must take effect on every API process within five seconds, so a cached token is read again after four. The
+A revocation must take effect on every API process within five seconds, so a cached token is read again after four; also
+that of a stream or a long poll, which ends with its token (`end_of`). The
 limit on failures answers 429 instead of 401 after some wrong tokens from one address, and looks up no further unknown
 ids for it. Callers behind the same address with a token that was valid before are not affected by it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -18,7 +20,7 @@ from typing import Final
 from rota.api.errors import HttpError
 from rota.api.settings import ApiKey
 from rota.core.access import digest_of_secret, id_of_secret, qualified_id, split_id
-from rota.core.errors import NamespaceNotFound
+from rota.core.errors import NamespaceNotFound, RotaError
 from rota.engine import Engine
 
 FRESH_SECONDS: Final = 4.0
@@ -26,6 +28,8 @@ FRESH_SECONDS: Final = 4.0
 MOST_FAILURES: Final = 50
 WINDOW_SECONDS: Final = 60.0
 _MOST_ENTRIES: Final = 10_000
+#: How soon a look that failed is repeated.
+_RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -89,6 +93,30 @@ class TokenCache:
         if len(self._cached) > _MOST_ENTRIES:
             self._cached.popitem(last=False)
         return key
+
+    async def end_of(self, token_id: str, expires_at: datetime | None) -> None:
+        """Return when a token has ended, or a session at its time: when another request with it would be refused.
+
+        Without an id only the time counts. While the store cannot be read, nothing ends.
+        """
+        while expires_at is None or self.now() < expires_at:
+            left = FRESH_SECONDS if expires_at is None else (expires_at - self.now()).total_seconds()
+            pause = min(self._fresh_seconds(token_id), left)
+            if pause > 0:
+                await asyncio.sleep(pause)
+                continue
+            try:
+                if await self.look_up_by_id(token_id) is None:
+                    return
+            except RotaError:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _fresh_seconds(self, token_id: str) -> float:
+        """Give how long what is cached of a token may still be used."""
+        entry = self._cached.get(token_id)
+        if not token_id:
+            return FRESH_SECONDS
+        return 0.0 if entry is None else entry.read_at + FRESH_SECONDS - self._clock()
 
     def cached_user(self, name: str) -> ApiKey | None:
         """Give the key of a user if it is cached and fresh."""
