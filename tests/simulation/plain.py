@@ -65,6 +65,8 @@ def limit(limit: Limit) -> dict[str, Plain]:
         "max_running": limit.max_running,
         "rates": [[rate.interval, rate.burst] for rate in limit.rates],
         "per_key_max_running": limit.per_key_max_running,
+        "order": limit.order,
+        "closed_until": micros(limit.closed_until),
     }
 
 

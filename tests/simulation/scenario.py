@@ -92,7 +92,10 @@ class Theatre:
         self._store_host = Host("store", None, self.loop, self.history, self._rng("store"))
         self.store = _open_store(self._store_host)
         if world.seed >= worlds.FIRST_WITH_LIMITS:
-            _at_once(self.store.put_limits(world.limits))
+            _at_once(self.store.put_limits([limit for limit in world.limits if not limit.is_empty]))
+            for limit in world.limits:
+                if limit.closed_until is not None:
+                    _at_once(self.store.close_limit(limit))
             self.history.note("limits", limits=[plain.limit(limit) for limit in world.limits])
         self._service = Service(self._store_host, self.store)
         self._network = Network(self.loop, self._service, self.history, self._rng("network"), world.patience_seconds)

@@ -543,8 +543,67 @@ def test_a_lease_lost_without_a_fault_breaks_g4(story: Story) -> None:
     assert story.judge() == ["G4"]
 
 
+def limit(name: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - parts of a limit
+    return {"name": name, "max_running": None, "rates": [], "per_key_max_running": None, "order": None} | more
+
+
+def finish(story: Story, *job_ids: int) -> None:
+    for job_id in job_ids:
+        story.settle("succeed", "completed", job_id)
+
+
+def test_more_of_a_key_than_its_limit_allows_break_i13(story: Story) -> None:
+    story.tell("limits", limits=[limit("key:k", max_running=1)])
+    story.insert(1, concurrency_key="k")
+    story.insert(2, concurrency_key="k")
+    story.claim(1)
+    story.claim(2)
+    finish(story, 1, 2)
+    assert story.judge() == ["I13"]
+
+
+def test_a_start_under_a_closed_limit_breaks_i13(story: Story) -> None:
+    story.tell("limits", limits=[limit("queue:q", closed_until=60 * SECOND)])
+    story.insert()
+    story.claim()
+    finish(story, 1)
+    assert story.judge() == ["I13"]
+
+
+def test_a_start_before_an_earlier_job_of_a_strict_order_has_ended_breaks_i13(story: Story) -> None:
+    story.tell("limits", limits=[limit("key:k", order="strict")])
+    story.insert(1, concurrency_key="k")
+    story.insert(2, concurrency_key="k")
+    for job_id in (2, 1):
+        story.claim(job_id)
+        finish(story, job_id)
+    assert story.judge() == ["I13"]
+
+
+def test_a_key_that_is_overtaken_for_more_than_a_round_breaks_g7(story: Story) -> None:
+    story.tell("limits", limits=[])
+    for job_id in range(1, 6):
+        story.insert(job_id, concurrency_key="one" if job_id == 1 else "other")
+    for job_id in (2, 3, 4, 5):
+        story.claim(job_id)
+        finish(story, job_id)
+    story.claim(1)
+    finish(story, 1)
+    assert story.judge() == ["G7"]
+
+
+def test_a_key_with_a_permit_that_is_left_behind_breaks_g7(story: Story) -> None:
+    story.tell("limits", limits=[])
+    story.insert(1, concurrency_key="k")
+    ask = {"worker": "w", "boot": "w.1", "limit": 2, "queues": ["q"], "types": None, "claim_id": None, "ahead": 0}
+    story.apply("claim", ask, [])
+    story.claim(1)
+    finish(story, 1)
+    assert story.judge() == ["G7"]
+
+
 def test_every_invariant_has_a_sentence() -> None:
-    assert list(INVARIANTS) == [*(f"I{number}" for number in range(1, 14)), "G4", "G5", "G6"]
+    assert list(INVARIANTS) == [*(f"I{number}" for number in range(1, 14)), "G4", "G5", "G6", "G7"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from rota.core.ids import ScheduleId
-from rota.core.limit import Limit
+from rota.core.limit import STRICT, Limit
 from rota.core.retry import Backoff
 from rota.core.schedule import CatchUp, Overlap, Schedule
 from rota.core.submission import Delivery, Need, Template
@@ -33,6 +33,9 @@ RULES: Final = ("*/10 * * * * *", "*/15 * * * * *", "*/30 * * * * *", "@every 7s
 #: From this seed on there are limits: many jobs have a key, and queues, types and keys run few at once.
 FIRST_WITH_LIMITS: Final = 10_000_000
 KEYS: Final = ("a", "b", f"{TYPES[0]}:1", f"{TYPES[0]}:2")
+#: Jobs of this key start in the order of submission. Those that wait for others have no such key: a host whose clock is
+#: behind may give a job an id below those of the jobs that it waits for.
+STRICT_KEY: Final = "in-order"
 #: The part of the busy time in which new jobs come in.
 COMING: Final = 0.75
 
@@ -114,14 +117,22 @@ def _limits(rng: Random) -> tuple[Limit, ...]:
         Limit(f"task:{TYPES[1]}", rate_limit=rng.choice(("2/s burst 1", "1/s"))),
         Limit("key:a", rng.choice((1, 2, 3))),
     )
-    return tuple(limit for limit in drawn if rng.random() < 0.6)
+    chosen = tuple(limit for limit in drawn if rng.random() < 0.6)
+    # Drawn after the others, so that these stay what they were.
+    closed_until = GENESIS + timedelta(seconds=rng.uniform(5, 30))
+    more = (Limit(f"key:{STRICT_KEY}", order=STRICT), Limit("key:b", closed_until=closed_until, reason="429"))
+    return chosen + tuple(limit for limit in more if rng.random() < 0.6)
 
 
 def _with_keys(rng: Random, submissions: Sequence[Submission]) -> list[Submission]:
     return [
-        replace(one, template=replace(one.template, concurrency_key=rng.choice(KEYS))) if rng.random() < 0.6 else one
+        replace(one, template=replace(one.template, concurrency_key=_key(rng, one))) if rng.random() < 0.6 else one
         for one in submissions
     ]
+
+
+def _key(rng: Random, submission: Submission) -> str:
+    return rng.choice(KEYS if submission.after else (*KEYS, STRICT_KEY))
 
 
 def _surroundings(

@@ -62,6 +62,8 @@ class Twin:
     #: The fence under which a handler began last.
     starts_under: int = 0
     last_event: str = ""
+    #: How many jobs of each other key went first although this one could have started.
+    overtaken_by: dict[str, int] = field(default_factory=dict)
     #: The numbers of all records that touched this job.
     trail: list[int] = field(default_factory=list)
 

@@ -35,8 +35,10 @@ def on_claim(court: Court, record: Record) -> None:
         _lease(court, record, twin, job)
         earlier[twin.id] = job["fence"]
         court.claimed_at.setdefault(ask["claim_id"], record["at"])
-    if court.has_keys and given:
+    if court.has_keys:
         limits.judge(court, record, [twin for twin, _ in given])
+        if not is_repeated:
+            limits.judge_turns(court, record, [twin for twin, _ in given])
 
 
 def _lease(court: Court, record: Record, twin: Twin, job: dict[str, Any]) -> None:
@@ -91,7 +93,7 @@ def _judge_order(court: Court, record: Record, given: list[Twin]) -> None:
         if twin.queue not in latest or twin.turn > latest[twin.queue].turn:
             latest[twin.queue] = twin
     for left in court.pending.values():
-        if left.passed_over is not None or left in given or not _is_eligible(left, ask, now):
+        if left.passed_over is not None or left in given or not limits.is_eligible(left, ask, now):
             continue
         if len(record["got"]) < ask["limit"]:
             left.passed_over = record, "left behind although there was room for it"
@@ -99,16 +101,6 @@ def _judge_order(court: Court, record: Record, given: list[Twin]) -> None:
             left.passed_over = record, "left behind for a job whose time had not come"
         elif left.queue in latest and left.turn < latest[left.queue].turn:
             left.passed_over = record, f"left behind for job {latest[left.queue].id}, whose turn is later"
-
-
-def _is_eligible(twin: Twin, ask: dict[str, Any], now: int) -> bool:
-    return (
-        twin.queue in ask["queues"]
-        and (ask["types"] is None or twin.type in ask["types"])
-        and twin.run_at <= now
-        and not twin.is_vague
-        and (twin.expires_at is None or twin.expires_at > now)
-    )
 
 
 def on_renew(court: Court, record: Record) -> None:

@@ -1,11 +1,16 @@
-"""Limits: I13 (no more run, and no more start in a time, than a limit allows as of the claim)."""
+"""Limits: I13 (no more run, and no more start in a time, than a limit allows as of the claim), G7 (keys take turns)."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
 
 from simulation.checker.court import Court, Twin
 from simulation.checker.verdict import Record
+
+#: A key starts at most as many jobs in a round as the largest weight that is drawn. One more round may be under way.
+MOST_OVERTAKING: Final = 2
 
 
 def on_limits(court: Court, record: Record) -> None:
@@ -23,6 +28,80 @@ def judge(court: Court, record: Record, given: list[Twin]) -> None:
             if most is not None and running[name] > most:
                 court.blame("I13", f"{running[name]} run under {name}, which allows {most}", record, twin)
             _judge_rates(court, record, name, twin)
+            closed_until = court.limits.get(name, {}).get("closed_until")
+            if closed_until is not None and closed_until > record["clock"]:
+                court.blame("I13", f"started under {name}, which is closed", record, twin)
+        _judge_sequence(court, record, twin)
+
+
+def _judge_sequence(court: Court, record: Record, twin: Twin) -> None:
+    """In strict order, all jobs that were submitted before this one have ended."""
+    if not _is_strict(court, twin.concurrency_key):
+        return
+    for other in court.jobs.values():
+        if other.concurrency_key == twin.concurrency_key and other.id < twin.id and not other.is_finished:
+            court.blame("I13", f"started before job {other.id}, which was submitted before it", record, twin)
+            return
+
+
+def _is_strict(court: Court, key: str | None) -> bool:
+    return court.limits.get(f"key:{key}", {}).get("order") == "strict"
+
+
+def judge_turns(court: Court, record: Record, given: list[Twin]) -> None:
+    """A job that could have started must have, if the claim had room; if it had none, the keys take turns."""
+    ask = record["ask"]
+    if ask.get("ids") is not None:
+        return
+    running = Counter(name for twin in court.jobs.values() if twin.state == "running" for name in _names(twin))
+    for left in _first_of_keys(court, ask, record["clock"]):
+        if not _could_start(court, record, left, running):
+            left.overtaken_by.clear()
+        elif len(record["got"]) < ask["limit"]:
+            court.blame("G7", "left behind although its limits allow it and there was room for it", record, left)
+        for twin in given:
+            key = twin.concurrency_key
+            if key in {None, left.concurrency_key} or twin.priority > left.priority:
+                continue
+            left.overtaken_by[str(key)] = left.overtaken_by.get(str(key), 0) + 1
+            if left.overtaken_by[str(key)] > MOST_OVERTAKING:
+                court.blame("G7", f"{left.overtaken_by[str(key)]} jobs of {key} went first", record, left)
+                left.overtaken_by.clear()
+
+
+def _first_of_keys(court: Court, ask: dict[str, Any], now: int) -> Iterable[Twin]:
+    """Return the first claimable job of each key without a strict order, by turn."""
+    first: dict[str, Twin] = {}
+    for twin in court.pending.values():
+        key = twin.concurrency_key
+        if key is None or _is_strict(court, key) or not is_eligible(twin, ask, now):
+            continue
+        if key not in first or (twin.turn, twin.id) < (first[key].turn, first[key].id):
+            first[key] = twin
+    return first.values()
+
+
+def _could_start(court: Court, record: Record, twin: Twin, running: Counter[str]) -> bool:
+    """Whether all limits of a job have a permit left after a claim. Whether a rate has is not known here."""
+    for name in _names(twin):
+        most = _most_running(court, name)
+        limit = court.limits.get(name)
+        if most is not None and running[name] >= most:
+            return False
+        if limit is not None and (limit["rates"] or (limit.get("closed_until") or 0) > record["clock"]):
+            return False
+    return True
+
+
+def is_eligible(twin: Twin, ask: dict[str, Any], now: int) -> bool:
+    """Whether a claim may be given a job, but for limits."""
+    return (
+        twin.queue in ask["queues"]
+        and (ask["types"] is None or twin.type in ask["types"])
+        and twin.run_at <= now
+        and not twin.is_vague
+        and (twin.expires_at is None or twin.expires_at > now)
+    )
 
 
 def _names(twin: Twin) -> list[str]:

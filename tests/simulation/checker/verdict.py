@@ -21,10 +21,11 @@ INVARIANTS: Final = {
     "I10": "follow-ups and waiting jobs: made or released with the parent's end, once",
     "I11": "nothing disappears: submitted = waiting + running + finished + pruned",
     "I12": "SIGTERM: out within the grace; what was claimed is finished or handed back, the attempt refunded",
-    "I13": "as of each claim no more jobs run, and no more have started, than a limit allows",
+    "I13": "as of each claim no more jobs run or have started than a limit allows, none that is closed or out of order",
     "G4": "without a fault no lease is lost",
     "G5": "no lease is taken because the store's clock was set: it has lapsed by the steady clock too",
     "G6": "no schedule is silent because the store's clock was set back",
+    "G7": "a job that all its limits allow is not left behind, and keys take turns",
 }
 
 

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any
 
-from rota.core.limit import Allowance
+from rota.core.limit import Allowance, Limit, Turns
 from rota.stores import limited_lanes
 from rota.stores.limited_lanes import LimitedClaim
 from rota.stores.sqlite import claim as sqlite_claim
@@ -99,4 +100,52 @@ def permit_leaks_with_a_lapsed_lease() -> Planting:
         return claim
 
     with instead(sqlite_limits, "_begin", begin):
+        yield
+
+
+@mutant("I13", first=FIRST_WITH_LIMITS)
+def closed_limit_ignored() -> Planting:
+    """A limit that is closed lets jobs start."""
+
+    def closed_micros(right: Any, limit: Limit, now: int) -> int | None:
+        del right, limit, now
+        return None
+
+    with instead(Limit, "closed_micros", closed_micros):
+        yield
+
+
+@mutant("I13", first=FIRST_WITH_LIMITS)
+def strict_order_ignored() -> Planting:
+    """The first job of a key that is due starts, whatever was submitted before it."""
+
+    def split_strict(right: Any, claim: LimitedClaim, keys: Any) -> Any:
+        del right, claim
+        return [], list(keys)
+
+    with instead(LimitedClaim, "split_strict", split_strict):
+        yield
+
+
+@mutant("G7", first=FIRST_WITH_LIMITS + 11)
+def full_key_holds_up_others() -> Planting:
+    """Behind a key that has no permit to give no other one is looked at (Oban Pro: a partition blocks all others)."""
+
+    def open_keys(right: Any, claim: LimitedClaim, lane: Any, rows: Any) -> Any:
+        keys = dict(right(claim, lane, rows))
+        return list(takewhile(lambda one: one[1], ((row[0], keys.get(row[0], 0)) for row in rows)))
+
+    with instead(LimitedClaim, "open_keys", open_keys):
+        yield
+
+
+@mutant("G7", first=FIRST_WITH_LIMITS + 165)
+def keys_take_no_turns() -> Planting:
+    """One key always goes before another."""
+
+    def start_of(right: Any, turns: Turns, key: str) -> float:
+        del right, turns
+        return float(sum(key.encode()))
+
+    with instead(Turns, "start_of", start_of):
         yield
