@@ -15,6 +15,9 @@ WRONG: list[tuple[str, str, dict[str, object], str, str]] = [
     ("PUT", "key:a", {"on_full": "perhaps"}, "on_full", "perhaps"),
     ("PUT", "key:a", {"on_full": "drop", "rate_limit": "1/s"}, "on_full", "full only if max_running is set"),
     ("PUT", "task:mail", {"on_full": "drop", "per_key_rate_limit": "1/s"}, "on_full", "if per_key_max_running is set"),
+    ("PATCH", "queue:mail", {"weight": 2}, "weight", "'2' will not do: 'queue:mail' is a queue"),
+    ("PATCH", "queue:mail", {}, "max_running", "nothing is changed"),
+    ("PATCH", "queue:mail", {"rate_limit": "often"}, "rate_limit", "write a count and a period"),
     ("POST", "queue:mail/close", {"until": "2001-01-01T00:00:00Z"}, "until", "is past; give a later time"),
 ]
 
@@ -41,3 +44,13 @@ async def test_a_submission_that_a_full_key_drops_says_which_job_holds_its_place
     assert (reply.status_code, again["id"], again["conflict"]["code"]) == (200, first["id"], "dropped")
     items = (await stage.client.post("/v1/jobs:batch", json={"jobs": [body, {"type": "mail"}]})).json()["items"]
     assert [item["receipt"] for item in items] == ["dropped", "created"]
+
+
+async def test_a_field_of_a_limit_is_changed_and_the_others_stay_until_none_is_left(stage: Stage) -> None:
+    path = "/v1/limits/key:a"
+    await stage.client.put(path, json={"max_running": 2, "weight": 3})
+    assert (await stage.client.patch(path, json={"max_running": 5})).json()["weight"] == 3
+    assert (await stage.client.patch(path, json={"weight": None})).json()["weight"] is None
+    # Without a limit of its own, a key runs one job at a time.
+    assert (await stage.client.patch(path, json={"max_running": None})).json()["max_running"] == 1
+    assert await stage.store.limits() == []

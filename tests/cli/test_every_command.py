@@ -449,6 +449,8 @@ CASES = [
     Case("queues purge purged --confirm other", prints("was not given a second time"), Exit.USAGE),
     Case("queues purge purged --confirm purged", has_state("purged", "cancelled")),
     Case("limits set queue:side --max-running 5 --rate-limit 100/s", prints("max_running 5")),
+    Case("limits set queue:side --max-running 6", prints("max_running 6")),
+    Case("limits get queue:side", prints("100/s")),
     Case("limits set task:slow --per-key-max-running 2 --per-key-rate-limit 10/s", prints("per_key_max_running 2")),
     Case("limits set key:big --weight 3 --order strict", prints("weight 3", "order strict")),
     Case("limits set key:once --max-running 1 --on-full drop", prints("max_running 1", "on_full drop")),

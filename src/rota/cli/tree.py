@@ -417,7 +417,7 @@ def _add_limits(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     for action, does in (
         ("get", "show a limit with what runs and waits under it"),
         ("holders", "list the jobs that run under a limit, at most ten"),
-        ("set", "set a limit"),
+        ("set", "set a limit; what is not named stays as it is"),
         ("delete", "delete a limit"),
         ("close", "start no jobs under a limit; running ones continue"),
         ("open", "open a closed limit"),

@@ -5,8 +5,8 @@ If the first cause is removed, the job can go on.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from shlex import quote
 from typing import Any, Final
@@ -17,33 +17,20 @@ from rota.core.health_history import CLOCK_OFFSET
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import DUE_STATES, FINISHED, TIMED, State
-from rota.core.limit import UNTIL_OPENED, LimitUsage, names_of
 from rota.core.queue import LaneCount
 from rota.core.settlement import Reason as EndReason
 from rota.core.step import Step, StepKind
-from rota.core.submission import BREAKER, Delivery
+from rota.core.submission import Delivery
 from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
+from rota.engine.explain_limits import MOST_AHEAD, Cause, ExplainLimits
 from rota.engine.jobs import unknown_job
-from rota.engine.limits import JobLimits
 from rota.ports.store import Census
 
 #: A due job that a worker with a free slot can take has been claimed by then.
 LONGER_THAN_A_CLAIM_SECONDS: Final = 2.0
-#: How many of the jobs that are claimed before a job are counted.
-MOST_AHEAD: Final = 10_000
 #: How many of the jobs that a job waits for are named.
 MOST_BLOCKERS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One cause: a code for programs, a sentence for people, a remedy, and the values it was read from."""
-
-    code: str
-    text: str
-    fix: str = ""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +61,7 @@ class Explain:
     def __init__(self, deps: EngineDeps, backlogs: Backlogs) -> None:
         self._deps = deps
         self._backlogs = backlogs
+        self._limits = ExplainLimits(deps, backlogs)
 
     async def __call__(self, job_id: JobId, surroundings: Surroundings = ALL_WELL) -> Explanation:
         found = await self._deps.store.get([job_id])
@@ -213,52 +201,13 @@ class Explain:
             fix = "start a worker whose app defines it, or correct the type"
             yield Cause("no_worker_registers_type", text, fix, {"type": job.type, "known_types": known})
         elif job.state in DUE_STATES and not is_paused:
-            limited = await self._limited(job, now)
-            if limited is not None:
-                yield limited
+            limited = await self._limits(job, now, surroundings.census or self._deps.store.census)
+            for cause in limited:
+                yield cause
+            if limited:
                 return
             async for cause in self._slots(job, knowing, surroundings, now):
                 yield cause
-
-    async def _limited(self, job: Job, now: datetime) -> Cause | None:
-        """Return the limit that keeps a due job from starting, if there is one."""
-        limits = JobLimits(self._deps)
-        for name in names_of(job.queue, job.type, job.concurrency_key):
-            limit = await limits.effective(name, job.type)
-            own = name.removeprefix(BREAKER) if name.startswith(BREAKER) else limit.breaker
-            cause = None if own is None else await self._held_by_breaker(own, now)
-            if cause is None and not name.startswith(BREAKER):
-                usage = await self._deps.store.limit_usage(limit)
-                cause = _held_by(usage, now)
-                if cause is None and usage.first is not None and usage.first != job.id:
-                    return _behind(name, usage.first)
-            if cause is not None:
-                return cause
-        return None
-
-    async def _held_by_breaker(self, name: str, now: datetime) -> Cause | None:
-        """Return that a circuit breaker is open; None if it is closed."""
-        for breaker in await self._deps.store.breakers([name]):
-            if not breaker.is_open:
-                return None
-            usage = await self._deps.store.limit_usage(breaker.limit, now=now)
-            opens_at = usage.opens_at or now
-            why = f": {breaker.reason}" if breaker.reason else ""
-            until = (
-                "it is closed" if opens_at == UNTIL_OPENED else f"{opens_at:%Y-%m-%d %H:%M:%S} UTC, when it is tried"
-            )
-            text = f"the circuit breaker {name!r} has been open since {breaker.since:%H:%M:%S} UTC until {until}{why}"
-            evidence = {
-                "breaker": name,
-                "since": breaker.since,
-                "next_probe_at": None if opens_at == UNTIL_OPENED else opens_at,
-                "state": str(breaker.state(now)),
-                "is_forced": breaker.is_forced,
-                "reason": breaker.reason,
-            }
-            fix = f"repair the dependency; to start its jobs now: rota breakers close {quote(name)}"
-            return Cause("circuit_open_until", text, fix, evidence)
-        return None
 
     async def _slots(
         self, job: Job, workers: Sequence[Member], surroundings: Surroundings, now: datetime
@@ -308,34 +257,6 @@ class Explain:
 
     async def _alive(self, role: Role, now: datetime) -> Sequence[Member]:
         return await self._deps.store.members(role=role, since=now - ALIVE_FOR)
-
-
-def _held_by(usage: LimitUsage, now: datetime) -> Cause | None:
-    """Return why no job may start under a limit now; None if one may."""
-    limit, name = usage.limit, usage.limit.name
-    holders = [to_text(one) for one in usage.holders]
-    evidence = {"limit": name, "max_running": limit.max_running, "running": usage.running, "holders": holders}
-    if limit.is_closed(now):
-        why = f": {limit.reason}" if limit.reason else ""
-        until = "it is opened" if limit.closed_until == UNTIL_OPENED else f"{limit.closed_until:%Y-%m-%d %H:%M:%S} UTC"
-        text = f"the limit {name} is closed until {until}{why}"
-        return Cause("limit_closed_until", text, f"open it: rota limits open {quote(name)}", evidence)
-    if limit.max_running is not None and usage.running >= limit.max_running:
-        text = f"the limit {name} lets {limit.max_running} run at once, and {usage.running} run: {', '.join(holders)}"
-        more = f"rota limits set {quote(name)} --max-running {usage.running + 1}"
-        return Cause("concurrency_limit", text, f"wait for one of them to end, or raise the limit: {more}", evidence)
-    if usage.opens_at is not None and usage.opens_at > now:
-        text = f"the limit {name} starts {limit.rate_limit}; the next may start at {usage.opens_at:%H:%M:%S.%f} UTC"
-        more = f"rota limits get {quote(name)}"
-        return Cause("rate_limited_until", text, f"see the limit: {more}", {**evidence, "opens_at": usage.opens_at})
-    return None
-
-
-def _behind(name: str, first: JobId) -> Cause:
-    """Return that a job in strict order waits for the end of the one before all others."""
-    text = f"the jobs of {name} start in the order of submission, and {to_text(first)}, which goes first, has not ended"
-    fix = f"see why it has not ended: rota jobs explain {to_text(first)}"
-    return Cause("concurrency_limit", text, fix, {"limit": name, "waits_for": to_text(first)})
 
 
 def _busy(workers: Sequence[Member], lanes: Sequence[LaneCount]) -> int:

@@ -17,7 +17,6 @@ from rota.core.limit import (
     check_limit,
     check_limit_name,
     limit_of_key,
-    queue_limit,
     task_limit,
     task_of_key,
 )
@@ -63,18 +62,20 @@ class JobLimits:
         await self._deps.broker.announce((EVERY_QUEUE,))
         return await self.get(limit.name)
 
-    async def change_queue(self, queue: str, changes: Mapping[str, Any], by: Actor) -> None:
-        """Change some fields of a queue's limit, and leave the others as they are."""
-        known = await self.effective(queue_limit(queue))
-        limit = replace(known, app=None, **changes)
+    async def change(self, name: str, changes: Mapping[str, Any], by: Actor) -> LimitUsage:
+        """Change some fields of a limit, and leave the others as they are; None stands for no limit."""
+        check_limit_name(name)
+        stored = await self._deps.store.limits([name])
+        limit = replace(stored[0] if stored else Limit(name), app=None, **changes)
         if not limit.is_empty:
-            await self.put(limit, by)
-        elif limit.closed_until is None:
-            await self.delete(limit.name, by)
+            return await self.put(limit, by)
+        if limit.closed_until is None:
+            await self.delete(name, by)
         else:
             # It stays closed.
-            entry = _entry("set", limit.name, "", by)
+            entry = _entry("set", name, "", by)
             await self._deps.store.put_limits([replace(limit, set_by=by.name)], entry=entry)
+        return await self.get(name)
 
     async def put_of_app(self, limits: Sequence[Limit], app: str) -> None:
         """Set the limits that an app's code defines. A limit that an operator or another app has set stays."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rota.core.ids import to_text
 from rota.core.limit import LARGEST_COUNT, LARGEST_WEIGHT, MOST_WAITING, Limit, LimitUsage, OnFull
 from rota.wire.scalars import Count, Identifier, Moment, Name, Text
 
 MostRunning = Annotated[int, Meta(ge=1, le=LARGEST_COUNT)]
+Weight = Annotated[int, Meta(ge=1, le=LARGEST_WEIGHT)]
 
 
 class LimitChange(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -25,11 +26,23 @@ class LimitChange(Struct, kw_only=True, forbid_unknown_fields=True):
     per_key_max_running: MostRunning | None = None
     per_key_rate_limit: Name | None = None
     #: A key's share of the starts while others wait as well; of a task, that of each of its keys.
-    weight: Annotated[int, Meta(ge=1, le=LARGEST_WEIGHT)] | None = None
+    weight: Weight | None = None
     #: `strict`: the jobs of a key start in the order of submission, each after the one before it has ended.
     order: Literal["strict"] | None = None
     #: What becomes of a new job whose key has as many running and waiting jobs as may run at once.
     on_full: OnFull | None = None
+
+
+class LimitPatch(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a limit that change; null stands for no limit. Those that are left out stay as they are."""
+
+    max_running: MostRunning | UnsetType | None = UNSET
+    rate_limit: Name | UnsetType | None = UNSET
+    per_key_max_running: MostRunning | UnsetType | None = UNSET
+    per_key_rate_limit: Name | UnsetType | None = UNSET
+    weight: Weight | UnsetType | None = UNSET
+    order: Literal["strict"] | UnsetType | None = UNSET
+    on_full: OnFull | UnsetType | None = UNSET
 
 
 class LimitClose(Struct, kw_only=True, forbid_unknown_fields=True):

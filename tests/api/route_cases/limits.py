@@ -36,6 +36,13 @@ async def put_limit(stage: Stage, ask: Ask) -> None:
     assert [one.action for one in await stage.store.ledger()] == ["limits.set"]
 
 
+@of("PATCH /v1/limits/{name}")
+async def change_limit(stage: Stage, ask: Ask) -> None:
+    await _set(stage, max_running=1, rate_limit="10/s")
+    shown = await ask(name="queue:slow", json={"max_running": 2})
+    assert (shown["max_running"], shown["rate_limit"]) == (2, "10/s")
+
+
 @of("DELETE /v1/limits/{name}")
 async def delete_limit(stage: Stage, ask: Ask) -> None:
     await _set(stage)

@@ -25,7 +25,8 @@ from rota.core.settlement import Reason
 from rota.core.submission import NewJob
 from rota.core.unique_keys import UniqueKey, UniqueKind
 from rota.engine import Engine, explain
-from rota.engine.explain import ALL_WELL, Cause, Surroundings
+from rota.engine.explain import ALL_WELL, Surroundings
+from rota.engine.explain_limits import Cause
 from rota.ports.client import Actor
 from rota.ports.store import Ahead, Store
 from rota.wire.jobs import conflict_form
@@ -283,6 +284,70 @@ async def test_a_job_in_strict_order_names_the_one_that_goes_first(scene: Scene,
     first = await scene.submit(concurrency_key="k", run_at=BASE + HOUR)
     (cause,) = await scene.causes(await scene.submit(concurrency_key="k"))
     assert (cause.code, cause.evidence["waits_for"]) == ("concurrency_limit", to_text(first.id))
+
+
+async def test_a_job_that_a_rate_keeps_waiting_knows_its_position_and_when_it_starts(
+    scene: Scene, adapter: Adapter
+) -> None:
+    if adapter is MODEL:
+        # The reference model has no limits.
+        return
+    await scene.worker(slots=5)
+    await scene.store.put_limits([Limit("queue:default", rate_limit="60/h burst 1, 1000/d")])
+    jobs = [await scene.submit() for _ in range(4)]
+    await scene.store.claim(claim())
+    (cause,) = await scene.causes(jobs[3])
+    assert (cause.code, cause.evidence["position"], cause.evidence["waiting"]) == ("rate_limited_until", 3, 3)
+    # The slower of the two rates counts for those that go first: one in 86.4 s.
+    assert cause.evidence["opens_at"] == at(60)
+    assert cause.evidence["expected_start"] == at(60 + 2 * 86.4)
+    assert "it is number 3 of those that wait" in cause.text
+    assert cause.fix.endswith("rota limits set queue:default --rate-limit '120/h burst 1, 2000/d'")
+
+
+async def test_each_limit_that_keeps_a_job_waiting_is_named_with_a_fix_that_helps(
+    scene: Scene, adapter: Adapter
+) -> None:
+    if adapter is MODEL:
+        # The reference model has no limits.
+        return
+    await scene.worker(slots=5)
+    limits = [
+        Limit("queue:default", max_running=1),
+        Limit("task:mail", per_key_max_running=1, per_key_rate_limit="1/h"),
+    ]
+    await scene.store.put_limits(limits)
+    await scene.submit(concurrency_key="mail:7")
+    second = await scene.submit(concurrency_key="mail:7")
+    await scene.store.claim(claim())
+    assert [cause.evidence["limit"] for cause in await scene.causes(second)] == ["queue:default", "key:mail:7"]
+    # As a user would, for both; what a key has from its task stays.
+    fixes = [cause.fix.partition(": ")[2] for cause in await scene.causes(second)]
+    assert fixes == [
+        "rota limits set queue:default --max-running 2",
+        "rota limits set key:mail:7 --max-running 2 --rate-limit 1/h",
+    ]
+    await scene.store.put_limits([Limit("queue:default", 2), Limit("key:mail:7", 2, "1/h")])
+    (cause,) = await scene.causes(second)
+    assert cause.code == "rate_limited_until"
+    assert cause.fix.endswith("rota limits set key:mail:7 --max-running 2 --rate-limit 2/h")
+    await scene.store.put_limits([Limit("key:mail:7", 2, "2/h")])
+    scene.clock.move(HOUR)
+    scene.host_clock.move(HOUR)
+    assert len(await scene.store.claim(claim())) == 1
+
+
+async def test_of_a_strict_order_the_fix_names_the_job_that_runs(scene: Scene, adapter: Adapter) -> None:
+    if adapter is MODEL:
+        # The reference model has no limits.
+        return
+    await scene.worker(slots=5)
+    await scene.store.put_limits([Limit("key:k", order="strict")])
+    first = await scene.submit(concurrency_key="k")
+    second = await scene.submit(concurrency_key="k")
+    await scene.store.claim(claim())
+    (cause,) = await scene.causes(second)
+    assert (cause.code, cause.fix.endswith(f"rota jobs explain {to_text(first.id)}")) == ("concurrency_limit", True)
 
 
 async def test_blockers_are_named_with_their_states(scene: Scene) -> None:

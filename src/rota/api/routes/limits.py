@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from rota.api.cursors import decode_cursor, encode_cursor
-from rota.api.errors import HttpError
+from rota.api.errors import HttpError, invalid
 from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import Handler, Route
 from rota.core.access import Action
 from rota.core.limit import ALLOWED_FIELDS, Limit
-from rota.wire.limits import LimitChange, LimitClose, LimitList, LimitUsageForm, limit_form, usage_form
+from rota.wire.limits import LimitChange, LimitClose, LimitList, LimitPatch, LimitUsageForm, limit_form, usage_form
 from rota.wire.scalars import moment_of
 
 KIND: Final = "limits"
@@ -37,6 +39,15 @@ async def put(request: Request) -> Response:
     body = await request.read(LimitChange)
     limit = Limit(_name(request), **{field: getattr(body, field) for field in ALLOWED_FIELDS})
     return json_response(usage_form(await request.engine.limits.put(limit, request.actor)))
+
+
+async def change(request: Request) -> Response:
+    """Change some fields of a limit."""
+    body = await request.read(LimitPatch)
+    changes = {field: value for field in ALLOWED_FIELDS if (value := getattr(body, field)) is not UNSET}
+    if not changes:
+        raise invalid([("max_running", f"nothing is changed; give one of {', '.join(ALLOWED_FIELDS)}")])
+    return json_response(usage_form(await request.engine.limits.change(_name(request), changes, request.actor)))
 
 
 async def delete(request: Request) -> Response:
@@ -82,6 +93,7 @@ ROUTES = (
     _route("GET", "", Action.QUEUES_READ, list_limits, "List limits", query=PageQuery, responses={200: LimitList}),
     _route("GET", "/{name}", Action.QUEUES_READ, get, "Show a limit and its use"),
     _route("PUT", "/{name}", Action.QUEUES_EDIT, put, "Set a limit", body=LimitChange),
+    _route("PATCH", "/{name}", Action.QUEUES_EDIT, change, "Change some fields of a limit", body=LimitPatch),
     _route("DELETE", "/{name}", Action.QUEUES_EDIT, delete, "Delete a limit", error_statuses=(404,)),
     _route("POST", "/{name}/close", Action.QUEUES_EDIT, close, "Close a limit", body=LimitClose, body_is_optional=True),
     _route("POST", "/{name}/open", Action.QUEUES_EDIT, open_limit, "Open a closed limit"),

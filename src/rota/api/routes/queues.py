@@ -13,6 +13,7 @@ from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import Handler, QueueCheck, Route
 from rota.core.access import Action, covers_queue
+from rota.core.limit import queue_limit
 from rota.core.queue import Queue
 from rota.wire.cluster import QueueChange, QueueForm, QueueList
 from rota.wire.scalars import QueueName, moment_of
@@ -74,7 +75,7 @@ async def change(request: Request) -> Response:
     if body.max_depth is UNSET and not changes:
         raise invalid([("max_depth", "nothing is set; give max_depth, max_running or rate_limit")])
     if changes:
-        await engine.limits.change_queue(name, changes, by)
+        await engine.limits.change(queue_limit(name), changes, by)
     if body.max_depth is not UNSET:
         await engine.queues.limit(name, body.max_depth, by)
     return json_response(await _form(request, name, wait_for_count=True))

@@ -36,7 +36,7 @@ def get(options: argparse.Namespace) -> int:
 
 def set(options: argparse.Namespace) -> int:  # noqa: A001 - the command's name
     body = {field: getattr(options, field) for field in ALLOWED_FIELDS if getattr(options, field) is not None}
-    api_client_of(options).request("PUT", _path(options), body)
+    api_client_of(options).request("PATCH", _path(options), body)
     say(f"{options.name}: " + ", ".join(f"{field} {value}" for field, value in body.items()))
     return Exit.OK
 
