@@ -108,6 +108,26 @@ def test_a_chain_of_groups_waits_for_every_call(shop: Shop) -> None:
         assert flow.submit().result("20s") == 11
 
 
+def test_several_tasks_follow_side_by_side_and_each_takes_the_value(shop: Shop) -> None:
+    with shop.app.run():
+        handle = shop.one.call(5).then(shop.double, shop.one, shop.one.call(7)).then(shop.total).submit()
+        assert handle.result("20s") == 10 + 5 + 7
+        pairs = group(shop.one.call(1), shop.one.call(2)).then(shop.total, shop.whole)
+        assert pairs.submit().result("20s") == [3, [1, 2]]
+        after_end = shop.fail.call(1).always(shop.one.call(3), shop.double.call(4)).submit()
+        assert after_end.wait("20s") is WorkflowState.FAILED
+        assert after_end.results() == {"one": 3, "double": 8}
+    with pytest.raises(InvalidRequest, match="that is to follow"):
+        shop.one.call(1).then(*[])
+
+
+def test_nodes_are_numbered_past_the_names_of_other_tasks(tmp_path: Path) -> None:
+    app = Rota(str(tmp_path / "rota.db"))
+    add, other = app.task(name="add")(increment), app.task(name="add-1")(increment)
+    flow = group(add.call(1), other.call(2), add.call(3))
+    assert flow.names == ["add-2", "add-1", "add-3"]
+
+
 def test_map_makes_a_call_for_each_item_or_each_chunk(shop: Shop) -> None:
     with shop.app.run():
         assert map(shop.double, range(5)).submit().result("20s") == [0, 2, 4, 6, 8]

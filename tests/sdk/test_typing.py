@@ -60,12 +60,26 @@ def told(failure: Failure) -> None:
     print(failure["error"])
 
 @app.task
+def mixed(values: list[int | str]) -> int:
+    return len(values)
+
+@app.task
 def nothing() -> None: ...
 
 then_1: Flow[str] = add.call(1).then(words)
 then_2: Flow[str] = add.call(1).then(add).then(words)
 then_3: Flow[bool] = add.call(1).then(send.call("a"))
 then_4: Flow[None] = add.call(1).then(nothing.call())
+then_5: Flow[list[int]] = add.call(1).then(add, add.call(2))
+then_6: Flow[int] = add.call(1).then(add, add).then(add_up)
+then_7: Flow[int] = add.call(1).then(add, words).then(mixed)
+then_9: Flow[list[Any]] = add.call(1).then(add, words, add, words)
+group_5: Flow[int] = group(add.call(1), words.call(2)).then(mixed)
+group_6: Flow[int] = group(add.call(1), words.call(2), add.call(3)).then(mixed)
+group_7: Flow[list[Any]] = group(add.call(1), words.call(2), add.call(3), send.call("a"))
+group_8: Flow[list[int]] = group(*(add.call(number) for number in range(3)))
+then_8: Flow[list[str]] = group(add.call(1), add.call(2)).then(add_up).then(words, words, words)
+always_2: Flow[list[None]] = add.call(1).always(nothing.call(), nothing.call())
 chain_1: Flow[str] = chain(add.call(1), add, words)
 chain_2: Flow[bool] = chain(add.call(1), words, send)
 chain_3: Flow[int] = chain(group(add.call(1), add.call(2)), add_up)
@@ -140,6 +154,11 @@ WRONG = [
     "add.call(1).then(join)",
     "add.call(1).then(nothing)",
     "wrong_then: Flow[int] = add.call(1).then(words)",
+    "add.call(1).then(words, send)",
+    "add.call(1).then()",
+    "wrong_group: Flow[list[str]] = group(add.call(1), add.call(2))",
+    "group(add.call(1), words.call(2)).then(add_up)",
+    "wrong_branches: Flow[list[str]] = add.call(1).then(add, add)",
     "chain(add.call(1), words, add)",
     "chain(add.call(1), add_up)",
     "chain(add, words)",

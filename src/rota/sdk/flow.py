@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 R2 = TypeVar("R2")
+R3 = TypeVar("R3")
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
@@ -87,13 +88,31 @@ class Flow(Generic[R]):
     def __repr__(self) -> str:
         return f"<Flow of {len(self.nodes)} calls>"
 
-    def then(self, following: Step[R, R2]) -> Flow[R2]:
-        """Chain: a task that takes the value of this flow, or a call or flow of its own, runs after its success."""
-        return self._followed(following, Need.SUCCESS, Takes.RESULT if self.shape is None else Takes.RESULTS)
+    @overload
+    def then(self, following: Step[R, R2], /) -> Flow[R2]: ...
+    @overload
+    def then(self, first: Step[R, R2], second: Step[R, R3], /) -> Flow[list[R2 | R3]]: ...
+    @overload
+    def then(self, first: Step[R, R2], second: Step[R, R2], /, *more: Step[R, R2]) -> Flow[list[R2]]: ...
+    def then(self, *following: Any) -> Flow[Any]:
+        """Chain: a task that takes the value of this flow, or a call or flow of its own, runs after its success.
 
-    def always(self, following: Step[Any, R2]) -> Flow[R2]:
-        """Run a task, call or flow after this one has ended in any way; a task gets its value, None where it failed."""
-        return self._followed(following, Need.END, Takes.RESULT if self.shape is None else Takes.RESULTS)
+        Several run side by side, and the value is the list of theirs.
+        """
+        return self._followed(following, Need.SUCCESS, self._value_taken)
+
+    @overload
+    def always(self, following: Step[Any, R2], /) -> Flow[R2]: ...
+    @overload
+    def always(self, first: Step[Any, R2], second: Step[Any, R3], /) -> Flow[list[R2 | R3]]: ...
+    @overload
+    def always(self, first: Step[Any, R2], second: Step[Any, R2], /, *more: Step[Any, R2]) -> Flow[list[R2]]: ...
+    def always(self, *following: Any) -> Flow[Any]:
+        """Run a task, call or flow after this one has ended in any way; a task gets its value, None where it failed.
+
+        Several run side by side, and the value is the list of theirs.
+        """
+        return self._followed(following, Need.END, self._value_taken)
 
     def on_failure(self, handler: Step[Failure, Any]) -> Flow[R]:
         """Run a task, call or flow if this one fails; a task gets what failed, its error and its payload.
@@ -102,27 +121,33 @@ class Flow(Generic[R]):
         """
         if len(self.ends) > 1:
             _refuse("on_failure", "a group has many ends; call .then(…) or .always(…) first, .on_failure(…) after it")
-        branch: Flow[Any] = self._followed(handler, Need.FAILURE, Takes.FAILURE)
+        branch = self._followed([handler], Need.FAILURE, Takes.FAILURE)
         return Flow(self._app, branch.nodes, self.ends, self.shape)
 
-    def _followed(self, following: Any, need: Need, takes: Takes) -> Flow[Any]:  # noqa: ANN401 - of any type
-        parents = tuple(NodeParent(place, need) for place in self.ends)
+    @property
+    def _value_taken(self) -> Takes:
+        return Takes.RESULT if self.shape is None else Takes.RESULTS
+
+    def _followed(self, following: Sequence[Any], need: Need, takes: Takes) -> Flow[Any]:
+        if not following:
+            _refuse("then", "give a task, a call or a flow that is to follow")
+        branches = [self._branch(one, takes) for one in following]
+        joined = _side_by_side(self._app, self.nodes, branches, tuple(NodeParent(place, need) for place in self.ends))
+        return joined if len(branches) > 1 else Flow(self._app, joined.nodes, joined.ends, branches[0].shape)
+
+    def _branch(self, following: Any, takes: Takes) -> Flow[Any]:  # noqa: ANN401 - a task, a call or a flow
         if not hasattr(following, "taking"):
-            other = flow_of(following)
-            self._require_app(other)
-            return Flow(
-                self._app,
-                (*self.nodes, *_moved(other.nodes, len(self.nodes), parents)),
-                [place + len(self.nodes) for place in other.ends],
-                other.shape,
-            )
-        if not following.takes_one_argument:
-            _refuse("then", f"{following!r} cannot be called with one argument; give a call, as in task.call(…)")
-        call = following.taking(takes)
-        self._require_app(flow_of(call))
-        if takes is Takes.RESULTS and self.shape is not None and not all(isinstance(one, int) for one in self.shape):
-            call = _shaped(call, self.shape)
-        return Flow(self._app, (*self.nodes, FlowNode(call, parents)), [len(self.nodes)])
+            branch = flow_of(following)
+        else:
+            if not following.takes_one_argument:
+                _refuse("then", f"{following!r} cannot be called with one argument; give a call, as in task.call(…)")
+            call = following.taking(takes)
+            shape = self.shape if takes is Takes.RESULTS else None
+            if shape is not None and not all(isinstance(one, int) for one in shape):
+                call = _shaped(call, shape)
+            branch = flow_of(call)
+        self._require_app(branch)
+        return branch
 
     def _require_app(self, other: Flow[Any]) -> None:
         if other._app is not self._app:
@@ -170,15 +195,18 @@ class Flow(Generic[R]):
     @property
     def names(self) -> list[str]:
         """The names of the nodes: those of their tasks, numbered where a task comes several times."""
-        counts = Counter(node.call.task.name for node in self.nodes if node.name is None)
-        seen: Counter[str] = Counter(node.name for node in self.nodes if node.name is not None)
+        counts = Counter(node.call.task.name for node in self.nodes)
+        # A task may be called as another one is numbered.
+        taken = {task for task, count in counts.items() if count == 1}
+        numbers: Counter[str] = Counter()
         names = []
         for node in self.nodes:
-            task = node.call.task.name
-            name = node.name
-            if name is None:
-                seen[task] += 1
-                name = task if counts[task] == 1 else f"{task}-{seen[task]}"
+            name = task = node.call.task.name
+            while counts[task] > 1:
+                numbers[task] += 1
+                name = f"{task}-{numbers[task]}"
+                if name not in taken:
+                    break
             names.append(name)
         return names
 
@@ -272,6 +300,25 @@ def _moved(nodes: Sequence[FlowNode], offset: int, first: tuple[NodeParent, ...]
     ]
 
 
+def _side_by_side(
+    app: Rota, before: Sequence[FlowNode], flows: Iterable[Flow[Any]], parents: tuple[NodeParent, ...] = ()
+) -> Flow[Any]:
+    """Join flows to a group; their first nodes wait for `parents`, which are among the nodes `before`."""
+    nodes = list(before)
+    ends: list[int] = []
+    shape: Shape = []
+    for flow in flows:
+        ends += [place + len(nodes) for place in flow.ends]
+        nodes += _moved(flow.nodes, len(nodes), parents)
+        if flow.shape is not None:
+            shape.append(flow.shape)
+        elif shape and isinstance(shape[-1], int):
+            shape[-1] += 1
+        else:
+            shape.append(1)
+    return Flow(app, nodes, ends, shape)
+
+
 def _shaped(call: Call[Any], shape: Shape) -> Call[Any]:
     text = json.dumps(shape, separators=(",", ":"))
     if len(text) > _LONGEST_SHAPE:
@@ -322,29 +369,19 @@ def chain(first: Any, /, *following: Any) -> Flow[Any]:
 
 
 @overload
-def group(*items: Unsent[A]) -> Flow[list[A]]: ...
+def group(first: Unsent[A], second: Unsent[B], /) -> Flow[list[A | B]]: ...
 @overload
-def group(*items: Unsent[Any]) -> Flow[list[Any]]: ...
+def group(first: Unsent[A], second: Unsent[B], third: Unsent[C], /) -> Flow[list[A | B | C]]: ...
+@overload
+def group(*items: Unsent[A]) -> Flow[list[A]]: ...
 def group(*items: Any) -> Flow[Any]:
     """Group calls and flows that run side by side; the value is the list of theirs, in this order."""
     if not items:
         _refuse("group", "give one or more calls")
-    nodes: list[FlowNode] = []
-    ends: list[int] = []
-    shape: Shape = []
-    first = flow_of(items[0])
-    for item in items:
-        flow = flow_of(item)
-        first._require_app(flow)  # noqa: SLF001 - its own kind
-        ends += [place + len(nodes) for place in flow.ends]
-        nodes += _moved(flow.nodes, len(nodes))
-        if flow.shape is not None:
-            shape.append(flow.shape)
-        elif shape and isinstance(shape[-1], int):
-            shape[-1] += 1
-        else:
-            shape.append(1)
-    return Flow(first._app, nodes, ends, shape)  # noqa: SLF001 - as above
+    flows = [flow_of(item) for item in items]
+    for flow in flows:
+        flows[0]._require_app(flow)  # noqa: SLF001 - its own kind
+    return _side_by_side(flows[0]._app, (), flows)  # noqa: SLF001 - as above
 
 
 @overload

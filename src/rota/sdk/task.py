@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R2 = TypeVar("R2")
+R3 = TypeVar("R3")
 #: With these options each job is built by itself: they depend on its arguments or on the time.
 PER_JOB: Final = frozenset({"run_at", "idempotency_key"}) | CONTROL_OPTIONS
 
@@ -93,13 +94,31 @@ class Call(Struct, Generic[R], eq=False):
         (answer,) = await app.gateway.asubmit([app.job(self)])
         return app.handle(self, answer)
 
-    def then(self, following: Step[R, R2]) -> Flow[R2]:
-        """Chain: a task that takes the result of this call, or a call or flow of its own, runs after its success."""
-        return flow_of(self).then(following)
+    @overload
+    def then(self, following: Step[R, R2], /) -> Flow[R2]: ...
+    @overload
+    def then(self, first: Step[R, R2], second: Step[R, R3], /) -> Flow[list[R2 | R3]]: ...
+    @overload
+    def then(self, first: Step[R, R2], second: Step[R, R2], /, *more: Step[R, R2]) -> Flow[list[R2]]: ...
+    def then(self, *following: Any) -> Flow[Any]:
+        """Chain: a task that takes the result of this call, or a call or flow of its own, runs after its success.
 
-    def always(self, following: Step[Any, R2]) -> Flow[R2]:
-        """Run a task, call or flow after this call has ended in any way; a task gets the result, or None."""
-        return flow_of(self).always(following)
+        Several run side by side, and the value is the list of theirs.
+        """
+        return flow_of(self).then(*following)
+
+    @overload
+    def always(self, following: Step[Any, R2], /) -> Flow[R2]: ...
+    @overload
+    def always(self, first: Step[Any, R2], second: Step[Any, R3], /) -> Flow[list[R2 | R3]]: ...
+    @overload
+    def always(self, first: Step[Any, R2], second: Step[Any, R2], /, *more: Step[Any, R2]) -> Flow[list[R2]]: ...
+    def always(self, *following: Any) -> Flow[Any]:
+        """Run a task, call or flow after this call has ended in any way; a task gets the result, or None.
+
+        Several run side by side, and the value is the list of theirs.
+        """
+        return flow_of(self).always(*following)
 
     def on_failure(self, handler: Step[Failure, Any]) -> Flow[R]:
         """Run a task, call or flow if this call fails; a task gets what failed, its error and its payload."""
