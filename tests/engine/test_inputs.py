@@ -12,10 +12,11 @@ from engine.staging import Bench
 from rota.core.errors import InvalidRequest
 from rota.core.ids import to_text
 from rota.core.job import Job
-from rota.core.outcome import Failed, Succeeded
+from rota.core.outcome import Failed, Lost, Succeeded
 from rota.core.settlement import JobError
 from rota.core.submission import TAKES, Need, NewJob, Takes, Template
 from rota.engine import inputs
+from rota.ports.client import Actor
 
 
 def taking(takes: Takes, *parents: NewJob, need: Need = Need.SUCCESS, **fields: Any) -> NewJob:  # noqa: ANN401
@@ -65,6 +66,38 @@ async def test_a_parent_that_failed_has_no_result(bench: Bench) -> None:
     await bench.report(held[bad.id], Failed(JobError("E", "no"), permanent=True))
     leased = await claimed(bench, child)
     assert await bench.engine.inputs.input_of(leased.id, leased.fence) == "[null,1]"
+
+
+async def test_a_job_that_is_run_by_hand_after_a_failure_never_takes_nothing_for_a_result(bench: Bench) -> None:
+    """Its dependency failed, so it was cancelled; then somebody retried it alone, and not the job before it."""
+    parent = new_job()
+    child, other = taking(Takes.RESULT, parent), taking(Takes.RESULTS, parent)
+    await bench.submit(parent, child, other)
+    (held,) = await bench.engine.claim(claim())
+    await bench.report(held, Failed(JobError("E", "no"), permanent=True))
+    answers = await bench.engine.retry([child.id, other.id], Actor("olga"))
+    assert [one.refusal for one in answers] == [None, None]
+    for leased in await claim_next(bench):
+        with pytest.raises(InvalidRequest, match=r"has not succeeded \(state: dead\); let that job succeed first"):
+            await bench.engine.inputs.input_of(leased.id, leased.fence)
+    await bench.engine.retry([parent.id], Actor("olga"))
+    await finish(bench, 7)
+    assert await bench.engine.inputs.input_of(leased.id, leased.fence) == "[7]"
+
+
+async def test_a_result_of_a_lost_attempt_is_never_passed_on(bench: Bench) -> None:
+    parent = new_job()
+    child = taking(Takes.RESULT, parent)
+    await bench.submit(parent, child)
+    (stale,) = await bench.engine.claim(claim())
+    await bench.report(stale, Lost())
+    (held,) = await bench.engine.claim(claim())
+    await bench.report(stale, Succeeded('"stale"'))
+    assert list(await claim_next(bench)) == []
+    await bench.report(held, Succeeded('"fresh"'))
+    await bench.report(stale, Succeeded('"stale"'))
+    leased = await claimed(bench, child)
+    assert await bench.engine.inputs.input_of(leased.id, leased.fence) == '"fresh"'
 
 
 async def test_a_handler_is_told_what_failed(bench: Bench) -> None:

@@ -6,7 +6,7 @@ Only completed parents have a result, so what an attempt without a lease reporte
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
-from rota.core.submission import SHAPE, Takes
+from rota.core.submission import SHAPE, Need, Takes
 from rota.core.workflow import takes_of
 from rota.engine.deps import EngineDeps
 
@@ -48,12 +48,12 @@ class Inputs:
             case Takes.FAILURE:
                 return await self._failure(job)
 
-    async def _parents(self, job: Job) -> Sequence[JobId]:
-        """Return the jobs that a job waited for, in its own order, or the job that it follows."""
+    async def _parents(self, job: Job) -> Mapping[JobId, Need]:
+        """Return the jobs that a job waited for, in its own order, or the job that it follows; and what it needs."""
         edges = await self._deps.store.edges(children=[job.id])
         if edges:
-            return [edge.parent for edge in edges]
-        return [] if job.parent_id is None else [job.parent_id]
+            return {edge.parent: edge.need for edge in edges}
+        return {} if job.parent_id is None else {job.parent_id: Need.END}
 
     async def _only_result(self, job: Job) -> str:
         parents = await self._parents(job)
@@ -80,21 +80,27 @@ class Inputs:
         nodes = await self._deps.store.nodes_of_jobs([job.id])
         return len({(one.position, one.job_id) for one in nodes[0].parents}) if nodes else 0
 
-    async def _read(self, job: Job, parents: Sequence[JobId]) -> list[str]:
-        """Return the results of parents; null for one that has no result. Refuses if one was pruned."""
+    async def _read(self, job: Job, parents: Mapping[JobId, Need]) -> list[str]:
+        """Return the results of parents; null for one that has no result.
+
+        Refuses if one was pruned, or has failed though the job needs its success: an operator has run the job by hand.
+        """
         results: dict[JobId, str] = {}
+        ids = list(parents)
         size = found = 0
-        for start in range(0, len(parents), _PARENTS_AT_ONCE):
-            for parent in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE]):
+        for start in range(0, len(ids), _PARENTS_AT_ONCE):
+            for parent in await self._deps.store.get(ids[start : start + _PARENTS_AT_ONCE]):
                 found += 1
                 if parent.state is State.COMPLETED and parent.result is not None:
                     results[parent.id] = parent.result
                     size += len(parent.result) + 1
+                elif parents[parent.id] is Need.SUCCESS and not _has_succeeded(parent):
+                    raise _without_success(job, parent)
             if size > LARGEST_INPUT:
                 raise _too_large(job, len(parents))
         if found < len(parents):
             raise _pruned(job, len(parents) - found, len(parents))
-        return [results.get(parent, "null") for parent in parents]
+        return [results.get(parent, "null") for parent in ids]
 
     async def _failure(self, job: Job) -> str:
         """Describe the job that failed: of several parents the first; null if none did.
@@ -112,7 +118,7 @@ class Inputs:
         return "null" if failed is None else _described(failed)
 
     async def _failed_parent(self, job: Job) -> Job | None:
-        parents = await self._parents(job)
+        parents = list(await self._parents(job))
         for start in range(0, len(parents), _PARENTS_AT_ONCE):
             found = {one.id: one for one in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE])}
             for parent in parents[start : start + _PARENTS_AT_ONCE]:
@@ -123,6 +129,10 @@ class Inputs:
 
 def _has_failed(job: Job) -> bool:
     return job.state in {State.DEAD, State.CANCELLED} and job.reason not in {Reason.NOT_NEEDED, Reason.SKIPPED}
+
+
+def _has_succeeded(job: Job) -> bool:
+    return job.state is State.COMPLETED or job.reason is Reason.SKIPPED
 
 
 def _folded(results: Sequence[str], shape: list[Any] | None) -> str:
@@ -142,6 +152,14 @@ def _described(job: Job) -> str:
     error = None if job.error is None else {"kind": job.error.kind, "message": job.error.message}
     head = {"id": to_text(job.id), "type": job.type, "state": job.state, "reason": job.reason, "error": error}
     return f'{json.dumps(head)[:-1]}, "payload": {job.payload}}}'
+
+
+def _without_success(job: Job, parent: Job) -> InvalidRequest:
+    return InvalidRequest(
+        f"takes: {job.name} takes the result of {parent.name}, which has not succeeded (state: {parent.state}); let"
+        " that job succeed first, or retry or skip its node of the workflow",
+        field="takes",
+    )
 
 
 def _pruned(job: Job, gone: int, parents: int) -> InvalidRequest:
