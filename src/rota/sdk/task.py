@@ -100,6 +100,10 @@ class Call(Struct, Generic[R], eq=False):
     def then(self, first: Step[R, R2], second: Step[R, R3], /) -> Flow[list[R2 | R3]]: ...
     @overload
     def then(self, first: Step[R, R2], second: Step[R, R2], /, *more: Step[R, R2]) -> Flow[list[R2]]: ...
+    @overload
+    def then(
+        self, first: Step[R, Any], second: Step[R, Any], third: Step[R, Any], /, *more: Step[R, Any]
+    ) -> Flow[list[Any]]: ...
     def then(self, *following: Any) -> Flow[Any]:
         """Chain: a task that takes the result of this call, or a call or flow of its own, runs after its success.
 
@@ -113,6 +117,10 @@ class Call(Struct, Generic[R], eq=False):
     def always(self, first: Step[Any, R2], second: Step[Any, R3], /) -> Flow[list[R2 | R3]]: ...
     @overload
     def always(self, first: Step[Any, R2], second: Step[Any, R2], /, *more: Step[Any, R2]) -> Flow[list[R2]]: ...
+    @overload
+    def always(
+        self, first: Step[Any, Any], second: Step[Any, Any], third: Step[Any, Any], /, *more: Step[Any, Any]
+    ) -> Flow[list[Any]]: ...
     def always(self, *following: Any) -> Flow[Any]:
         """Run a task, call or flow after this call has ended in any way; a task gets the result, or None.
 
