@@ -236,13 +236,15 @@ async def test_a_limited_worker_closes_no_limits_but_those_of_its_queue_and_key(
         await guarded.engine.limits.open(name, Actor("ann"))
 
 
-async def test_wrong_tokens_are_limited_per_source_and_counted(guarded: Stage) -> None:
+@pytest.mark.parametrize("headers", [bearer(WRONG), bearer("0" * 32), bearer(""), {"Authorization": "Basic YTpi"}])
+async def test_wrong_tokens_are_limited_per_source_and_counted(guarded: Stage, headers: dict[str, str]) -> None:
     good = await given(guarded, role="viewer")
     body_of(await guarded.client.get("/v1/jobs", headers=good))
-    statuses = [(await guarded.client.get("/v1/jobs", headers=bearer(WRONG))).status_code for _ in range(60)]
+    statuses = [(await guarded.client.get("/v1/jobs", headers=headers)).status_code for _ in range(60)]
+    assert (await guarded.client.get("/livez", headers={"Authorization": "Basic YTpi"})).status_code == 200
     assert statuses == [401] * MOST_FAILURES + [429] * (60 - MOST_FAILURES)
-    for headers in (good, ADMIN):
-        body_of(await guarded.client.get("/v1/jobs", headers=headers))
+    for valid in (good, ADMIN):
+        body_of(await guarded.client.get("/v1/jobs", headers=valid))
     metrics = (await guarded.client.get("/metrics", headers={**ADMIN, "Accept": "text/plain"})).text
     assert 'reason="too_many_failures"} 10' in metrics
     assert f'reason="unauthorized"}} {MOST_FAILURES}' in metrics
@@ -257,6 +259,28 @@ def test_the_limit_on_failures_ends_with_its_window() -> None:
     assert not limit.is_reached("there")
     now += WINDOW_SECONDS
     assert not limit.is_reached("here")
+
+
+async def test_a_token_hands_out_nothing_that_outlives_it(guarded: Stage) -> None:
+    now = guarded.clock.moment
+    soon, later = now + timedelta(hours=1), now + timedelta(hours=2)
+    post = guarded.client.post
+    await given(guarded, name="lasting", role="viewer")
+    mine = await given(guarded, name="mine", role="admin", expires_at=soon.isoformat())
+    for end in ({}, {"expires_at": later.isoformat()}):
+        refused = await post("/v1/tokens", json={"name": "next", "role": "viewer", **end}, headers=mine)
+        assert soon.isoformat() in problem_of(refused, 403)["fix"]
+        user = {"name": "ada", "role": "viewer", "password": "correct horse battery", **end}
+        problem_of(await post("/v1/users", json=user, headers=mine), 403)
+    body_of(await post("/v1/users", json={"name": "bob", "role": "viewer"}, headers=ADMIN), 201)
+    problem_of(await post("/v1/users/bob/password", json={"password": "correct horse battery"}, headers=mine), 403)
+    problem_of(await post("/v1/tokens/lasting/rotate", headers=mine), 403)
+    shorter = {"name": "next", "role": "viewer", "expires_at": soon.isoformat()}
+    body_of(await post("/v1/tokens", json=shorter, headers=mine), 201)
+    # To end another's token or user is no way to outlive one's own.
+    body_of(await guarded.client.delete("/v1/tokens/lasting", headers=mine))
+    body_of(await guarded.client.delete("/v1/users/bob", headers=mine))
+    body_of(await post("/v1/tokens/mine/rotate", headers=mine), 201)
 
 
 async def test_the_ledger_names_the_token_and_the_surface(guarded: Stage) -> None:

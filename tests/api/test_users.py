@@ -105,6 +105,31 @@ async def test_logins_at_once_do_not_slip_through_the_limit(stage: Stage) -> Non
     assert sorted(status for status, _ in tries) == [401] * MOST_BY_SOURCE + [429] * 5
 
 
+async def test_a_flood_of_logins_is_refused_with_one_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From many addresses and for many names, so that neither limit holds it back."""
+    monkeypatch.setattr("rota.engine.users._MOST_WAITING", 3)
+    monkeypatch.setattr("rota.engine.users.is_password_of", lambda *_: False)
+    settings = ApiSettings(keys=(ApiKey.of("token", ROOT),), proxies=("127.0.0.1",))
+    async with staged(settings) as stage:
+        tries = (
+            stage.client.post(
+                "/v1/session",
+                json={"user": f"user{number}", "password": PASSWORD},
+                headers={"X-Forwarded-For": f"198.51.100.{number}"},
+            )
+            for number in range(40)
+        )
+        answers = await asyncio.gather(*tries)
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert {answer.status_code for answer in answers} == {401, 429}
+        assert {problem_of(answer, 429)["code"] for answer in refused} == {"too_many_logins"}
+        assert all(answer.headers["retry-after"] == "2" for answer in refused)
+        assert sum("too_many_logins" in record.getMessage() for record in caplog.records) == 1
+        assert "the store is unavailable" not in caplog.text
+
+
 async def test_right_logins_are_not_counted(stage: Stage) -> None:
     statuses = [(await log_in(stage))[0] for _ in range(MOST_BY_SOURCE + 2)]
     assert statuses == [201] * (MOST_BY_SOURCE + 2)

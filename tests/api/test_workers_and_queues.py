@@ -167,3 +167,12 @@ async def test_a_closed_queue_stays_closed_when_its_limit_is_taken_away(stage: S
     limit = body_of(await stage.client.get("/v1/limits/queue:mail"))
     assert limit["max_running"] is None
     assert limit["closed_until"] is not None
+
+
+async def test_only_workers_report_over_http(stage: Stage) -> None:
+    """A scheduler that only a worker's token has reported would hide that there is none."""
+    for role in ("scheduler", "api"):
+        beat = {"workers": [{"worker_id": "w", "boot_id": "b", "role": role}]}
+        problem = problem_of(await stage.client.post("/v1/workers:beat", json=beat), 422)
+        assert fields_of(problem) == {"workers[0].role"}
+    assert await stage.store.members() == []

@@ -78,12 +78,17 @@ def identify(
         return _of_session(scope, headers, settings, tokens) or _anonymous(scope, headers, settings)
     secret = _secret(authorization)
     key = _key_of(secret, settings.keys) if settings.keys else None
-    if key is None and tokens is not None and secret.startswith(_PREFIX):
+    if key is None and tokens is not None and (secret.startswith(_PREFIX) or _must_be_valid(scope, settings)):
+        # Also what cannot be a stored token: wrong ones of all kinds are limited alike.
         key = tokens.cached(secret) or LOOK_UP
     if key is None:
         return _anonymous(scope, headers, settings)
     scope[AUTHENTICATED] = key is not LOOK_UP
     return key
+
+
+def _must_be_valid(scope: Mapping[str, Any], settings: ApiSettings) -> bool:
+    return bool(settings.keys) and scope["path"] not in PUBLIC_PATHS
 
 
 def _of_session(

@@ -25,7 +25,7 @@ LOG_EVERY_SECONDS: Final = 60.0
 _REASONS: Final = (
     "unauthorized", "too_many_failures", "invalid_http", "headers_too_large", "too_slow", "write_timeout",
     "too_many_connections", "too_many_bytes", "too_many_requests", "tls_handshake",
-    "token_limit", "namespace_limit",
+    "token_limit", "namespace_limit", "too_many_logins",
 )  # fmt: skip
 #: A name, an IPv4 address or an IPv6 address in brackets, and an optional port; may be empty.
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")

@@ -9,6 +9,8 @@ from rota.api.limits import RejectionCounts
 from rota.api.server.connections import client_network
 from rota.api.settings import ApiKey
 from rota.api.token_cache import WINDOW_SECONDS, FailureLimit
+from rota.core.access import Token
+from rota.core.errors import TooManyLogins
 from rota.engine import Engine
 
 #: How many wrong passwords an address may send within a minute, and how many may be sent for one name.
@@ -42,7 +44,7 @@ class Logins:
         # Counted before the password is checked, which takes a while: many at once must not slip through.
         self._by_source.add(network)
         self._by_name.add(name)
-        user = await self._engine.users.check(name, password)
+        user = await self._checked(name, password, source)
         if user is None:
             raise self._refusal(
                 HttpError(401, "unauthorized", "the name or the password is wrong", fix="check both"), source
@@ -50,6 +52,14 @@ class Logins:
         self._by_source.take_back(network)
         self._by_name.take_back(name)
         return ApiKey.of_token(user)
+
+    async def _checked(self, name: str, password: str, source: str) -> Token | None:
+        """Check a password, unless too many others are being checked: that is counted, and logged once a minute."""
+        try:
+            return await self._engine.users.check(name, password)
+        except TooManyLogins as error:
+            busy = HttpError(429, "too_many_logins", str(error), fix="wait a little", headers={"Retry-After": "2"})
+            raise self._refusal(busy, source) from None
 
     def _refusal(self, error: HttpError, source: str) -> HttpError:
         self._rejections.add(error.code, source)

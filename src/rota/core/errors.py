@@ -102,6 +102,10 @@ class StoreUnavailable(Unavailable):
     """The store did not confirm the commit. The call may or may not have taken effect."""
 
 
+class TooManyLogins(Unavailable):
+    """More people log in than passwords can be checked; each takes a processor for a while."""
+
+
 class CoordinatorUnavailable(Unavailable):
     """The coordinator did not answer. Jobs run without it; the leader is not known."""
 

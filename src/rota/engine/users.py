@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from rota.core.access import USER_PREFIX, Token, TokenDraft, check_draft
-from rota.core.errors import IllegalTransition, InvalidRequest, TokenNotFound, Unavailable
+from rota.core.errors import IllegalTransition, InvalidRequest, TokenNotFound, TooManyLogins
 from rota.core.ledger import LedgerEntry
 from rota.core.passwords import NO_PASSWORD, SALT_BYTES, check_password, digest_of_password, is_password_of
 from rota.engine.deps import EngineDeps
@@ -95,7 +95,7 @@ class Users:
     async def check(self, name: str, password: str) -> Token | None:
         """Return the user with this name and password; None, after as much work, if one of them is wrong."""
         if self._waiting >= _MOST_WAITING:
-            raise Unavailable("too many people log in at once; try again in a few seconds")
+            raise TooManyLogins("too many people log in at once; try again in a few seconds")
         self._waiting += 1
         try:
             user = await self.find(name)

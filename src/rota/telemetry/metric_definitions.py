@@ -122,7 +122,8 @@ HTTP_REJECTED: Final = Metric(
     MetricKind.COUNTER,
     "Requests that were rejected before a route saw them, and connections that were closed on their callers, by reason:"
     " `unauthorized`, `invalid_http`, `headers_too_large`, `too_slow`, `write_timeout` (the caller did not read),"
-    " `too_many_connections`, `too_many_bytes` or `too_many_requests`.",
+    " `too_many_connections`, `too_many_bytes`, `too_many_requests`, `too_many_failures` (wrong tokens or passwords"
+    " from one address), `too_many_logins`, `tls_handshake`, `token_limit` or `namespace_limit`.",
     ("reason",),
 )
 COORDINATOR_UP: Final = Metric(

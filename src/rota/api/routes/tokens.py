@@ -37,6 +37,7 @@ async def create(request: Request) -> Response:
     draft = draft_of(await request.read(TokenRequest), now)
     check_draft(draft, now)
     require_no_more(request, draft)
+    require_no_longer(request, draft)
     token, secret = await request.engine.tokens.create(draft, request.actor)
     return _new(request, token, secret)
 
@@ -64,7 +65,9 @@ async def rotate(request: Request) -> Response:
     """Replace a token by a new one with the same name and access."""
     body = await request.read_or(RotateRequest, RotateRequest())
     overlap: timedelta = parse_duration(body.overlap, field="overlap")
-    require_no_more(request, await request.engine.tokens.one(request.path_params["id"]))
+    old = await request.engine.tokens.one(request.path_params["id"])
+    require_no_more(request, old)
+    require_no_longer(request, old)
     token, secret = await request.engine.tokens.rotate(request.path_params["id"], overlap, request.actor)
     request.context.tokens.forget()
     return _new(request, token, secret)
@@ -114,6 +117,15 @@ def require_no_more(request: Request, token: Token | TokenDraft) -> None:
         if token.limits.given.get(name, most + 1) > most:
             detail = f"this token is limited to {most} {name}, and so are the tokens that it may create or end"
             raise HttpError(403, "forbidden", detail, fix=f"give '{name}' of {most} or less in 'limits'")
+
+
+def require_no_longer(request: Request, token: Token | TokenDraft) -> None:
+    """Refuse to hand out what outlives the caller's own token."""
+    end = request.key.expires_at
+    if end is not None and (token.expires_at is None or token.expires_at > end):
+        detail = f"this token expires at {end.isoformat()}, and so must what it hands out"
+        fix = f"give 'expires_at' of {end.isoformat()} or earlier, or use a token that lives longer"
+        raise HttpError(403, "forbidden", detail, fix=fix)
 
 
 def _route(method: str, path: str, action: Action, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401

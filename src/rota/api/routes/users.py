@@ -10,7 +10,7 @@ from typing import Any, Final
 from rota.api.errors import HttpError
 from rota.api.http import Request, Response, json_response
 from rota.api.router import Handler, Route
-from rota.api.routes.tokens import require_no_more
+from rota.api.routes.tokens import require_no_longer, require_no_more
 from rota.core.access import Action, check_draft
 from rota.wire.access import PasswordRequest, UserForm, UserList, UserRequest, draft_of, user_form
 
@@ -27,6 +27,7 @@ async def add(request: Request) -> Response:
     draft = draft_of(body, now)
     check_draft(draft, now)
     require_no_more(request, draft)
+    require_no_longer(request, draft)
     user = await request.engine.users.add(draft, body.password, request.actor)
     request.context.tokens.forget()
     return json_response(user_form(user), 201, location=f"/v1/users/{user.name}")
@@ -54,7 +55,9 @@ async def change_password(request: Request) -> Response:
     """Give a user another password; its sessions end."""
     name = request.path_params["id"]
     body = await request.read(PasswordRequest)
-    require_no_more(request, await request.engine.users.one(name))
+    known = await request.engine.users.one(name)
+    require_no_more(request, known)
+    require_no_longer(request, known)
     user = await request.engine.users.change_password(name, body.password, request.actor)
     request.context.tokens.forget()
     return json_response(user_form(user))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rota.api.cursors import cut_page, decode_cursor
+from rota.api.errors import invalid
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import Handler, QueueCheck, Route
@@ -49,7 +50,11 @@ def _place(member: Member) -> str:
 
 
 async def beat(request: Request) -> Response:
+    """Record heartbeats of workers. Schedulers and API processes write theirs to the store."""
     body = await request.read(HeartbeatRequest)
+    for number, one in enumerate(body.workers):
+        if one.role is not Role.WORKER:
+            raise invalid([(f"workers[{number}].role", f"{one.role.value!r}: only workers report here; leave it out")])
     orders = await request.engine.store.beat([member_of(one) for one in body.workers])
     return json_response(heartbeat_reply(orders))
 
