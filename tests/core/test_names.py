@@ -48,8 +48,9 @@ STORE_WORDS = """
 """
 #: Networks, processes and HTTP.
 NETWORK_WORDS = """
-    access address addresses aliases answers api auth bodies body broker brokers child client connection connections
-    endpoint etcd event events fast forwarded gateway headers host http httpx io legacy listener live local long main
+    access address addresses aliases answers api auth etags bodies body broker brokers child client connection
+    connections endpoint etcd event events fast forwarded gateway headers host http httpx io legacy
+    listener live local long main
     membership messages middleware mounted network notify openapi pages permissions pipe plain poll portal process
     processes
     protocol proxy redis request requests response responses router routes serve server servers service sessions shared
@@ -68,7 +69,7 @@ TELEMETRY_WORDS = """
 """
 #: Python and programming.
 CODE_WORDS = """
-    annotations argument arguments assembly builtin calls cli clock codec command commands components config
+    annotations argument arguments assembly builtin calls changes cli clock codec command commands components config
     configuration context core coroutines definition definitions documents embedded encoding engine error errors
     exceptions exits expression field filter finite flags format formats hash ids in init integrations kinds lazy
     link links loader loop offset option options output parser pattern payload payloads plan ports problem problems

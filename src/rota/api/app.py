@@ -10,6 +10,7 @@ from typing import Any, Final
 from rota.api.auth import LOOK_UP, NO_ACCESS, Authenticator, admit, authorize, refuse_change, refuse_foreign_hosts
 from rota.api.context import Context
 from rota.api.errors import HttpError, http_error_of
+from rota.api.etags import with_etag
 from rota.api.forwarded import forwarded
 from rota.api.http import (
     AsgiScope,
@@ -38,7 +39,9 @@ from rota.engine import Engine
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 #: Routes that answer with a stream.
-_UNSHARED: Final = frozenset({"/v1/events/stream", "/v1/jobs/{id}/events", "/v1/dead-letters/export"})
+_UNSHARED: Final = frozenset(
+    {"/v1/events/stream", "/v1/jobs/{id}/events", "/v1/dead-letters/export", "/v1/events:export"}
+)
 
 
 def create_app(engine: Engine, *, settings: ApiSettings | None = None) -> Api:
@@ -117,7 +120,7 @@ class Api:
             except Exception as error:  # noqa: BLE001 - every error has a response
                 response = problem_response(http_error_of(error))
             if type(response) is Response:
-                await send_response(response, scope, send)
+                await send_response(with_etag(response, scope), scope, send)
             elif isinstance(response, StreamResponse):
                 await send_stream(response, request, send)
         finally:
@@ -163,8 +166,7 @@ class Api:
                 shared.forget()
         if route.action is Action.SIGNED_IN or route.path in _UNSHARED or b"wait=" in scope["query_string"]:
             return await route.handler(request)
-        etag = request.headers.get(b"if-none-match")
-        key = (request.key, scope["path"], scope["query_string"], etag, request.headers.get(b"accept"))
+        key = (request.key, scope["path"], scope["query_string"], request.headers.get(b"accept"))
         answer: Response | StreamResponse = await shared.get(key, lambda: route.handler(request))
         return answer
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,15 +19,18 @@ from rota.api.settings import ApiSettings, Limits
 from rota.api.shared_answers import SharedAnswers
 from rota.api.token_cache import TokenCache
 from rota.api.token_limits import Quota, TokenLimiter
+from rota.core.cluster import Leadership
 from rota.core.health import HealthProblem
 from rota.core.job import Job
 from rota.core.namespace import Namespace, NamespaceLimits
 from rota.engine import Engine
 from rota.ports.client import Actor
-from rota.telemetry.events import CancelAsked, Event
+from rota.telemetry.events import CancelAsked, Event, LeaderChanged
 from rota.telemetry.metrics import Metrics
 from rota.wire.overview import OverviewForm
 
+#: How many leaders are remembered.
+MOST_LEADERS = 50
 CancelledJobs = asyncio.Future[Sequence[Job]]
 
 
@@ -112,6 +117,9 @@ class Context:
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.on_event)
         self.cancel_watch = CancelWatch()
         self.stop_cancels = self.engine.telemetry.listen(self.cancel_watch.on_event)
+        #: The leaders that this process has seen, the latest last, and when each was first seen.
+        self.leaders: deque[tuple[datetime, Leadership]] = deque(maxlen=MOST_LEADERS)
+        self.stop_leaders = self.engine.telemetry.listen(self._on_leader)
         #: The last overview and when it was made, by the monotonic clock.
         self.overview: tuple[float, OverviewForm] | None = None
         self.overview_lock = asyncio.Lock()
@@ -124,6 +132,10 @@ class Context:
         self.namespaces: NamespaceHost | None = None
         #: The limits of this namespace on requests; None without any.
         self.quota: Quota | None = None
+
+    def _on_leader(self, event: Event) -> None:
+        if type(event) is LeaderChanged:
+            self.leaders.append((self.engine.clock(), event.leadership))
 
     def for_namespace(self, engine: Engine, settings: ApiSettings) -> Context:
         """Make the context of another namespace on the same server: tokens and streams are counted together."""
@@ -143,6 +155,7 @@ class Context:
         """Stop counting, and cancel the work that goes on behind answered requests."""
         self.stop_metrics()
         self.stop_cancels()
+        self.stop_leaders()
         tasks = tuple(self.background_tasks)
         for task in tasks:
             task.cancel()

@@ -188,9 +188,14 @@ def queue_page(
     for one in census.lanes:
         lanes[one.lane.queue].append(one)
     known = {queue.name: queue for queue in settings}
-    attended = Counter(name for worker in workers for name in worker.queues)
+    attended, slots = Counter[str](), Counter[str]()
+    for worker in workers:
+        attended.update(worker.queues)
+        slots.update(dict.fromkeys(worker.queues, worker.slots))
     names = sorted(name for name in {*lanes, *known, *attended} if name > after)
-    forms = [queue_form(known.get(name, Queue(name)), lanes[name], attended[name]) for name in names[:limit]]
+    forms = [
+        queue_form(known.get(name, Queue(name)), lanes[name], attended[name], slots[name]) for name in names[:limit]
+    ]
     return forms, max(len(names) - limit, 0)
 
 
@@ -202,7 +207,7 @@ def _largest(types: dict[str, Counter[State]]) -> list[TypeDepth]:
     return [TypeDepth(type=name, states=dict(types[name])) for name in sorted(names)]
 
 
-def queue_form(queue: Queue, lanes: Sequence[LaneCount], live_workers: int) -> QueueForm:
+def queue_form(queue: Queue, lanes: Sequence[LaneCount], live_workers: int, slots: int) -> QueueForm:
     states: Counter[State] = Counter()
     types: dict[str, Counter[State]] = defaultdict(Counter)
     for one in lanes:
@@ -217,6 +222,7 @@ def queue_form(queue: Queue, lanes: Sequence[LaneCount], live_workers: int) -> Q
         types=_largest(types),
         types_left_out=max(len(types) - MOST_TYPES, 0),
         live_workers=live_workers,
+        slots=slots,
         is_paused=queue.paused_at is not None,
         paused_at=queue.paused_at,
         pause_reason=queue.pause_reason,

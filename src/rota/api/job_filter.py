@@ -11,7 +11,7 @@ from rota.api.aliases import STATUS_WORDS, states_of
 from rota.api.cursors import continue_at
 from rota.api.errors import invalid
 from rota.api.http import Request
-from rota.api.redaction import refuse_search_in_errors
+from rota.api.redaction import refuse_hidden_search
 from rota.ports.store import JobQuery
 from rota.wire.scalars import Moment, id_in_field, moment_of, schedule_id_of
 
@@ -73,7 +73,7 @@ async def searched_jobs(request: Request, text: str) -> JobQuery:
     """Make the query of a search; status words of older systems are understood, too."""
     engine = request.engine
     query = await engine.search.query(text, engine.clock(), status_words=STATUS_WORDS)
-    refuse_search_in_errors(request.key, query)
+    refuse_hidden_search(request, query)
     return query
 
 

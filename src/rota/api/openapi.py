@@ -23,6 +23,13 @@ _IDS: Final = ("/v1/jobs/", "/jobs/", "/tasks/", "/v1/dead-letters/")
 _RETRY_LATER: Final = {429, 503}
 
 Plain = dict[str, Any]
+_IF_NONE_MATCH: Final[Plain] = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "the ETag of an earlier answer; 304 without a body if it is still the same",
+    "schema": {"type": "string"},
+}
 
 
 def openapi_document(routes: Sequence[Route], version: str, *, requires_key: bool = False) -> Plain:
@@ -97,6 +104,10 @@ def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
         "responses": _responses(route, schemas),
     }
     parameters = [*_path_parameters(route, schemas), *_query_parameters(route, schemas), *_header_parameters(route)]
+    if _has_etag(route):
+        parameters.append(_IF_NONE_MATCH)
+        operation["responses"]["200"]["headers"] = {"ETag": {"schema": {"type": "string"}}}
+        operation["responses"]["304"] = {"description": "The answer is the one whose ETag was named"}
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
@@ -105,6 +116,12 @@ def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
     if requires_key:
         operation["security"] = [] if route.action is Action.PUBLIC else [{"bearer": []}]
     return operation
+
+
+def _has_etag(route: Route) -> bool:
+    """Say whether answers have an ETag: those of GET below /v1 that are JSON and no stream."""
+    found = route.responses.get(200)
+    return route.method == "GET" and route.path.startswith("/v1/") and found is not None and not isinstance(found, str)
 
 
 def _operation_id(route: Route) -> str:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, structs
 from rota.api.errors import HttpError, invalid
 from rota.core.access import Action
 from rota.core.redaction import REDACTED, redacted
-from rota.core.search.terms import ErrorTerm, NotTerm
+from rota.core.search.terms import ErrorTerm, NotTerm, PayloadTerm
 from rota.ports.store import JobQuery
 from rota.wire.jobs import AttemptForm, ErrorForm
 from rota.wire.logs import LogForm, LogLineForm, ProgressForm
@@ -137,14 +137,29 @@ def refuse_redacted(key: ApiKey, payload: str | None) -> None:
         raise invalid([("payload", f"{message}; {fix}")])
 
 
-def refuse_search_in_errors(key: ApiKey, query: JobQuery) -> None:
-    """Refuse a search in messages of errors by a caller that may not see them: matches would tell what they say."""
-    if Action.PAYLOADS_READ in key.actions:
+def refuse_hidden_search(request: Request, query: JobQuery) -> None:
+    """Refuse a search in what a caller may not see, errors and payloads: matches would tell what they say."""
+    actions, secret = request.key.actions, request.context.settings.secret_keys
+    if Action.SECRETS_READ in actions:
         return
-    if any(isinstance(term.term if isinstance(term, NotTerm) else term, ErrorTerm) for term in query.terms):
-        raise HttpError(
-            403,
-            "forbidden",
-            f"this token lacks the action '{Action.PAYLOADS_READ}', which a search in messages of errors needs",
-            fix=f"use a token whose role or actions include '{Action.PAYLOADS_READ}', or leave 'error:' out",
-        )
+    for term in (term.term if isinstance(term, NotTerm) else term for term in query.terms):
+        if isinstance(term, ErrorTerm) and Action.PAYLOADS_READ not in actions:
+            raise _search_refused("messages of errors", "error:", Action.PAYLOADS_READ)
+        if isinstance(term, PayloadTerm):
+            if Action.PAYLOADS_READ not in actions:
+                raise _search_refused("payloads", "payload.", Action.PAYLOADS_READ)
+            path = f"payload.{'.'.join(term.path)[:40]}"
+            if any(secret.match(name) for name in term.path):
+                raise _search_refused("values of secret keys", path, Action.SECRETS_READ)
+            # Patterns would tell a password within a text, such as that of an address, letter by letter.
+            if not all(pattern.is_exact for pattern in term.patterns):
+                raise _search_refused("payloads by patterns", "the star", Action.SECRETS_READ)
+
+
+def _search_refused(what: str, words: str, action: Action) -> HttpError:
+    return HttpError(
+        403,
+        "forbidden",
+        f"this token lacks the action '{action}', which a search in {what} needs",
+        fix=f"use a token whose role or actions include '{action}', or leave '{words}' out",
+    )

@@ -149,5 +149,7 @@ class ApiSettings:
     is_exposed: bool = False
     #: How long the schedulers of this deployment keep finished jobs.
     retention: Retention = field(default_factory=Retention)
+    #: Every setting of this process with its value as text, without secrets, and its origin.
+    effective: Callable[[], list[tuple[str, str, str]]] = list
     #: Whether the dashboard is served below `/ui`.
     ui: bool = True

@@ -12,6 +12,7 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from shlex import quote
+from types import MappingProxyType
 from typing import Final
 
 from rota.core.breaker import CircuitBreaker
@@ -25,6 +26,38 @@ from rota.core.value import value
 
 #: Less free space on the disk of the store needs attention.
 DISK_LOW_BYTES: Final = 1_000_000_000
+
+
+#: All that is checked, by the code of the problem.
+CHECKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "store_unavailable": "the store answers",
+        "store_not_writable": "the store takes writes",
+        "disk_low": "the disk of the store has space",
+        "migration_pending": "the store has all migrations of this release",
+        "schema_too_new": "the store has no migrations of a newer release",
+        "retention_behind": "retention deletes old jobs in time",
+        "coordinator_down": "the coordinator answers",
+        "broker_down": "the broker answers",
+        "no_scheduler": "a scheduler is alive",
+        "no_leader": "a scheduler leads",
+        "no_worker_for_queue": "every queue with due jobs has a worker",
+        "no_worker_for_type": "every type with due jobs has a worker",
+        "worker_stale": "no worker has fallen silent",
+        "threads_left_behind": "no handler ignores its timeout",
+        "version_skew": "all processes run one release",
+        "clock_skew": "the clocks agree",
+        "oldest_due_over": "due jobs start soon",
+        "queue_paused_with_backlog": "no paused queue has due jobs",
+        "limit_closed": "no closed limit holds jobs back",
+        "breaker_open": "no circuit breaker is open",
+        "schedule_late": "schedules fire in time",
+        "schedule_paused_long": "no schedule is paused for long",
+        "dead_growing": "few jobs die",
+        "lease_churn": "leases are renewed",
+        "insecure": "the API needs a token, or is reached from this machine only",
+    }
+)
 
 
 class Severity(StrEnum):

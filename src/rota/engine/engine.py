@@ -20,6 +20,7 @@ from rota.engine.deps import EngineDeps
 from rota.engine.dispatch import Dispatch
 from rota.engine.events import Events
 from rota.engine.explain import Explain
+from rota.engine.histogram import JobHistogram
 from rota.engine.ids import IdMaker
 from rota.engine.inputs import Inputs
 from rota.engine.jobs import Jobs
@@ -107,6 +108,7 @@ class Engine:
         self.dispatch = Dispatch(deps)
         self.explain = Explain(deps, self.backlogs)
         self.search = JobSearch(deps)
+        self.histogram = JobHistogram(deps)
         self.tokens = Tokens(deps)
         self.workers = WorkerControl(deps)
         self.users = Users(deps)

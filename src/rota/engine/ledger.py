@@ -1,4 +1,4 @@
-"""Verification of the ledger's hash chain.
+"""The ledger: search of its entries, and verification of its hash chain.
 
 Each entry has a digest over itself and the previous digest, and a number one higher. A changed entry does not match
 its digest; an inserted or deleted entry does not match its neighbours. Retention deletes the oldest entries, so the
@@ -8,13 +8,77 @@ with one that was noted elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from rota.core.ledger import GENESIS, LedgerEntry
 from rota.ports.store import LedgerStore
 
 _PAGE: Final = 1000
+#: How many entries a search reads at most before it says where to go on.
+MOST_SEARCHED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFilter:
+    """Which entries are meant; None and empty texts mean all. `action` may end in a star: ``queues.*``."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    surface: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def matches(self, entry: LedgerEntry) -> bool:
+        """Whether an entry is meant."""
+        is_named = (not self.actor or entry.actor == self.actor) and (not self.surface or entry.surface == self.surface)
+        is_before = self.until is None or (entry.at is not None and entry.at < self.until)
+        is_target = not self.target or entry.target == self.target
+        return is_named and is_before and is_target and self._is_action(entry) and not self.is_past(entry)
+
+    def _is_action(self, entry: LedgerEntry) -> bool:
+        if self.action.endswith("*"):
+            return entry.action.startswith(self.action[:-1])
+        return not self.action or entry.action == self.action
+
+    def is_past(self, entry: LedgerEntry) -> bool:
+        """Whether an entry, and so all before it, is older than what is meant."""
+        return self.since is not None and entry.at is not None and entry.at < self.since
+
+
+async def search_ledger(
+    store: LedgerStore, wanted: LedgerFilter, *, before: int | None, limit: int
+) -> tuple[list[LedgerEntry], int | None]:
+    """Return entries, newest first, and the number before which the search goes on; None at the end."""
+    found: list[LedgerEntry] = []
+    read = 0
+    while page := await store.ledger(before=before, limit=min(_PAGE, limit) if wanted == LedgerFilter() else _PAGE):
+        for entry in page:
+            if wanted.is_past(entry):
+                return found, None
+            before = entry.number
+            if wanted.matches(entry):
+                found.append(entry)
+                if len(found) == limit:
+                    return found, before if before > 1 else None
+        read += len(page)
+        if read >= MOST_SEARCHED:
+            return found, before
+    return found, None
+
+
+async def all_entries(store: LedgerStore, wanted: LedgerFilter) -> AsyncIterator[list[LedgerEntry]]:
+    """Give all entries, newest first, some at a time."""
+    before: int | None = None
+    while True:
+        found, before = await search_ledger(store, wanted, before=before, limit=_PAGE)
+        if found:
+            yield found
+        if before is None:
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +89,8 @@ class LedgerCheck:
     last: LedgerEntry | None = None
     broken: LedgerEntry | None = None
     why: str = ""
+    #: Whether the whole ledger was read.
+    is_complete: bool = True
 
     @property
     def finding(self) -> str | None:
@@ -36,10 +102,11 @@ class LedgerCheck:
         return f"ledger: entry {self.broken.number}{when} {named} {self.why}; do not trust the ledger from there on"
 
 
-async def verify_ledger(store: LedgerStore) -> LedgerCheck:
-    """Walk the whole chain, newest first, a page at a time."""
+async def verify_ledger(store: LedgerStore, *, most: int | None = None) -> LedgerCheck:
+    """Walk the chain, newest first, a page at a time; the whole of it, or about the `most` last entries."""
     count, newer, found = 0, None, LedgerCheck()
     last: LedgerEntry | None = None
+    is_complete = True
     while page := await store.ledger(before=None if newer is None else newer.number, limit=_PAGE):
         last = last or page[0]
         count += len(page)
@@ -47,9 +114,12 @@ async def verify_ledger(store: LedgerStore) -> LedgerCheck:
             if newer is not None and (why := _misfit(newer, entry.number, entry.digest)):
                 found = LedgerCheck(broken=newer, why=why)
             newer = entry
-    if newer is not None and newer.number <= 1 and (why := _misfit(newer, 0, GENESIS)):
+        if most is not None and count >= most:
+            is_complete = False
+            break
+    if is_complete and newer is not None and newer.number <= 1 and (why := _misfit(newer, 0, GENESIS)):
         found = LedgerCheck(broken=newer, why=why)
-    return LedgerCheck(count, last, found.broken, found.why)
+    return LedgerCheck(count, last, found.broken, found.why, is_complete)
 
 
 def _misfit(entry: LedgerEntry, number_before: int, digest_before: str) -> str:

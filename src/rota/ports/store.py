@@ -57,6 +57,7 @@ from rota.ports.store_values import (
     Receipt,
     Retention,
     StoreCondition,
+    TableSize,
     Timetable,
 )
 from rota.ports.wakeup import OnWake, Wake
@@ -95,6 +96,7 @@ __all__ = [
     "StepStore",
     "Store",
     "StoreCondition",
+    "TableSize",
     "Timetable",
     "WebhookStore",
     "WorkflowStore",
@@ -817,6 +819,10 @@ class Store(
 
         Of the jobs past their retention only the oldest are looked at, some hundred of each state.
         """
+        ...
+
+    async def sizes(self) -> Sequence[TableSize]:
+        """Return the sizes of the store's tables, or of its files, the largest first. Reads no rows."""
         ...
 
     async def check(self) -> Sequence[str]:

@@ -189,6 +189,15 @@ class Retention:
 
 
 @value
+class TableSize:
+    """The size of a table, with its indexes, or of a file. `rows` is an estimate; None if the store has none."""
+
+    name: str
+    bytes: int
+    rows: int | None = None
+
+
+@value
 class StoreCondition:
     """The condition of a store itself: its schema, its disk, and whether retention keeps up."""
 

@@ -19,7 +19,7 @@ from rota.engine import Engine
 from rota.runtime.assembly import AppDefinition, defaults_of, retention_of
 from rota.runtime.membership import Membership
 from rota.runtime.namespaces import NamespaceServices
-from rota.settings import Settings
+from rota.settings import Settings, shown
 from rota.tls import ServerFiles
 from rota.version import __version__
 
@@ -110,6 +110,7 @@ def api_settings(
         is_exposed=not settings.token and not is_loopback(settings.host),
         read_only=settings.read_only,
         secret_keys=SecretKeys(settings.redact_keys),
+        effective=lambda: shown(settings),
         ui=settings.ui,
         retention=retention_of(settings),
     )

@@ -120,6 +120,8 @@ class QueueForm(Struct, kw_only=True):
     types: list[TypeDepth]
     types_left_out: Count = 0
     live_workers: Count
+    #: The slots of its workers, which they may share with other queues.
+    slots: Count = 0
     is_paused: bool
     paused_at: Moment | None
     pause_reason: str | None
@@ -128,6 +130,13 @@ class QueueForm(Struct, kw_only=True):
     max_running: int | None
     rate_limit: str | None
     version: Count
+    #: Who paused it, if the ledger still says so. Only in `GET /v1/queues`, as what follows.
+    paused_by: str | None = None
+    #: Jobs submitted and ended for good a minute, in the last five whole minutes; null if they were not counted.
+    rate_in: float | None = None
+    rate_out: float | None = None
+    #: How long its due jobs take at this rate, in seconds; null while no end is in sight.
+    drain_seconds: float | None = None
 
 
 class QueueChange(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -168,6 +177,23 @@ class LedgerPage(Struct, kw_only=True):
 
     items: list[LedgerEntryForm]
     next_cursor: str | None
+    #: Whether the search stopped after many entries; it goes on at the cursor.
+    partial: bool = False
+
+
+class LedgerVerification(Struct, kw_only=True):
+    """Whether the hash chain of the ledger is whole. `finding` names the oldest entry that does not match.
+
+    `is_complete` is false if only the last entries were read. Note `last_digest` elsewhere: only it shows whether the
+    newest entries were deleted.
+    """
+
+    is_intact: bool
+    is_complete: bool
+    count: Count
+    last_number: Count | None
+    last_digest: str | None
+    finding: str | None
 
 
 def member_of(form: HeartbeatForm) -> Member:

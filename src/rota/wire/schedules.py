@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from rota.core.cron import ClockChange
 from rota.core.duration import parse_duration
-from rota.core.ids import ScheduleId, to_text
+from rota.core.ids import JobId, ScheduleId, to_text
+from rota.core.job import Job
+from rota.core.lifecycle import State
 from rota.core.schedule import Blackout, CatchUp, Draft, Fate, Occurrence, Overlap, Schedule, rule_of
 from rota.wire.scalars import (
     Count,
@@ -171,6 +175,48 @@ class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
     after: Moment | None = None
 
 
+class ClockChangeForm(Struct, kw_only=True):
+    """A clock change of the zone within a year that the rule stumbles over, and what it does then."""
+
+    at: Moment
+    kind: Literal["gap", "overlap"]
+    #: The first affected time on the wall, without an offset.
+    local_time: str
+    runs_at: list[Moment]
+    text: str
+
+
+class RecentRun(Struct, kw_only=True):
+    """A past fire time and the job that it made, if it is still kept.
+
+    `late` is how long after the fire time the job started, in seconds, `duration` how long it ran.
+    """
+
+    fire_time: Moment
+    fate: Fate
+    job_id: Identifier | None
+    state: State | None
+    started_at: Moment | None
+    late: float | None
+    duration: float | None
+
+
+class RecentRuns(Struct, kw_only=True):
+    """The last runs of a schedule, newest first; `lateness_p95` is in seconds, of those that started."""
+
+    schedule_id: Identifier
+    name: str
+    runs: list[RecentRun]
+    lateness_p95: float | None
+
+
+class RecentRunsPage(Struct, kw_only=True):
+    """The last runs of schedules, ordered by the schedule's name."""
+
+    items: list[RecentRuns]
+    next_cursor: str | None
+
+
 class PreviewReply(Struct, kw_only=True):
     """The next fire times, in UTC and in local time."""
 
@@ -178,6 +224,8 @@ class PreviewReply(Struct, kw_only=True):
     zone: str
     times: list[Moment]
     local_times: list[str]
+    #: Clock changes within a year that affect the rule.
+    clock_changes: list[ClockChangeForm] = []
 
 
 class ForecastItem(Struct, kw_only=True):
@@ -326,6 +374,40 @@ def schedule_of(form: ScheduleForm) -> Schedule:
         last_fire_at=form.last_run_at,
         last_job_id=None if form.last_job_id is None else job_id_of(form.last_job_id),
         version=form.version,
+    )
+
+
+def clock_change_form(change: ClockChange) -> ClockChangeForm:
+    return ClockChangeForm(
+        at=change.at,
+        kind="gap" if change.is_gap else "overlap",
+        local_time=change.local_time.isoformat(),
+        runs_at=[one.astimezone(UTC) for one in change.runs],
+        text=change.text,
+    )
+
+
+def recent_runs(schedule: Schedule, occurrences: Sequence[Occurrence], jobs: Mapping[JobId, Job]) -> RecentRuns:
+    """Describe the last runs of a schedule; jobs that were pruned are left out."""
+    runs = [_recent_run(one, None if one.job_id is None else jobs.get(one.job_id)) for one in occurrences]
+    late = sorted(run.late for run in runs if run.late is not None)
+    p95 = late[min(int(len(late) * 0.95), len(late) - 1)] if late else None
+    return RecentRuns(schedule_id=to_text(schedule.id), name=schedule.name, runs=runs, lateness_p95=p95)
+
+
+def _recent_run(occurrence: Occurrence, job: Job | None) -> RecentRun:
+    started, ended = (None, None) if job is None else (job.started_at, job.finished_at)
+    return RecentRun(
+        fire_time=occurrence.fire_time,
+        fate=occurrence.fate,
+        job_id=id_text(occurrence.job_id),
+        state=None if job is None else job.state,
+        started_at=started,
+        # Of a job that was retried the last start is kept, which says nothing of the first.
+        late=None
+        if started is None or job is None or job.fence > 1
+        else max((started - occurrence.fire_time).total_seconds(), 0.0),
+        duration=None if started is None or ended is None else max((ended - started).total_seconds(), 0.0),
     )
 
 

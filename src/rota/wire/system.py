@@ -165,6 +165,78 @@ class SystemForm(Struct, kw_only=True):
     api_nodes: list[str]
 
 
+class TableSizeForm(Struct, kw_only=True):
+    """The size of a table with its indexes, or of a file; `rows` is an estimate, null where the store has none."""
+
+    name: str
+    bytes: Count
+    rows: Count | None
+
+
+class StoreSizes(Struct, kw_only=True):
+    """Sizes and condition of the store. `retention` says for how many seconds finished jobs are kept.
+
+    By state; null is for ever.
+    """
+
+    kind: str
+    tables: list[TableSizeForm]
+    free_bytes: Count | None
+    missing_migrations: list[str]
+    unknown_migrations: list[str]
+    oldest_prunable: Moment | None
+    retention: dict[str, Seconds | None]
+
+
+class SettingForm(Struct, kw_only=True):
+    """A setting: its value as text, and where it comes from (a flag, the environment, a file, the default)."""
+
+    name: str
+    value: str
+    origin: str
+    is_default: bool
+
+
+class SettingList(Struct, kw_only=True):
+    """All settings of the process that answers."""
+
+    instance_id: str
+    items: list[SettingForm]
+
+
+class CheckForm(Struct, kw_only=True):
+    """A check: its status is `ok`, or the severity of the problem that it found: info, warning or critical."""
+
+    code: str
+    status: str
+    text: str
+    fix: str
+    link: str
+
+
+class CheckList(Struct, kw_only=True):
+    """All checks of the deployment."""
+
+    items: list[CheckForm]
+    checked_at: Moment
+
+
+class LeaderTerm(Struct, kw_only=True):
+    """A leader, and when the process that answers first saw it lead."""
+
+    name: str
+    term: Count
+    seen_at: Moment
+
+
+class LeaderList(Struct, kw_only=True):
+    """The leaders that the process that answers has seen, the latest first; it was started at `since`."""
+
+    current_leader: str | None
+    items: list[LeaderTerm]
+    since: Moment
+
+
 class ReasonForm(Struct, kw_only=True):
     """One reason for the state of a job."""
 

@@ -47,6 +47,14 @@ async def count_jobs(stage: Stage, ask: Ask) -> None:
     assert await ask(params={"q": "type:mail.*"}) == {"count": 2, "is_exact": True, "text": "2"}
 
 
+@of("GET /v1/jobs:histogram")
+async def histogram(stage: Stage, ask: Ask) -> None:
+    for name in ("mail.send", "mail.read", "report"):
+        await stage.submit(type=name)
+    told = await ask(params={"q": "type:mail.*"})
+    assert (sum(told["counts"]), told["by"], told["partial"]) == (2, "created", False)
+
+
 @of("GET /v1/suggest")
 async def suggest(stage: Stage, ask: Ask) -> None:
     await stage.submit(type="mail", tags=["red", "blue"])

@@ -125,6 +125,16 @@ async def preview(_stage: Stage, ask: Ask) -> None:
     assert told["times"] == ["2026-03-02T02:00:00Z"]
 
 
+@of("GET /v1/schedules:recent")
+async def recent(stage: Stage, ask: Ask) -> None:
+    await nightly(stage)
+    stretch = {"from": "2026-02-01T00:00:00Z", "to": "2026-02-02T00:00:00Z"}
+    made = body_of(await stage.client.post("/v1/schedules/nightly/backfill", json=stretch))["jobs"]
+    (found,) = (await ask(params={"count": 5}))["items"]
+    (run,) = found["runs"]
+    assert (found["name"], run["fate"], run["state"], [run["job_id"]]) == ("nightly", "fired", "pending", made)
+
+
 @of("GET /v1/schedules/forecast")
 async def forecast(stage: Stage, ask: Ask) -> None:
     await nightly(stage)

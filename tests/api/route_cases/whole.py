@@ -8,9 +8,11 @@ from datetime import timedelta
 from api.route_cases.asking import Ask, acts, lines, of, state
 from api.staging import Stage, body_of
 from building import HOUR
+from rota.core.cluster import Leadership
 from rota.core.ids import JobId, to_number
 from rota.ports.store import DeadNote
 from rota.runtime.history import HistoryWriter
+from rota.telemetry.events import LeaderChanged
 
 
 @of("GET /v1/dead-letters")
@@ -253,6 +255,48 @@ async def ledger(stage: Stage, ask: Ask) -> None:
     await stage.client.post(f"/v1/jobs/{job['id']}/cancel")
     (entry,) = (await ask())["items"]
     assert (entry["action"], entry["target"]) == ("jobs.cancel", job["id"])
+
+
+@of("GET /v1/events:export")
+async def export_ledger(stage: Stage, ask: Ask) -> None:
+    await stage.client.post("/v1/queues/mail/pause", json={"reason": "maintenance"})
+    ask.count += 1
+    response = await ask.client.get(ask.path(), params={"action": "queues.*"})
+    assert [json.loads(line)["action"] for line in response.text.splitlines()] == ["queues.pause"]
+
+
+@of("GET /v1/events:verify")
+async def verify_ledger(stage: Stage, ask: Ask) -> None:
+    await stage.client.post("/v1/queues/mail/pause", json={"reason": "maintenance"})
+    told = await ask()
+    assert (told["is_intact"], told["is_complete"], told["count"], told["last_number"]) == (True, True, 1, 1)
+
+
+@of("GET /v1/system/store")
+async def store_sizes(stage: Stage, ask: Ask) -> None:
+    await stage.submit()
+    told = await ask()
+    assert (told["kind"], told["missing_migrations"]) == ("sqlite", [])
+    assert sum(table["bytes"] for table in told["tables"]) > 0
+
+
+@of("GET /v1/system/config")
+async def effective_settings(_stage: Stage, ask: Ask) -> None:
+    assert (await ask())["instance_id"] == "here"
+
+
+@of("GET /v1/system/doctor")
+async def doctor(stage: Stage, ask: Ask) -> None:
+    await stage.submit()
+    checks = {check["code"]: check["status"] for check in (await ask())["items"]}
+    assert checks["store_not_writable"] == "ok"
+    assert checks["no_scheduler"] != "ok"
+
+
+@of("GET /v1/system/leaders")
+async def leaders(stage: Stage, ask: Ask) -> None:
+    stage.engine.telemetry.emit(LeaderChanged(Leadership("lead", "ada", 7, stage.engine.clock())))
+    assert [(one["name"], one["term"]) for one in (await ask())["items"]] == [("ada", 7)]
 
 
 @of("GET /v1/events/stream")

@@ -34,7 +34,7 @@ from rota.core.time import from_micros, to_micros
 from rota.core.waiting import Emission, Emitted, EmittedEvent, Wait
 from rota.core.webhook import Webhook
 from rota.core.worker_orders import NO_ORDERS, OrderChange, WorkerOrders
-from rota.ports.store import DeadNote, Retention, StoreCondition
+from rota.ports.store import DeadNote, Retention, StoreCondition, TableSize
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -382,6 +382,9 @@ class Reference(NoLimits, Fleet):
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
         ends = [self.jobs[job_id].finished_at for job_id in self.prunable(retention, self.at(now))]
         return StoreCondition(oldest_prunable=min((end for end in ends if end is not None), default=None))
+
+    async def sizes(self) -> Sequence[TableSize]:
+        return [TableSize("memory", 1)]
 
     async def check(self) -> Sequence[str]:
         return []

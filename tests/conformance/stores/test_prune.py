@@ -292,3 +292,11 @@ async def test_the_oldest_job_that_should_be_gone_is_named_until_it_is(store: St
     assert (condition.missing_migrations, condition.unknown_migrations) == ((), ())
     await store.prune(kept, 10, now=at(1) + HOUR)
     assert (await store.condition(kept, now=at(1) + HOUR)).oldest_prunable is None
+
+
+async def test_the_sizes_of_the_store_are_known(store: Store) -> None:
+    await store.insert(new_jobs(3), now=BASE)
+    sizes = await store.sizes()
+    assert sizes
+    assert all(one.name and one.bytes >= 0 for one in sizes)
+    assert sum(one.bytes for one in sizes) > 0

@@ -54,7 +54,7 @@ async def ready(request: Request) -> Response:
 async def health(request: Request) -> Response:
     """Give the health of this process, its dependencies and the deployment."""
     settings = request.context.settings
-    problems_found = await _problems(request.context)
+    problems_found = await problems_of(request.context)
     store_answers = _STORE_UNAVAILABLE not in problems_found
     is_usable = store_answers and settings.store_is_writable()
     is_degraded = any(one.severity is not Severity.INFO for one in problems_found)
@@ -74,7 +74,7 @@ async def health(request: Request) -> Response:
 
 async def attention(request: Request) -> Response:
     """Give the problems that need an operator."""
-    found = await _problems(request.context)
+    found = await problems_of(request.context)
     return json_response(AttentionForm(items=list(map(_item, found)), checked_at=request.engine.clock()))
 
 
@@ -90,7 +90,7 @@ def _item(problem: HealthProblem) -> AttentionItem:
     )
 
 
-async def _problems(context: Context) -> list[HealthProblem]:
+async def problems_of(context: Context) -> list[HealthProblem]:
     """Give the problems, some seconds old at most: all callers share one look at the store."""
     async with context.problems_lock:
         made = context.problems

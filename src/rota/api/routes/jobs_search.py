@@ -1,8 +1,8 @@
-"""Search routes: count the jobs that match a search, and suggest values for the query bar."""
+"""Search routes: count the jobs that match a search, chart them by time, and suggest values for the query bar."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -13,7 +13,7 @@ from rota.api.permissions import require, within_queues
 from rota.api.router import QueueCheck, Route
 from rota.core.access import Action
 from rota.engine.search import SUGGESTED, MatchCount
-from rota.wire.scalars import Count, Name
+from rota.wire.scalars import Count, Moment, Name, Seconds
 
 
 class SearchQuery(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +28,20 @@ class MatchCountForm(Struct, kw_only=True):
     count: Count
     is_exact: bool
     text: str
+
+
+class HistogramForm(Struct, kw_only=True):
+    """Matching jobs by time, in bars of `step` seconds from `since` on.
+
+    `by` is the time that counts: `finished` for lists of finished jobs, otherwise `created`. `partial`: jobs before
+    `since` match, too. Without other conditions than queues and types the last 24 hours are shown.
+    """
+
+    by: Literal["created", "finished"]
+    since: Moment
+    step: Seconds
+    counts: list[Count]
+    partial: bool
 
 
 class SuggestQuery(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +70,21 @@ def count_form(counted: MatchCount) -> MatchCountForm:
     return MatchCountForm(count=counted.count, is_exact=counted.is_exact, text=text)
 
 
+async def histogram(request: Request) -> Response:
+    """Count the jobs that match a search by time."""
+    query = await searched_jobs(request, request.query(SearchQuery).q)
+    made = await request.engine.histogram.of(within_queues(request.key, query), request.engine.clock())
+    return json_response(
+        HistogramForm(
+            by="finished" if made.by == "finished" else "created",
+            since=made.since,
+            step=made.step.total_seconds(),
+            counts=list(made.counts),
+            partial=made.is_partial,
+        )
+    )
+
+
 async def suggest(request: Request) -> Response:
     """Suggest values of a field."""
     wanted = request.query(SuggestQuery)
@@ -76,6 +105,17 @@ ROUTES = (
         tag="jobs",
         query=SearchQuery,
         responses={200: MatchCountForm},
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs:histogram",
+        action=Action.JOBS_READ,
+        queue_check=QueueCheck.HANDLER,
+        handler=histogram,
+        summary="Count the jobs that match a search by time",
+        tag="jobs",
+        query=SearchQuery,
+        responses={200: HistogramForm},
     ),
     Route(
         method="GET",

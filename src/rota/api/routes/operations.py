@@ -39,7 +39,7 @@ async def create(request: Request) -> Response:
     """Create an operation (202), or count its jobs with `dry_run` (200)."""
     body = await request.read(OperationRequest)
     authorize(request.key, _ACTIONS[body.action])
-    if body.q is not None and Action.PAYLOADS_READ not in request.key.actions:
+    if body.q is not None and Action.SECRETS_READ not in request.key.actions:
         await searched_jobs(request, body.q)
     operation = await _operation(request, body)
     if body.dry_run:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import UNSET, ValidationError, convert
@@ -13,13 +16,18 @@ from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
 from rota.api.router import Handler, QueueCheck, Route
 from rota.core.access import Action, covers_queue
+from rota.core.history import OTHER, BucketLength, HistoryQuery
 from rota.core.limit import queue_limit
 from rota.core.queue import Queue
+from rota.core.time import from_micros, to_micros
+from rota.engine.ledger import LedgerFilter, search_ledger
 from rota.wire.cluster import QueueChange, QueueForm, QueueList
 from rota.wire.scalars import QueueName, moment_of
 from rota.wire.schedules import PauseRequest
 
 KIND: Final = "queues"
+#: Over how many whole minutes rates are taken.
+RATE_MINUTES: Final = 5
 
 
 async def list_queues(request: Request) -> Response:
@@ -28,6 +36,8 @@ async def list_queues(request: Request) -> Response:
     items, left = await _page(request, after=decode_cursor(KIND, listing.cursor) or "", limit=listing.limit)
     cursor = encode_cursor(KIND, items[-1].name) if left else None
     covered = [item for item in items if covers_queue(request.key.queues, item.name)]
+    await _add_rates(request, covered)
+    await _add_who_paused(request, covered)
     return json_response(QueueList(items=covered, next_cursor=cursor))
 
 
@@ -91,13 +101,49 @@ async def _page(request: Request, *, after: str, limit: int) -> tuple[list[Queue
     return queue_page(census, queues, workers, after=after, limit=limit)
 
 
+async def _add_rates(request: Request, forms: Sequence[QueueForm]) -> None:
+    """Add how fast jobs come and go, from the history of counts."""
+    now = request.engine.clock()
+    minute = timedelta(seconds=BucketLength.MINUTE)
+    end = from_micros(BucketLength.MINUTE.start_of(to_micros(now)))
+    query = HistoryQuery(BucketLength.MINUTE, end - RATE_MINUTES * minute, end, by_lane=True)
+    came, went = Counter[str](), Counter[str]()
+    are_all_counted = True
+    for bucket in await request.engine.store.history(query):
+        if bucket.lane == OTHER:
+            are_all_counted = False
+        came[bucket.lane.queue] += bucket.tally.counts["submitted"]
+        went[bucket.lane.queue] += bucket.tally.counts["succeeded"] + bucket.tally.counts["dead"]
+    for form in forms:
+        if not are_all_counted and form.name not in came:
+            continue
+        form.rate_in = round(came[form.name] / RATE_MINUTES, 2)
+        form.rate_out = round(went[form.name] / RATE_MINUTES, 2)
+        surplus = form.rate_out - form.rate_in
+        if not form.due:
+            form.drain_seconds = 0.0
+        elif surplus > 0 and not form.is_paused:
+            form.drain_seconds = round(form.due / surplus * 60, 1)
+
+
+async def _add_who_paused(request: Request, forms: Sequence[QueueForm]) -> None:
+    """Add who paused the queues that are paused, from the newest entries of the ledger."""
+    paused = {form.name: form for form in forms if form.is_paused}
+    if not paused:
+        return
+    entries, _ = await search_ledger(request.engine.store, LedgerFilter(action="queues.pause"), before=None, limit=500)
+    for entry in entries:
+        if (form := paused.pop(entry.target, None)) is not None:
+            form.paused_by = entry.actor
+
+
 async def _form(request: Request, name: str, *, wait_for_count: bool = False) -> QueueForm:
     engine = request.engine
     census = await request.context.counts.census(wait_for_count=wait_for_count)
     lanes = [one for one in census.lanes if one.lane.queue == name]
     known = {queue.name: queue for queue in await engine.queues.all()}
-    attending = sum(worker.queues.count(name) for worker in await live_workers(engine))
-    return queue_form(known.get(name, Queue(name)), lanes, attending)
+    workers = [worker for worker in await live_workers(engine) if name in worker.queues]
+    return queue_form(known.get(name, Queue(name)), lanes, len(workers), sum(worker.slots for worker in workers))
 
 
 def _name(request: Request) -> str:

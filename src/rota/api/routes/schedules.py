@@ -20,6 +20,7 @@ from rota.api.redaction import refuse_redacted
 from rota.api.router import Handler, QueueCheck, Route
 from rota.api.routes.jobs_submit import check_payloads, header_key
 from rota.core.access import Action, covers_queue
+from rota.core.cron import clock_changes
 from rota.core.errors import JobNotFound
 from rota.core.ids import ScheduleId, to_number, to_text
 from rota.core.schedule import Schedule, rule_of, zone_of
@@ -37,13 +38,16 @@ from rota.wire.schedules import (
     PauseRequest,
     PreviewReply,
     PreviewRequest,
+    RecentRunsPage,
     ScheduleChange,
     ScheduleForm,
     SchedulePage,
     ScheduleRequest,
     apply_change,
+    clock_change_form,
     draft_of,
     occurrence_form,
+    recent_runs,
     schedule_form,
 )
 
@@ -52,12 +56,22 @@ FIRES: Final = "occurrences"
 #: The most fire times in a forecast, in total and per schedule.
 _LONGEST_FORECAST: Final = 5_000
 _PER_SCHEDULE: Final = 500
+#: How many jobs are read in one piece.
+_JOBS_AT_ONCE: Final = 500
 
 
 class NextFireTimesQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many of the next fire times to list."""
 
     count: Annotated[int, Meta(ge=1, le=1_000)] = 10
+
+
+class RecentRunsQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many of the last runs of each schedule, and the page of schedules."""
+
+    count: Annotated[int, Meta(ge=1, le=100)] = 30
+    limit: Annotated[int, Meta(ge=1, le=100)] = 50
+    cursor: Annotated[str, Meta(max_length=500)] | None = None
 
 
 class ForecastQuery(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -196,12 +210,33 @@ async def preview(request: Request) -> Response:
     body = await request.read(PreviewRequest)
     after = moment_of(body.after, "after")
     times = request.engine.schedules.preview(body.cron, body.zone, body.count, after)
-    return json_response(_preview(str(rule_of(body.cron)), body.zone, times))
+    reply = _preview(str(rule_of(body.cron)), body.zone, times)
+    changes = clock_changes(rule_of(body.cron), zone_of(body.zone), after or request.engine.clock())
+    reply.clock_changes = [clock_change_form(one) for one in changes]
+    return json_response(reply)
 
 
 def _preview(rule: str, zone: str, times: list[datetime]) -> PreviewReply:
     local = [one.astimezone(zone_of(zone)).isoformat() for one in times]
     return PreviewReply(cron=rule, zone=zone, times=[one.astimezone(UTC) for one in times], local_times=local)
+
+
+async def recent(request: Request) -> Response:
+    """List the last runs of several schedules, with their jobs."""
+    query = request.query(RecentRunsQuery)
+    engine, after = request.engine, decode_cursor(KIND, query.cursor) or ""
+    found = await engine.schedules.all(after=after, limit=query.limit + 1)
+    schedules, cursor = cut_page(KIND, found, query.limit, lambda one: one.name)
+    covered = [one for one in schedules if covers_queue(request.key.queues, one.template.queue)]
+    past = [await engine.schedules.occurrences(one.id, limit=query.count) for one in covered]
+    ids = [run.job_id for runs in past for run in runs if run.job_id is not None]
+    jobs = {
+        job.id: job
+        for start in range(0, len(ids), _JOBS_AT_ONCE)
+        for job in await engine.get(ids[start : start + _JOBS_AT_ONCE])
+    }
+    items = [recent_runs(one, runs, jobs) for one, runs in zip(covered, past, strict=True)]
+    return json_response(RecentRunsPage(items=items, next_cursor=cursor))
 
 
 async def forecast(request: Request) -> Response:
@@ -297,6 +332,15 @@ ROUTES = (
         "List the next fire times of all schedules",
         query=ForecastQuery,
         responses={200: Forecast},
+    ),
+    _route(
+        "GET",
+        "/v1/schedules:recent",
+        Action.SCHEDULES_READ,
+        recent,
+        "List the last runs of schedules, with their jobs",
+        query=RecentRunsQuery,
+        responses={200: RecentRunsPage},
     ),
     _route("GET", _ONE, Action.SCHEDULES_READ, get, "Show a schedule, by id or by name", responses=_FORM),
     _route(

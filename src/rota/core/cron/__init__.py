@@ -31,8 +31,9 @@ This needs no memory and no zone, so any number of schedulers agree on it.
 
 from __future__ import annotations
 
+from rota.core.cron.clock_changes import ClockChange, clock_changes
 from rota.core.cron.expression import CronExpression
 from rota.core.cron.parser import parse
 from rota.core.errors import InvalidCron
 
-__all__ = ["CronExpression", "InvalidCron", "parse"]
+__all__ = ["ClockChange", "CronExpression", "InvalidCron", "clock_changes", "parse"]

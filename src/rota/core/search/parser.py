@@ -26,10 +26,12 @@ from rota.core.search.scanner import Part, RawTerm, scan, wrong
 from rota.core.search.terms import (
     COMPARISONS,
     ErrorTerm,
+    LateTerm,
     NamePattern,
     NameTerm,
     NotTerm,
     NumberTerm,
+    PayloadTerm,
     ScheduleTerm,
     Term,
     TimeTerm,
@@ -59,6 +61,8 @@ FIELDS: Final[Mapping[str, str]] = MappingProxyType(
         "priority": "priority:>=7",
         "created": "created:<2h",
         "finished": "finished:<1d",
+        "late": "late:>30s",
+        "payload": "payload.user.id:42",
         "schedule": "schedule:nightly",
         "fingerprint": "fingerprint:0123456789abcdef",
         "id": "id:0ajk*",
@@ -132,7 +136,7 @@ def parse_search(text: str, now: datetime, *, status_words: Mapping[str, tuple[S
             _word(draft, raw)
             continue
         read = _READERS.get(raw.field)
-        if read is None:
+        if read is None or (raw.path and read is not _payload):
             raise raw.refused(f"{raw.field[:40]!r} cannot be searched for{_hint(raw.field, list(FIELDS))}")
         read(draft, raw)
     states = draft.indexed.get("states")
@@ -242,6 +246,23 @@ def _finished(draft: _Draft, raw: RawTerm) -> None:
     draft.add(raw, _time_term(draft, raw, "finished_at"))
 
 
+def _late(draft: _Draft, raw: RawTerm) -> None:
+    comparison, text = _compared(raw)
+    if comparison == "=":
+        raise raw.refused("late: write a duration with < or >, as in late:>30s")
+    try:
+        draft.add(raw, LateTerm(comparison, parse_duration(text, field="late"), draft.now))
+    except InvalidRequest:
+        raise raw.refused(f"late: {text[:40]!r} is not a duration; write late:>30s") from None
+
+
+def _payload(draft: _Draft, raw: RawTerm) -> None:
+    path = tuple(raw.path.split("."))
+    if not all(path):
+        raise raw.refused("payload: write the keys that lead to a value, as in payload.user.id:42")
+    draft.add(raw, PayloadTerm(path, tuple(_pattern(raw, part) for part in raw.parts)))
+
+
 def _time_term(draft: _Draft, raw: RawTerm, name: str) -> TimeTerm:
     """Read an age (``>2h``: older) or a moment (``>2026-01-31``: later)."""
     comparison, text = _compared(raw)
@@ -303,6 +324,8 @@ _READERS: Final[Mapping[str, Callable[[_Draft, RawTerm], None]]] = MappingProxyT
         "priority": _number("priority"),
         "created": _created,
         "finished": _finished,
+        "late": _late,
+        "payload": _payload,
         "id": _id,
     }
 )

@@ -22,6 +22,8 @@ class RawTerm:
     field: str | None
     parts: tuple[Part, ...]
     is_negated: bool = False
+    #: What follows the field behind a dot: the path into a payload.
+    path: str = ""
 
     def refused(self, problem: str) -> InvalidRequest:
         """Make the error for this term; it names the position, counted from 1."""
@@ -54,16 +56,18 @@ def _term(text: str, begin: int) -> tuple[RawTerm, int]:
     is_negated = text[begin] == "-"
     start = begin + is_negated
     place = start
-    while place < len(text) and (text[place].isalnum() or text[place] == "_"):
+    # A dot leads into a payload: payload.user.id:42.
+    while place < len(text) and (text[place].isalnum() or text[place] in "_."):
         place += 1
-    field = None
+    field, path = None, ""
     if place > start and text[place : place + 1] == ":":
-        field, start = text[start:place].lower(), place + 1
+        field, _, path = text[start:place].partition(".")
+        field, start = field.lower(), place + 1
     parts, end = _parts(text, start)
     if not parts:
         what = "a value is missing after the minus" if field is None else f"{field}: a value is missing"
         raise wrong(begin, f"{what}; write name:value, as in status:dead or type:mail")
-    return RawTerm(begin, field, parts, is_negated), end
+    return RawTerm(begin, field, parts, is_negated, path), end
 
 
 def _parts(text: str, place: int) -> tuple[tuple[Part, ...], int]:

@@ -7,8 +7,9 @@ be read for one answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import eq, ge, gt, le, lt
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -112,6 +113,44 @@ class WordTerm:
 
 
 @value
+class LateTerm:
+    """The job started later than it was due, by more or less than a time; one that is due and waits is late by now."""
+
+    comparison: str
+    late: timedelta
+    now: datetime
+
+    def matches(self, job: Job) -> bool:
+        end = job.started_at or job.finished_at or self.now
+        return end > job.run_at and COMPARISONS[self.comparison](end - job.run_at, self.late)
+
+
+@value
+class PayloadTerm:
+    """A text, number, boolean or null at a path of keys, or of places in arrays, of the payload is one of these."""
+
+    path: tuple[str, ...]
+    patterns: tuple[NamePattern, ...]
+
+    def matches(self, job: Job) -> bool:
+        try:
+            content = json.loads(job.payload, parse_int=str, parse_float=str)
+        except ValueError:
+            return False
+        for key in self.path:
+            if isinstance(content, dict) and key in content:
+                content = content[key]
+            elif isinstance(content, list) and key.isdecimal() and int(key[:9]) < len(content):
+                content = content[int(key[:9])]
+            else:
+                return False
+        if isinstance(content, dict | list):
+            return False
+        text = content if isinstance(content, str) else json.dumps(content)
+        return any(pattern.matches(text) for pattern in self.patterns)
+
+
+@value
 class NotTerm:
     """The negation of a term."""
 
@@ -121,7 +160,9 @@ class NotTerm:
         return not self.term.matches(job)
 
 
-Term: TypeAlias = NameTerm | NumberTerm | TimeTerm | ErrorTerm | ScheduleTerm | WordTerm | NotTerm
+Term: TypeAlias = (
+    NameTerm | NumberTerm | TimeTerm | ErrorTerm | ScheduleTerm | WordTerm | LateTerm | PayloadTerm | NotTerm
+)
 
 
 def _fingerprint(job: Job) -> tuple[str, ...]:

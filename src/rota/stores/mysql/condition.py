@@ -1,9 +1,9 @@
-"""The condition of the store itself: schema, and whether retention keeps up. The server does not show its disk."""
+"""The condition of the store itself: schema, sizes, and whether retention keeps up. Servers do not show their disk."""
 
 from __future__ import annotations
 
 from rota.core.time import from_micros
-from rota.ports.store import Retention, StoreCondition
+from rota.ports.store import Retention, StoreCondition, TableSize
 from rota.stores.migrations import differences
 from rota.stores.mysql.driver import MysqlConnection
 from rota.stores.mysql.migrations import all_migrations, applied
@@ -20,3 +20,10 @@ async def condition(connection: MysqlConnection, retention: Retention, now: int)
         ((end,),) = await connection.rows(statement("oldest_prunable"), parameters)
         ends += [] if end is None else [end]
     return StoreCondition(missing, unknown, from_micros(min(ends)) if ends else None)
+
+
+async def sizes(connection: MysqlConnection) -> list[TableSize]:
+    """Return the sizes of the tables with their indexes, as the server last estimated them."""
+    return [
+        TableSize(name, int(size), int(rows)) for name, rows, size in await connection.rows(statement("table_sizes"))
+    ]

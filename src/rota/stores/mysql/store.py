@@ -38,6 +38,7 @@ from rota.ports.store import (
     Receipt,
     Retention,
     StoreCondition,
+    TableSize,
     Timetable,
 )
 from rota.ports.wakeup import OnWake, Wake
@@ -159,6 +160,9 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
         return await self._read_at(condition.condition, retention, now=now)
+
+    async def sizes(self) -> Sequence[TableSize]:
+        return await self._read(condition.sizes)
 
     async def check(self) -> Sequence[str]:
         try:

@@ -40,6 +40,7 @@ from rota.ports.store import (
     Receipt,
     Retention,
     StoreCondition,
+    TableSize,
     Timetable,
 )
 from rota.ports.wakeup import OnWake, Wake
@@ -161,6 +162,9 @@ class PostgresStore(BaseStore[Session]):
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
         return await self._database.read_timed(condition.condition, retention, now=self._given(now))
+
+    async def sizes(self) -> Sequence[TableSize]:
+        return await self._database.read(condition.sizes)
 
     async def check(self) -> Sequence[str]:
         return await self._database.survey(check.findings)

@@ -42,6 +42,7 @@ from rota.ports.store import (
     JobSlice,
     Retention,
     StoreCondition,
+    TableSize,
     Timetable,
 )
 from rota.ports.wakeup import OnWake, Wake
@@ -263,6 +264,9 @@ class SqliteStore(BaseStore[SqliteSession]):
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
         return await self._query_at(condition.condition, retention, now=now)
+
+    async def sizes(self) -> Sequence[TableSize]:
+        return await self._query(condition.sizes)
 
     async def check(self) -> Sequence[str]:
         return await self._query(check.check)

@@ -1,3 +1,10 @@
+-- name: table_sizes
+-- Read the sizes of our tables and the estimates of their rows. The server's catalogue.
+SELECT table_name, coalesce(table_rows, 0), coalesce(data_length, 0) + coalesce(index_length, 0)
+FROM information_schema.tables
+WHERE table_schema = database() AND table_name LIKE 'rota\_%%'
+ORDER BY 3 DESC, 1;
+
 -- name: check_tables
 -- Let the server check all tables.
 CHECK TABLE rota_migration, rota_job, rota_ready, rota_lease, rota_scheduled, rota_held, rota_finished, rota_expiry,

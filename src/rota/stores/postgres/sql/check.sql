@@ -4,6 +4,24 @@
 -- Server settings without which a commit does not survive a crash.
 SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name
 
+-- name: table_sizes
+-- Sizes of our tables and estimates of their rows, of partitions under the name of their table. Served by the catalogue.
+SELECT named.name, sum(named.row_count)::bigint, sum(named.size)::bigint
+FROM (
+    SELECT
+        coalesce(parent.relname, part.relname)::text AS name,
+        greatest(part.reltuples, 0)::bigint AS row_count,
+        pg_total_relation_size(part.oid) AS size
+    FROM pg_class AS part
+        LEFT JOIN pg_inherits ON pg_inherits.inhrelid = part.oid
+        LEFT JOIN pg_class AS parent ON parent.oid = pg_inherits.inhparent
+    WHERE part.relkind IN ('r', 'p')
+        AND part.relname LIKE 'rota\_%'
+        AND part.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = '{schema}rota_job'::regclass)
+) AS named
+GROUP BY named.name
+ORDER BY 3 DESC, 1
+
 -- name: check_indexes
 -- Indexes of our tables that are not valid.
 SELECT index.relname
