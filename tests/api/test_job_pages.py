@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -9,10 +10,12 @@ import pytest
 
 from api.staging import HERE, Stage, body_of, fields_of, problem_of
 from building import new_job
-from rota.api.job_pages import PAGE_BYTES
+from rota.api.context import LARGE_PAGES
+from rota.api.job_pages import PAGE_BYTES, job_batches
 from rota.client import Client
 from rota.client.transport import Transport
-from rota.ports.store import JobQuery
+from rota.core.lifecycle import State
+from rota.ports.store import JobQuery, JobSlice
 
 LARGE = "x" * 1_000_000
 
@@ -113,6 +116,87 @@ async def test_a_client_finds_large_jobs_page_by_page(stage: Stage) -> None:
     await client.close()
     assert len(found) == len(ids)
     assert {len(job.payload) for job in found} == {len(LARGE) + 2}
+
+
+async def test_follow_ups_count_for_the_bytes_of_a_page(stage: Stage) -> None:
+    """They are shown with their payloads, and can be as large as the job's own."""
+    follow_up = {"type": "mail", "payload": LARGE[:900_000]}
+    for _ in range(12):
+        await stage.submit(on_success={"type": "mail", "on_failure": follow_up})
+    assert [len(page) for page in await everything(stage.client, "/v1/jobs", limit=500)] == [9, 3]
+
+
+async def test_small_jobs_before_large_ones_do_not_make_a_batch_large(stage: Stage) -> None:
+    """A batch of 500 was read after twenty small jobs, up to half a gigabyte of them."""
+    await fill(stage, 60, "z")
+    limits: list[int] = []
+    find_some = stage.engine.jobs.find_some
+
+    async def spied(query: JobQuery) -> JobSlice:
+        limits.append(query.limit)
+        return await find_some(query)
+
+    stage.engine.jobs.find_some = spied  # type: ignore[method-assign]
+    assert len(body_of(await stage.client.get("/v1/jobs", params={"limit": 500}))["items"]) == 60
+    assert max(limits) <= 50
+
+
+async def test_few_large_pages_are_made_at_once(stage: Stage) -> None:
+    """Two hundred callers that asked for 8 MB each at the same time took 3 GB."""
+    await fill(stage, 2)
+    find_some, under_way, seen = stage.engine.jobs.find_some, 0, list[int]()
+
+    async def spied(query: JobQuery) -> JobSlice:
+        nonlocal under_way
+        under_way += 1
+        seen.append(under_way)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        found = await find_some(query)
+        under_way -= 1
+        return found
+
+    stage.engine.jobs.find_some = spied  # type: ignore[method-assign]
+    for path in ("/v1/jobs?fields=payload", "/jobs", "/v1/dead-letters?fields=result"):
+        answers = await asyncio.gather(*(stage.client.get(path) for _ in range(3 * LARGE_PAGES)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert max(seen) == LARGE_PAGES
+        seen.clear()
+    # Lists without payloads do not wait for them.
+    await asyncio.gather(*(stage.client.get("/v1/jobs") for _ in range(3 * LARGE_PAGES)))
+    assert max(seen) == 3 * LARGE_PAGES
+
+
+async def test_an_export_goes_by_small_pieces(stage: Stage) -> None:
+    ids = [await stage.dead(payload=LARGE[:200_000]) for _ in range(12)]
+    batches = job_batches(stage.engine, JobQuery(states=(State.DEAD,)))
+    pieces = [len(batch) async for batch in batches]
+    assert sum(pieces) == len(ids)
+    assert max(pieces) <= 3
+
+
+async def test_schedules_are_paged_by_their_bytes_too(stage: Stage) -> None:
+    for number in range(60):
+        payload = LARGE[:900_000] if number % 3 else ""
+        body = {"name": f"s{number:02}", "cron": "@daily", "job": {"type": "mail", "payload": payload}}
+        assert (await stage.client.post("/v1/schedules", json=body)).status_code == 201
+    pages = await everything(stage.client, "/v1/schedules", limit=500)
+    assert [schedule["name"] for page in pages for schedule in page] == [f"s{number:02}" for number in range(60)]
+    assert {len(page) for page in pages[:-1]} <= {12, 13, 14}
+    small = await everything(stage.client, "/v1/schedules", limit=7)
+    assert [len(page) for page in small] == [7] * 8 + [4]
+
+
+async def test_results_of_a_workflow_are_paged_by_their_bytes_too(stage: Stage) -> None:
+    nodes = [{"name": f"n{number:02}", "type": "mail"} for number in range(12)]
+    workflow = body_of(await stage.client.post("/v1/workflows", json={"name": "w", "nodes": nodes}), 201)
+    for job in await stage.claim():
+        await stage.settle(job, "succeeded", result=LARGE[:900_000])
+    pages = await everything(stage.client, f"/v1/workflows/{workflow['id']}/results", limit=500)
+    assert [one["name"] for page in pages for one in page] == [f"n{number:02}" for number in range(12)]
+    assert [len(page) for page in pages] == [9, 3]
+    small = await everything(stage.client, f"/v1/workflows/{workflow['id']}/results", limit=5)
+    assert [len(page) for page in small] == [5, 5, 2]
 
 
 async def test_queues_come_in_pages(stage: Stage) -> None:

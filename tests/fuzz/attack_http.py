@@ -1,6 +1,6 @@
 """Attack a real API server and show what a good client and the server's memory see.
 
-    python -m fuzz.attack_http [trailers] [readers] [sockets] [--seconds 15]
+    python -m fuzz.attack_http [trailers] [readers] [sockets] [pages] [--seconds 15]
 
 Each attack runs against its own `rota api` process on a new file, without a token, so that the attacks reach as
 far as they can. A good client asks for `/livez` on a new connection each time, at most 50 times a second.
@@ -8,6 +8,7 @@ far as they can. A good client asks for `/livez` on a new connection each time, 
 trailers: 10 connections send a chunked request whose trailer fields never end.
 readers:  15 connections ask for a list of 500 jobs of 200 kB and never read the answer.
 sockets:  5,000 connections from 6 addresses send half a head and then nothing.
+pages:    200 connections ask for a page of 8 MB each, read it and ask for the next.
 """
 
 # ruff: noqa: T201 - a script prints
@@ -66,6 +67,24 @@ async def readers(port: int, seconds: float) -> None:
     await _for_a_while((attack() for _ in range(15)), seconds)
 
 
+async def pages(port: int, seconds: float) -> None:
+    """Two hundred connections read large pages, one after the other."""
+    path = b"GET /v1/jobs?limit=500&fields=payload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+    async def attack() -> None:
+        while True:
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    writer.write(path)
+                    while await reader.read(1 << 20):
+                        pass
+                finally:
+                    writer.close()
+
+    await _for_a_while((attack() for _ in range(200)), seconds)
+
+
 async def sockets(port: int, seconds: float) -> None:
     """Five thousand connections from six addresses send half a head; each comes back when it is closed."""
 
@@ -103,12 +122,12 @@ def fill(port: int) -> None:
     connection.close()
 
 
-ATTACKS: dict[str, Attack] = {"trailers": trailers, "readers": readers, "sockets": sockets}
+ATTACKS: dict[str, Attack] = {"trailers": trailers, "readers": readers, "sockets": sockets, "pages": pages}
 
 
 async def measure(name: str, seconds: float) -> str:
     async with server() as target:
-        if name == "readers":
+        if name in {"readers", "pages"}:
             await asyncio.to_thread(fill, target.port)
         before = target.megabytes()
         script = [sys.executable, "-m", "fuzz.attack_http", name, "--port", str(target.port), "--seconds", str(seconds)]

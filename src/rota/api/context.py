@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from rota.api.counts import JobCounts
 from rota.api.limits import RejectionCounts, StreamSlots
@@ -31,6 +31,8 @@ from rota.wire.overview import OverviewForm
 
 #: How many leaders are remembered.
 MOST_LEADERS = 50
+#: So many large pages are made at once by a process; others wait for a moment.
+LARGE_PAGES: Final = 4
 CancelledJobs = asyncio.Future[Sequence[Job]]
 
 
@@ -113,6 +115,8 @@ class Context:
         self.tokens = TokenCache(self.engine)
         self.logins = Logins(self.engine, self.rejections)
         self.token_limiter = TokenLimiter(self.limits)
+        #: Taken while a page of up to eight megabytes is made.
+        self.large_pages = asyncio.Semaphore(LARGE_PAGES)
         self.metrics = Metrics(clock=self.engine.clock)
         self.stop_metrics = self.engine.telemetry.listen(self.metrics.on_event)
         self.cancel_watch = CancelWatch()
@@ -138,10 +142,10 @@ class Context:
             self.leaders.append((self.engine.clock(), event.leadership))
 
     def for_namespace(self, engine: Engine, settings: ApiSettings) -> Context:
-        """Make the context of another namespace on the same server: tokens and streams are counted together."""
+        """Make the context of another namespace on the same server: tokens, streams and pages count together."""
         other = Context(engine, settings)
         other.streams, other.tokens, other.token_limiter = self.streams, self.tokens, self.token_limiter
-        other.describe = self.describe
+        other.large_pages, other.describe = self.large_pages, self.describe
         return other
 
     def limit(self, limits: NamespaceLimits) -> None:

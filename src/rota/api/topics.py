@@ -178,8 +178,8 @@ class TopicWatchers:
         """Read the newest job, the one that ended last, and the counts."""
         queues = (queue,) if queue else ()
         store = self._engine.store
-        newest = await store.find_some(JobQuery(queues=queues, limit=1))
-        ended = await store.find_some(JobQuery(states=tuple(sorted(FINISHED)), queues=queues, limit=1))
+        newest = await store.find_some(JobQuery(queues=queues, limit=1, is_light=True))
+        ended = await store.find_some(JobQuery(states=tuple(sorted(FINISHED)), queues=queues, limit=1, is_light=True))
         census = await self._counts.census(at_most_old=LOOK_SECONDS, wait_for_count=True)
         lanes = [(one.lane, one.state, one.count) for one in census.lanes if not queue or one.lane.queue == queue]
         return (
@@ -199,7 +199,7 @@ class TopicWatchers:
 
     async def _dead(self) -> Mark:
         """Read the job that died last, and how many there are."""
-        newest = await self._engine.store.find_some(JobQuery(states=(State.DEAD,), limit=1))
+        newest = await self._engine.store.find_some(JobQuery(states=(State.DEAD,), limit=1, is_light=True))
         census = await self._counts.census(at_most_old=LOOK_SECONDS, wait_for_count=True)
         return ([(one.id, one.fence) for one in newest.jobs], census.finished.get(State.DEAD, 0))
 

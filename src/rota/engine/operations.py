@@ -132,7 +132,7 @@ class Operations:
             return
         if operation.after_id is not None:
             query = query.behind(Position(operation.after_id, operation.after_finished_at))
-        found = await self._deps.store.find_some(replace(query, limit=operation.batch_size))
+        found = await self._deps.store.find_some(replace(query, limit=operation.batch_size, is_light=True))
         resume = found.resume
         planned = replace(
             operation,

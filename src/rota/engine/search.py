@@ -78,7 +78,7 @@ class JobSearch:
         """Count the matches, at most `most` and only as far as the time allows."""
         give_up_at = time.monotonic() + seconds
         count = 0
-        query = replace(query, limit=_COUNT_BATCH)
+        query = replace(query, limit=_COUNT_BATCH, is_light=True)
         while True:
             found = await self._deps.store.find_some(query)
             count += len(found.jobs)
@@ -111,7 +111,7 @@ class JobSearch:
         return _in_jobs(field, recent)
 
     async def _recent(self) -> list[Job]:
-        query, jobs = JobQuery(limit=_COUNT_BATCH), list[Job]()
+        query, jobs = JobQuery(limit=_COUNT_BATCH, is_light=True), list[Job]()
         while len(jobs) < _RECENT:
             found = await self._deps.store.find_some(query)
             jobs += found.jobs

@@ -39,6 +39,8 @@ from rota.telemetry.events import Acted, JobsSubmitted, WorkflowChanged
 
 #: How often a change is repeated when the workflow changes meanwhile, and how often other ids are tried.
 MOST_TRIES: Final = 10
+#: So many results, of up to a megabyte each, are read at once for a page.
+_RESULTS_AT_ONCE: Final = 20
 _KEY_REUSED: Final = (
     "this idempotency key was used before with another request; use a new one, or send the same request"
 )
@@ -128,9 +130,26 @@ class Workflows:
     async def results(self, workflow_id: WorkflowId, start: int, limit: int) -> Sequence[NodeResult]:
         """Return the current nodes from a position on, with the results of their jobs."""
         _, current = await self._read(workflow_id)
-        part = current[start : start + limit]
-        found = {job.id: job for job in await self._deps.store.get([one.job_id for one in part])}
-        return [_result(one, found.get(one.job_id)) for one in part]
+        return await self._results(current[start : start + limit])
+
+    async def result_page(
+        self, workflow_id: WorkflowId, start: int, limit: int, most_bytes: int
+    ) -> tuple[Sequence[NodeResult], bool]:
+        """Return results from a position on, of so many bytes at most but at least one; and whether there are more."""
+        _, current = await self._read(workflow_id)
+        page: list[NodeResult] = []
+        total = 0
+        for begin in range(start, min(start + limit, len(current)), _RESULTS_AT_ONCE):
+            for one in await self._results(current[begin : min(begin + _RESULTS_AT_ONCE, start + limit)]):
+                total += len((one.result or "").encode())
+                if page and total > most_bytes:
+                    return page, True
+                page.append(one)
+        return page, start + len(page) < len(current)
+
+    async def _results(self, nodes: Sequence[Node]) -> list[NodeResult]:
+        found = {job.id: job for job in await self._deps.store.get([one.job_id for one in nodes])}
+        return [_result(one, found.get(one.job_id)) for one in nodes]
 
     async def cancel(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:
         """Cancel all jobs of a workflow that wait, and ask those that run to stop."""

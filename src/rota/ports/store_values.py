@@ -132,7 +132,8 @@ class JobQuery:
     A list of finished states only is ordered by the end of the jobs, the last first, unless it filters by tag, schedule
     or fingerprint; then `before` needs `finished_before`, the end of that job. `created_from` and `created_until` use
     the time in the ids: a job whose submitter's clock was off by more than `CLOCK_SLACK` may be missed. With `ids` only
-    these jobs are read. `terms` have no index: they are evaluated on the rows that the other filters give.
+    these jobs are read. `terms` have no index: they are evaluated on the rows that the other filters give. With
+    `is_light`, payloads and results are not read and show as null: they may have a megabyte each.
     """
 
     states: tuple[State, ...] = ()
@@ -149,6 +150,7 @@ class JobQuery:
     before: JobId | None = None
     finished_before: datetime | None = None
     limit: int = 100
+    is_light: bool = False
 
     @property
     def is_by_finish(self) -> bool:

@@ -65,8 +65,9 @@ class CandidateIndex:
 class Dialect(Protocol):
     """The parts of a list's statements that differ between stores."""
 
-    #: The beginning of a statement that reads jobs, and its columns of id and end.
+    #: The beginning of a statement that reads jobs, with and without their texts, and its columns of id and end.
     select: str
+    select_light: str
     job_id: str
     finished_at: str
     #: The primary key as an index of candidates.
@@ -241,7 +242,8 @@ def _finish_bounds(query: JobQuery, job_id: str) -> Iterable[Condition]:
 
 def _jobs_statement(dialect: Dialect, query: JobQuery, chosen: Condition, order: str) -> BoundStatement:
     text, values = _joined(dialect, [chosen, *dialect.conditions(query)])
-    return f"{dialect.select} WHERE {text} ORDER BY {order} LIMIT {_most_rows(query):d}", values
+    select = dialect.select_light if query.is_light else dialect.select
+    return f"{select} WHERE {text} ORDER BY {order} LIMIT {_most_rows(query):d}", values
 
 
 def _most_rows(query: JobQuery) -> int:

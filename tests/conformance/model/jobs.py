@@ -472,7 +472,8 @@ class Jobs(Memory):
     async def find(self, query: JobQuery) -> Sequence[Job]:
         chosen = [job for job in self.jobs.values() if _matches(job, query)]
         chosen.sort(key=lambda job: (job.finished_at if query.is_by_finish else 0, job.id), reverse=True)
-        return chosen[: query.limit]
+        found = chosen[: query.limit]
+        return [replace(job, payload="null", result=None) for job in found] if query.is_light else found
 
     async def find_some(self, query: JobQuery) -> JobSlice:
         jobs = await self.find(query)

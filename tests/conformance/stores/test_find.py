@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
 
@@ -38,6 +39,18 @@ async def test_the_newest_come_first(store: Store) -> None:
     await store.insert(jobs[::2], now=BASE)
     await store.insert(jobs[1::2], now=BASE)
     assert await found(store, JobQuery()) == ids_of(reversed(jobs))
+
+
+@pytest.mark.parametrize("states", [(), (State.PENDING,), (State.COMPLETED,)], ids=["all", "pending", "completed"])
+async def test_a_light_list_leaves_out_payloads_and_results_only(store: Store, states: tuple[State, ...]) -> None:
+    pending, done = new_job(payload='{"a": 1}', tags=("t",)), new_job(payload='{"b": 2}')
+    await store.insert([pending, done], now=BASE)
+    await complete(store, done)
+    for query in (JobQuery(states=states), JobQuery(ids=(pending.id, done.id))):
+        whole, light = await store.find(query), await store.find(replace(query, is_light=True))
+        assert {job.payload for job in whole} <= {pending.payload, done.payload}
+        assert whole
+        assert light == [replace(job, payload="null", result=None) for job in whole]
 
 
 async def test_no_more_than_the_limit_are_given(store: Store) -> None:

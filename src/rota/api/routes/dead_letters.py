@@ -89,7 +89,7 @@ async def list_letters(request: Request) -> Response:
     """List dead letters, the last to die first; those of one cause by creation, newest first."""
     listing = _with_exact_names(request.query(DeadLetterQuery))
     query = within_queues(request.key, continue_at(KIND, listing.cursor, _query(listing, listing.limit + 1)))
-    items, cursor = await job_page(request.engine, query, KIND, fields_of(listing.fields))
+    items, cursor = await job_page(request.context, query, KIND, fields_of(listing.fields))
     return json_response(JobPage(items=items, next_cursor=cursor))
 
 

@@ -133,11 +133,11 @@ async def _page(request: Request) -> tuple[Sequence[JobForm], str | None]:
         ids = [id_in_field(text, "ids") for text in listing.ids.split(",") if text]
         if len(ids) > request.context.limits.page:
             raise invalid([("ids", f"{len(ids)} ids; at most {request.context.limits.page} at once")])
-        jobs = await jobs_by_id(request.engine, ids, fields)
+        jobs = await jobs_by_id(request.context, ids, fields)
         jobs = [job for job in jobs if covers_queue(request.key.queues, job.queue)]
         return await with_legacy_fields(request, [strip_heavy_fields(job_form(job), fields) for job in jobs]), None
     query = within_queues(request.key, await query_of(listing, request))
-    items, cursor = await job_page(request.engine, query, KIND, fields)
+    items, cursor = await job_page(request.context, query, KIND, fields)
     return await with_legacy_fields(request, items), cursor
 
 

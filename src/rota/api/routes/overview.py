@@ -90,7 +90,7 @@ async def _store(context: Context) -> StoreForm:
 
 async def _last_end(context: Context) -> datetime | None:
     """Give when the last job ended: the first of the list of finished jobs, which is ordered by their end."""
-    newest = await context.engine.jobs.find_some(JobQuery(states=tuple(FINISHED), limit=1))
+    newest = await context.engine.jobs.find_some(JobQuery(states=tuple(FINISHED), limit=1, is_light=True))
     return newest.jobs[0].finished_at if newest.jobs else None
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from rota.api.cursors import cut_page, decode_cursor
+from rota.api.cursors import cut_page, decode_cursor, encode_cursor
 from rota.api.errors import HttpError, invalid
 from rota.api.headers import IDEMPOTENCY_KEY, IF_MATCH
 from rota.api.http import Request, Response, empty_response, json_response
 from rota.api.job_filter import PageQuery
+from rota.api.job_pages import PAGE_BYTES, template_bytes
 from rota.api.permissions import require_queues
 from rota.api.redaction import refuse_redacted
 from rota.api.router import Handler, QueueCheck, Route
@@ -55,6 +56,8 @@ KIND: Final = "schedules"
 FIRES: Final = "occurrences"
 #: The most fire times in a forecast, in total and per schedule.
 _LONGEST_FORECAST: Final = 5_000
+#: So many schedules, with payloads of up to a megabyte each, are read at once for a page.
+_READ_AT_ONCE: Final = 25
 _PER_SCHEDULE: Final = 500
 #: How many jobs are read in one piece.
 _JOBS_AT_ONCE: Final = 500
@@ -107,10 +110,26 @@ async def list_schedules(request: Request) -> Response:
     """List schedules by name."""
     listing = request.query(PageQuery)
     after = decode_cursor(KIND, listing.cursor) or ""
-    schedules = await request.engine.schedules.all(after=after, limit=listing.limit + 1)
-    items, cursor = cut_page(KIND, schedules, listing.limit, lambda one: one.name)
-    covered = [schedule_form(one) for one in items if covers_queue(request.key.queues, one.template.queue)]
-    return json_response(SchedulePage(items=covered, next_cursor=cursor))
+    async with request.context.large_pages:
+        items, cursor = await _page(request, after, listing.limit)
+        covered = [schedule_form(one) for one in items if covers_queue(request.key.queues, one.template.queue)]
+        return json_response(SchedulePage(items=covered, next_cursor=cursor))
+
+
+async def _page(request: Request, after: str, limit: int) -> tuple[Sequence[Schedule], str | None]:
+    """Read a page, cut by its number and its bytes: the payload of a schedule may have a megabyte."""
+    page: list[Schedule] = []
+    total = 0
+    while True:
+        found = await request.engine.schedules.all(after=after, limit=_READ_AT_ONCE)
+        for one in found:
+            total += template_bytes(one.template)
+            if page and (len(page) == limit or total > PAGE_BYTES):
+                return page, encode_cursor(KIND, page[-1].name)
+            page.append(one)
+        if len(found) < _READ_AT_ONCE:
+            return page, None
+        after = page[-1].name
 
 
 async def edit(request: Request) -> Response:

@@ -86,7 +86,11 @@ async def _json_metrics(engine: Engine, counts: Stats) -> MetricsForm:
 async def _last_start(engine: Engine) -> int:
     """Give the start time of the newest running job or of the last finished one."""
     groups = ((State.RUNNING, State.RETRYING), (State.COMPLETED, State.DEAD))
-    newest = [job for states in groups for job in (await engine.jobs.find_some(JobQuery(states=states, limit=1))).jobs]
+    newest = [
+        job
+        for states in groups
+        for job in (await engine.jobs.find_some(JobQuery(states=states, limit=1, is_light=True))).jobs
+    ]
     return max((int(job.started_at.timestamp()) for job in newest if job.started_at is not None), default=0)
 
 

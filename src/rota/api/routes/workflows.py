@@ -12,6 +12,7 @@ from rota.api.errors import invalid
 from rota.api.headers import IDEMPOTENCY_KEY, TRACEPARENT
 from rota.api.http import Request, Response, json_response
 from rota.api.job_filter import PageQuery
+from rota.api.job_pages import PAGE_BYTES
 from rota.api.json_body import decode_body
 from rota.api.permissions import uncovered_jobs
 from rota.api.router import QueueCheck, Route
@@ -142,10 +143,10 @@ async def results(request: Request) -> Response:
     if not place.isdecimal() or len(place) > len("10000"):
         raise _wrong_cursor()
     start = int(place)
-    found = await request.engine.workflows.results(workflow.id, start, listing.limit + 1)
-    more = len(found) > listing.limit
-    cursor = encode_cursor(RESULTS, str(start + listing.limit)) if more else None
-    return json_response(ResultPage(items=[result_form(one) for one in found[: listing.limit]], next_cursor=cursor))
+    async with request.context.large_pages:
+        page, is_more = await request.engine.workflows.result_page(workflow.id, start, listing.limit, PAGE_BYTES)
+        cursor = encode_cursor(RESULTS, str(start + len(page))) if is_more else None
+        return json_response(ResultPage(items=[result_form(one) for one in page], next_cursor=cursor))
 
 
 async def cancel(request: Request) -> Response:

@@ -22,6 +22,7 @@ class MysqlDialect:
     """The SQL of lists on MariaDB and MySQL."""
 
     select = statement("list_jobs")
+    select_light = statement("list_light_jobs")
     job_id = "job.id"
     finished_at = "job.finished_at"
     walk = CandidateIndex("rota_job AS job FORCE INDEX (PRIMARY)", "true")

@@ -36,6 +36,7 @@ class PostgresDialect:
     def __init__(self, qualifier: str = "") -> None:
         self._qualifier = qualifier
         self.select = statement("list_jobs", qualifier)
+        self.select_light = statement("list_light_jobs", qualifier)
         self.walk = CandidateIndex(f"{qualifier}rota_any_job", "true", within=_BETWEEN)
 
     def placeholder(self, number: int) -> str:

@@ -31,6 +31,7 @@ class SqliteDialect:
     """The SQL of job lists on SQLite."""
 
     select = statement("select_jobs")
+    select_light = statement("select_light_jobs")
     job_id = "id"
     finished_at = "finished_at"
     walk = CandidateIndex("rota_job", "true")

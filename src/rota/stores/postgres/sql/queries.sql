@@ -23,6 +23,10 @@ JOIN {schema}rota_any_job AS any_job ON any_job.id = wanted.id
 -- The beginning of a list of jobs; listing.py adds the conditions. By primary key.
 SELECT {job_columns} FROM {schema}rota_any_job AS any_job
 
+-- name: list_light_jobs
+-- The same for a list without payloads and results. By primary key.
+SELECT {light_job_columns} FROM {schema}rota_any_job AS any_job
+
 -- name: attempts
 -- The attempts of a job that have a row. By primary key.
 SELECT job_id, fence, worker, boot, started_at, ended_at, event, error, progress, log_tail

@@ -5,6 +5,13 @@ backoff, delivery, timeout, expires_at, worker, boot, lease_until, started_at, f
 result, error, reason, idempotency_key, concurrency_key, tags, meta, blockers, on_success, on_failure, parent_id,
 schedule_id, fire_time
 
+-- name: light_job_columns
+-- The same without payload and result: most lists show neither, and they may have a megabyte.
+id, type, 'null', queue, priority, state, run_at, created_at, updated_at, fence, attempts, crashes, max_attempts,
+backoff, delivery, timeout, expires_at, worker, boot, lease_until, started_at, finished_at, cancel_requested_at,
+NULL, error, reason, idempotency_key, concurrency_key, tags, meta, blockers, on_success, on_failure, parent_id,
+schedule_id, fire_time
+
 -- name: claim_columns
 -- The columns that a claim returns. The last is the concurrency key, or an empty text if the job sets other optional
 -- fields: only those jobs are read in full.

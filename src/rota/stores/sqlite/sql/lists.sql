@@ -2,6 +2,10 @@
 -- First part of a list of jobs; listing.py adds the conditions. By primary key.
 SELECT {job_columns} FROM rota_job
 
+-- name: select_light_jobs
+-- The same for a list without payloads and results. By primary key.
+SELECT {light_job_columns} FROM rota_job
+
 -- name: next_queue
 -- Find the next queue name: one step of a loose index scan of rota_job_lane.
 SELECT queue FROM rota_job INDEXED BY rota_job_lane WHERE queue >= ? ORDER BY queue LIMIT 1
