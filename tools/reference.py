@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+from rota.api.router import Route
 from rota.api.routes import ROUTES
 from rota.cli.tree import build
 from rota.core.access import DESCRIPTIONS, QUEUE_ACTIONS, ROLES
@@ -48,11 +49,19 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def route_lines() -> Iterator[str]:
-    """Give a table of routes for every family."""
-    for family, routes in groupby(ROUTES, key=lambda route: route.tag):
+    """Give a table of routes for every family, in the order of their first routes; older paths come last."""
+    order = list(dict.fromkeys(route.tag for route in ROUTES))
+
+    def place(route: Route) -> tuple[bool, int]:
+        return route.tag == _OLDER, order.index(route.tag)
+
+    for family, routes in groupby(sorted(ROUTES, key=place), key=lambda route: route.tag):
         yield f"\n### {family}\n\n| route | action | what it does |\n|---|---|---|"
         for route in routes:
             yield f"| `{route.method} {route.path}` | {route.action} | {route.summary} |"
+
+
+_OLDER = "older paths"
 
 
 def access_lines() -> Iterator[str]:

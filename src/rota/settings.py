@@ -6,10 +6,12 @@ Flag over environment over file (`rota.toml`, or `[tool.rota]` in `pyproject.tom
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +32,9 @@ class InvalidSetting(InvalidRequest):
 
 
 def text(value: Any) -> str:  # noqa: ANN401 - any value of a file or the environment
-    """Read any text."""
+    """Read a text; a number of a file is one, a list or a table is not."""
+    if isinstance(value, list | dict | bool):
+        raise TypeError("a text is needed")
     return str(value)
 
 
@@ -90,8 +94,8 @@ def namespace_name(value: Any) -> str:  # noqa: ANN401
 
 def words(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Read a list, of a file or separated by commas."""
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
-    return tuple(str(part).strip() for part in parts if str(part).strip())
+    parts = value if isinstance(value, list | tuple) else text(value).split(",")
+    return tuple(text(part).strip() for part in parts if text(part).strip())
 
 
 def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -125,6 +129,11 @@ def slots_of(part: str) -> tuple[str, int | None]:
 
 def port_of(value: Any) -> int:  # noqa: ANN401
     """Read a port, also the port of an address such as `:8080`."""
+    if str(value).startswith("tcp://"):
+        raise ValueError(
+            "a port is needed; Kubernetes sets this variable for a Service of that name: set"
+            " `enableServiceLinks: false` in the pod"
+        )
     number = whole(str(value).rpartition(":")[2])
     if not 0 <= number <= 65535:  # noqa: PLR2004 - the ports there are
         raise ValueError("a port lies between 0 and 65535")
@@ -363,6 +372,25 @@ def _in_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
                 yield _parsed(name, parse, environment[variable], variable)
 
 
+#: Variables that Kubernetes sets in every pod for a Service such as `rota-api`.
+_OF_KUBERNETES: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$", re.ASCII)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Say which `ROTA_` variables name no setting, each in a sentence with the setting that was probably meant.
+
+    They are not refused: a program may keep variables of its own there.
+    """
+    known = [f"ROTA_{name.upper()}" for name in OPTIONS]
+    sentences = []
+    for name in sorted(environment):
+        if name.startswith("ROTA_") and name not in known and not _OF_KUBERNETES.search(name):
+            close = get_close_matches(name, known, 1, 0.8)
+            remedy = f"did you mean {close[0]}?" if close else "`rota config show` lists the settings"
+            sentences.append(f"the environment variable {name} is no setting and has no effect; {remedy}")
+    return sentences
+
+
 def _in_files(folder: Path | None) -> Iterator[Finding]:
     if folder is None:
         return
@@ -382,7 +410,9 @@ def _table(path: Path, names: tuple[str, ...]) -> Mapping[str, Any]:
         raise InvalidSetting(f"{path.name} cannot be read: {error}") from None
     for name in names:
         found = found.get(name, {})
-    return found if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            raise InvalidSetting(f"{path.name}: [{'.'.join(names)}] is not a table of settings", field=name)
+    return dict(found)
 
 
 def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # noqa: ANN401
@@ -390,7 +420,10 @@ def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # no
         return Finding(name, parse(value), origin)
     except (ValueError, TypeError, OverflowError) as error:
         shown = "***" if OPTIONS[name].is_secret else redacted(repr(value))
-        raise InvalidSetting(f"{origin}: {shown} is not usable for {name!r}: {error}", field=name) from None
+        # An error of ours names a field, which is named here already.
+        field_name = error.field if isinstance(error, InvalidRequest) else None
+        why = str(error).removeprefix(f"{field_name}: ")
+        raise InvalidSetting(f"{origin}: {shown} is not usable for {name!r}: {why}", field=name) from None
 
 
 def _agreed(findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -72,6 +72,9 @@ WRONG = [
     (b'{"retry": {"growth": "listed"}}', "retry.delays"),
     (b'{"retry": {"growth": "linear", "delays": [1]}}', "retry.delays"),
     (b'{"retry": {"bse": 1}}', "retry.bse"),
+    (b'{"retry": {"delays": [1], "base": 2}}', "retry.base"),
+    (b'{"retry": {"delays": [1], "cap": 2}}', "retry.cap"),
+    (b'{"retry": {"budget_window": 60}}', "retry.budget_window"),
     (b'{"tags": "a"}', "tags"),
     (b'{"tags": [""]}', "tags"),
     (b'{"meta": {"a": 1}}', "meta"),
@@ -104,6 +107,49 @@ async def test_a_wrong_value_is_named(stage: Stage, body: bytes, field: str) -> 
     problem = problem_of(await stage.client.post("/jobs", content=body, headers=JSON), 422)
     assert fields_of(problem) == {field}
     assert (await stage.client.get("/jobs")).json() == []
+
+
+REMEDIES = [
+    (b'{"priority": 11}', "priority: 11 will not do: it must be at most 10"),
+    (b'{"max_attempts": 1.5}', "max_attempts: 1.5 will not do: it must be a whole number"),
+    (b'{"tags": "a"}', "tags: 'a' will not do: it must be a list, not text"),
+    (b'{"queue": ""}', "queue: '' will not do: it must not be empty"),
+    (b'{"delivery": "twice"}', "delivery: 'twice' will not do: it must be one of at_least_once, at_most_once"),
+    (b'{"run_at": "now"}', "run_at: 'now' will not do: it must be a time in RFC 3339, as in 2030-01-31T08:00:00Z"),
+    (b'{"retry": true}', "retry: true will not do: it must be an object, not true or false"),
+    (b'{"meta": {"a": 1}}', "meta: it must be text, not a whole number (at [...])"),
+    (b'{"after": [{"job": "x"}]}', "after: unknown field 'job' (at [0])"),
+]
+
+
+@pytest.mark.parametrize(("body", "detail"), REMEDIES)
+async def test_an_error_says_the_field_the_value_and_what_is_allowed(
+    client: httpx.AsyncClient, body: bytes, detail: str
+) -> None:
+    """It said "Expected `int` <= 10", and nothing of the values that there are."""
+    assert problem_of(await client.post("/v1/jobs", content=body, headers=JSON), 422)["detail"] == detail
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("limit=0", "limit: '0' will not do: it must be 1 or more"),
+        ("limit=ten", "limit: 'ten' will not do: it must be a whole number, not text"),
+        ("queue=", "queue: it is empty; name one, or leave it out for all jobs"),
+        ("tag=", "tag: it is empty; name one, or leave it out for all jobs"),
+        ("status=,", "status: it is empty; name one, or leave it out for all jobs"),
+    ],
+)
+async def test_an_error_in_a_query_says_so_too(client: httpx.AsyncClient, query: str, detail: str) -> None:
+    """An empty filter was left out: a script whose variable was unset got all jobs."""
+    assert problem_of(await client.get(f"/v1/jobs?{query}"), 422)["detail"] == detail
+
+
+async def test_an_error_shows_no_value_that_may_be_secret(client: httpx.AsyncClient) -> None:
+    body = {"name": "ada", "role": "viewer", "password": 7_000_001}
+    problem = problem_of(await client.post("/v1/users", json=body), 422)
+    assert fields_of(problem) == {"password"}
+    assert "7000001" not in str(problem)
 
 
 async def test_so_many_errors_are_listed_and_no_more(client: httpx.AsyncClient) -> None:

@@ -265,6 +265,9 @@ CASES = [
         notes("unique", shows("unique", status="scheduled")),
         more=('{"a": 1, "b": 2}',),
     ),
+    Case("submit --type add --queue rare --in 1h --expires 2h --delivery at_most_once",
+         notes("once", shows("once", delivery="at_most_once"))),
+    Case("submit --type add --max-attempts 0", prints("max_attempts: 0 will not do", "rota submit --help"), Exit.USAGE),
     Case("submit --type add --queue rare --in 1h --throttle 1h", notes("throttled", shows("throttled", attempts=0))),
     Case(
         "submit --in 1h --queue rare --breaker stripe",
@@ -300,6 +303,8 @@ CASES = [
     Case("jobs list --tag red -o ids", lists("later")),
     Case("jobs list -o ids", lists("later"), more=("queue:si* -status:completed priority:>8",)),
     Case("jobs list", prints("at character 10", "did you mean 'dead'?"), Exit.USAGE, more=("type:add -status:daed",)),
+    Case("jobs get", prints("an id or a name is empty"), Exit.USAGE, more=("",)),
+    Case("jobs list --queue=", prints("it is empty"), Exit.USAGE),
     Case("jobs list --limit 0", prints("1 or more"), Exit.USAGE),
     Case("jobs list --limit -3", prints("--limit"), Exit.USAGE),
     Case("jobs list -o csv", is_csv_of("id", "type", "status", "queue", "attempts", "run_at", "worker", "error")),
@@ -537,6 +542,7 @@ CASES = [
     Case("bench --store bench.db --duration 0.2s --keep", prints("jobs")),
     # Tokens.
     Case("token create ci --role submitter --queues mail,report-* --expires 90d", prints("rota_", "shown this once")),
+    Case("token create worker --role worker --queues a,a:0", prints("shown this once")),
     Case("token create reader --actions jobs.read -o ids", counts(1)),
     Case(
         "token create slow --role viewer --requests-per-second 5 --streams-per-second 1 --bytes-in-flight 1000",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.settings import OPTIONS, InvalidSetting, Settings, read, shown
+from rota.settings import OPTIONS, InvalidSetting, Settings, read, shown, unknown_variables
 
 
 def test_flags_win_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
@@ -72,6 +72,8 @@ REFUSED = [
     ({"ROTA_LOG_LEVEL": "loud"}, "debug, info"),
     ({"ROTA_API_URL": "localhost"}, "http://"),
     ({"ROTA_INSECURE": "perhaps"}, "yes or no"),
+    ({"ROTA_PORT": "tcp://10.0.0.1:8080"}, "enableServiceLinks"),
+    ({"ROTA_LEASE": "soon"}, r"ROTA_LEASE: 'soon' is not usable for 'lease': 'soon' is not a duration"),
 ]
 
 
@@ -148,3 +150,29 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
     with pytest.raises(InvalidSetting, match="no space or line break") as refusal:
         read(environment={"ROTA_TOKEN": token})
     assert "s3cr" not in str(refusal.value)
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant() -> None:
+    """`ROTA_CONCURENCY=4` was ignored without a word."""
+    environment = {"ROTA_CONCURENCY": "4", "ROTA_MINE": "1", "ROTA_CONCURRENCY": "5", "HOME": "/"}
+    kubernetes = ("ROTA_API_SERVICE_HOST", "ROTA_API_SERVICE_PORT_HTTP", "ROTA_API_PORT", "ROTA_API_PORT_80_TCP_ADDR")
+    mistyped, other = unknown_variables({**environment, **dict.fromkeys(kubernetes, "tcp://10.0.0.1:80")})
+    assert mistyped.endswith("ROTA_CONCURENCY is no setting and has no effect; did you mean ROTA_CONCURRENCY?")
+    assert "ROTA_MINE is no setting" in other
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[queues]\na = 1", "queues = [['a']]", "store = ['a.db']", "host = true", "log_level = {}", "app = ['tasks:app']"],
+)
+def test_a_value_of_another_kind_in_a_file_is_refused(tmp_path: Path, content: str) -> None:
+    """`[queues]` became a queue named `{'a': 1}`."""
+    (tmp_path / "rota.toml").write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidSetting, match="a text is needed"):
+        read(folder=tmp_path)
+
+
+def test_settings_that_are_no_table_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool]\nrota = 5\n", encoding="utf-8")
+    with pytest.raises(InvalidSetting, match=r"\[tool.rota\] is not a table"):
+        read(folder=tmp_path)

@@ -73,7 +73,7 @@ CODE_WORDS = """
     configuration context core coroutines definition definitions documents embedded encoding engine error errors
     exceptions exits expression field filter finite flags format formats hash ids in init integrations kinds lazy
     link links loader loop offset option options output parser pattern payload payloads plan ports problem problems
-    recovery references roles run runtime scalars schema sdk settings simple testing text time tree tui type types ui
+    recovery references roles run runtime scalars schema sdk settings simple testing text time tree type types ui
     value values version waiting zone zones
 """
 WORDS = frozenset(

@@ -162,6 +162,10 @@ def test_a_task_without_a_parameter_is_no_follow_up_but_a_call_of_it_is(app: Rot
         ({"on": ("ValueError",)}, ["retry.on", "'ValueError'"]),
         ({"give_up_on": [5]}, ["retry.give_up_on", "5"]),
         ({"max_elapsed": "long"}, ["retry.max_elapsed", "'long'"]),
+        ({"delays": ["1s"], "base": "2s"}, ["retry.base", "'2s'", "beside delays"]),
+        ({"delays": ["1s"], "factor": 3}, ["retry.factor", "beside delays"]),
+        ({"delays": ["1s"], "cap": 60}, ["retry.cap", "beside delays"]),
+        ({"budget_window": "5m"}, ["retry.budget_window", "'5m'", "give budget"]),
     ],
 )
 def test_a_wrong_retry_rule_is_refused_when_it_is_made(fields: dict[str, Any], words: list[str]) -> None:

@@ -21,6 +21,7 @@ from rota.api.json_body import LARGE_BYTES, decode, decode_body, did_you_mean
 from rota.api.server.fast_io import COMMON_HEADERS, CYCLE, buffered_body, write_response
 from rota.api.sessions import SESSION
 from rota.api.settings import ApiKey
+from rota.api.value_errors import wrong_value
 from rota.engine import Engine
 from rota.ports.client import Actor
 
@@ -188,7 +189,9 @@ class Request:
             self._query = query = msgspec.convert(values, form, strict=False)
         except msgspec.ValidationError as error:
             text, _, place = str(error).partition(" - at `$.")
-            raise invalid([(place.rstrip("`") or "query", text)]) from None
+            name = place.rstrip("`")
+            types = {one.encode_name: one.type for one in msgspec.structs.fields(form)}
+            raise invalid([(name or "query", wrong_value(text, values.get(name), types.get(name), name))]) from None
         return query
 
     async def abandoned(self) -> None:

@@ -47,8 +47,16 @@ class JobListQuery(PageQuery, kw_only=True, forbid_unknown_fields=True):
     ids: Annotated[str, Meta(max_length=7_500)] | None = None
 
 
+_NAMES: Final = ("status", "state", "type", "queue", "tag", "worker_id", "schedule_id", "fingerprint")
+
+
 async def query_of(listing: JobListQuery, request: Request) -> JobQuery:
     """Make the store's query. Its limit is one more than the page, to see whether there is a next page."""
+    for name in _NAMES:
+        value = getattr(listing, name)
+        if value is not None and not value.strip(", "):
+            # Where a variable of a script is unset, the answer would be all jobs.
+            raise invalid([(name, "it is empty; name one, or leave it out for all jobs")])
     if listing.status is not None and listing.state is not None and listing.status != listing.state:
         raise invalid([("status", "'status' and 'state' mean the same and differ; give one")])
     word = listing.status or listing.state

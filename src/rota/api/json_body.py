@@ -29,6 +29,7 @@ from msgspec import DecodeError, Raw, Struct, ValidationError
 
 from rota.api.errors import HttpError, invalid, malformed
 from rota.api.settings import Limits
+from rota.api.value_errors import wrong_value
 
 T = TypeVar("T")
 #: Bodies up to this size are decoded on the loop: that takes no longer than handing them to the thread and back.
@@ -187,7 +188,7 @@ def _field_errors(body: bytes, form: Any, path: str, unknown: Iterator[int]) -> 
         try:
             msgspec.json.decode(body, type=form)
         except ValidationError as error:
-            yield path or "body", _plain(error)
+            yield path or "body", wrong_value(str(error), _decode(body), form, path)
         return
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     tag_field = struct.__struct_config__.tag_field
@@ -221,11 +222,3 @@ def _struct_in(form: Any) -> type[Struct] | None:  # noqa: ANN401 - any type
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name[:100]}" if path else name[:100]
-
-
-def _plain(error: ValidationError) -> str:
-    """Give msgspec's message without the path, which is shown beside it."""
-    text = str(error)
-    head, _, tail = text.partition(" - at `$")
-    place = tail.rstrip("`")
-    return f"{head} (at {place.lstrip('.')})" if place else head

@@ -86,7 +86,9 @@ class ApiClient:
         is_accepted: Callable[[int], bool] = lambda _: False,
     ) -> Any:  # noqa: ANN401 - JSON
         """Send a request and read the response; raise `CommandFailed` if it is a refusal."""
-        given = {name: value for name, value in (query or {}).items() if value not in (None, "", ())}
+        if path.endswith("/") or "//" in path:
+            raise CommandFailed("an id or a name is empty", fix="give it; a variable may be unset", code=Exit.USAGE)
+        given = {name: value for name, value in (query or {}).items() if value not in (None, ())}
         target = quote(path, safe="/:") + (f"?{urlencode(given, doseq=True)}" if given else "")
         problems = []
         fix = "start one with `rota standalone`, or give its address with --api-url or ROTA_API_URL"

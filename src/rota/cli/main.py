@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -14,8 +15,9 @@ from rota.cli.exits import CommandFailed, Exit, code_of
 from rota.cli.output import say
 from rota.cli.parser import global_flags_last
 from rota.cli.tree import build, global_flags
-from rota.core.errors import RotaError, SchemaTooNew
+from rota.core.errors import InvalidRequest, RotaError, SchemaTooNew
 from rota.core.redaction import redacted
+from rota.settings import OPTIONS
 
 ROLES: Final = ("standalone", "scheduler", "api", "worker")
 
@@ -37,9 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module, _, function = options.run.partition(":")
         return int(getattr(import_module(f"rota.cli.commands.{module}"), function)(options) or Exit.OK)
     except CommandFailed as failure:
-        return _fail(failure, failure.fix, failure.code, is_verbose=options.verbose)
+        fix = failure.fix or (_help_of(options) if failure.code is Exit.USAGE else "")
+        return _fail(failure, fix, failure.code, is_verbose=options.verbose)
     except RotaError as error:
-        return _fail(error, _fix_of(error), code_of(error), is_verbose=options.verbose)
+        return _fail(error, _fix_of(error, options), code_of(error), is_verbose=options.verbose)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -50,10 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, "run it again with -v for the traceback", Exit.ERROR, is_verbose=options.verbose)
 
 
-def _fix_of(error: RotaError) -> str:
+def _fix_of(error: RotaError, options: argparse.Namespace) -> str:
     if isinstance(error, SchemaTooNew):
         return "install the release that migrated it; `rota db status` shows its migrations"
+    if isinstance(error, InvalidRequest) and error.field not in OPTIONS:
+        return _help_of(options)
     return "see `rota config show --origin`"
+
+
+def _help_of(options: argparse.Namespace) -> str:
+    return f"see `{options.leaf.prog} --help`"
 
 
 def _fail(error: Exception, fix: str, code: Exit, *, is_verbose: bool) -> int:

@@ -16,7 +16,7 @@ def build() -> Parser:
     parser = Parser(
         prog="rota",
         description="A durable task queue and scheduler for Python: SQLite to start, PostgreSQL or MariaDB to scale.",
-        epilog="Every flag has an environment variable: --api-url is ROTA_API_URL.",
+        epilog="Settings have environment variables: --api-url is ROTA_API_URL. `rota config show` lists them.",
     )
     parser.add_argument("--version", action="version", version=f"rota {__version__}")
     shared = global_flags()
@@ -115,7 +115,7 @@ _ROLE_FLAGS = {
 _WORKER_SETTINGS: Final = frozenset(
     {"worker_id", "worker_address", "queues", "concurrency", "lease", "poll_interval", "drain_timeout", "fail_rate"}
 )
-_API_SETTINGS: Final = frozenset({"host", "port"})
+_API_SETTINGS: Final = frozenset({"host", "port", "proxy_user_header"})
 _UNUSED: Final = {
     "standalone": frozenset[str](),
     "scheduler": _WORKER_SETTINGS,
@@ -184,6 +184,10 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     parser.add_argument("--max-wait", metavar="TIME", help="the longest wait of a debounced job")
     parser.add_argument("--throttle", metavar="TIME", help="make at most one job in this time")
     parser.add_argument("--timeout", help="how long an attempt may take")
+    parser.add_argument("--expires", metavar="TIME", help="do not start it later than this long after its time")
+    parser.add_argument(
+        "--delivery", choices=("at_least_once", "at_most_once"), help="at_most_once: never start it a second time"
+    )
     parser.add_argument("--breaker", help="the circuit breaker it waits for; {host} for that of an http job's URL")
     parser.add_argument("--concurrency-key", help="jobs with the same key run one at a time, or as its limit says")
     parser.add_argument("--tag", action="append", help="a tag to find it by; may be repeated")

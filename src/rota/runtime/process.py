@@ -51,8 +51,10 @@ def _collect_less_often() -> None:
 
 
 def works_over_http(role: str, settings: Settings) -> bool:
-    """Whether a process uses the API: a worker without a store in its settings."""
-    return role == "worker" and settings.origin("store") == "default"
+    """Whether a process uses the API: a worker without a store in its settings, or with the flag `--api-url` only."""
+    store, api_url = settings.origin("store"), settings.origin("api_url")
+    is_told = api_url.startswith("--") and not store.startswith("--")
+    return role == "worker" and (store == "default" or is_told)
 
 
 def plan_of(role: str, settings: Settings) -> RolePlan:

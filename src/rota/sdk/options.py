@@ -61,7 +61,8 @@ class Retry:
     max_elapsed: Duration | None = None
     #: Retries are at most this share of the starts of the task within the window; more of them start later.
     budget: float | None = None
-    budget_window: Duration = "1m"
+    #: A minute if it is left out.
+    budget_window: Duration | None = None
 
     def __post_init__(self) -> None:
         _read("retry.max_attempts", self.max_attempts, Attempts | None, "give the number of attempts, as in Retry(5)")
@@ -72,8 +73,18 @@ class Retry:
             _refuse("retry.delays", self.delays, "not a list of delays", 'give one or more, as in delays=["1s", "5m"]')
         for name in ("on", "give_up_on"):
             _check_exceptions(name, getattr(self, name))
+        self._refuse_without_effect()
         # Refuses bad values.
         self.backoff(DEFAULT_BACKOFF)
+
+    def _refuse_without_effect(self) -> None:
+        if self.delays is not None:
+            for name, left_out in (("base", None), ("factor", 2), ("cap", None)):
+                if (value := getattr(self, name)) != left_out:
+                    what = "without effect beside delays, which says each delay by itself"
+                    _refuse(f"retry.{name}", value, what, "give one of the two")
+        if self.budget is None and self.budget_window is not None:
+            _refuse("retry.budget_window", self.budget_window, "without effect", "give budget as well")
 
     def backoff(self, default: Backoff) -> Backoff:
         """Give the part of this rule that is stored with a job."""
@@ -88,7 +99,7 @@ class Retry:
             max_elapsed=elapsed,
             budget=self.budget,
             budget_window=DEFAULT_BACKOFF.budget_window
-            if self.budget is None
+            if self.budget_window is None
             else parse_duration(self.budget_window, field="retry.budget_window"),
         )
         return shared(rule)

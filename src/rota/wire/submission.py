@@ -443,7 +443,23 @@ def backoff_of(rule: RetryRule, default: Backoff = DEFAULT_BACKOFF) -> Backoff:
     for name in ("factor", "jitter", "budget"):
         if (value := getattr(rule, name)) is not None:
             changes[name] = value
-    return shared(replace(default, **changes))
+    backoff = shared(replace(default, **changes))
+    _refuse_without_effect(rule, backoff)
+    return backoff
+
+
+def _refuse_without_effect(rule: RetryRule, backoff: Backoff) -> None:
+    """Refuse fields that the rule would not use. With `growth` it may be a whole rule, as a job shows it."""
+    if rule.delays is not None and rule.growth is None:
+        for name in ("base", "factor", "cap"):
+            if getattr(rule, name) is not None:
+                message = (
+                    f"retry.{name}: has no effect beside delays, which says each delay by itself; give one of them"
+                )
+                raise InvalidRequest(message, field=f"retry.{name}")
+    if rule.budget_window is not None and backoff.budget is None:
+        message = "retry.budget_window: has no effect without budget; give budget as well"
+        raise InvalidRequest(message, field="retry.budget_window")
 
 
 def retry_rule_of(backoff: Backoff) -> RetryRule:

@@ -6,26 +6,31 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rota.cli.api_client import ApiClient
 from rota.cli.exits import CommandFailed, Exit
 from rota.cli.output import Printer, say
 from rota.core.errors import InvalidRequest
-from rota.settings import OPTIONS, Settings, read
+from rota.settings import Settings, read
 
 if TYPE_CHECKING:
     from rota.encryption import Cipher
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
+#: The settings that have a flag on commands; `--max-attempts`, say, has another meaning there.
+_OF_COMMANDS: Final = ("api_url", "token", "namespace", "ca_file", "client_cert", "client_key", "store")
+
+
+def settings_of(options: argparse.Namespace, flags: Iterable[str] = _OF_COMMANDS) -> Settings:
     """Read the settings; flags override the environment and files."""
-    typed = {name: getattr(options, name, None) for name in OPTIONS}
+    typed = {name: getattr(options, name, None) for name in flags}
     try:
         return read(typed, os.environ, Path.cwd())
     except InvalidRequest as error:
-        raise CommandFailed(str(error), fix="`rota config show --origin` shows them all", code=Exit.USAGE) from None
+        raise CommandFailed(str(error), fix="correct it, or remove it", code=Exit.USAGE) from None
 
 
 def store_of(options: argparse.Namespace) -> str:

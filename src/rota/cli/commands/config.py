@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from rota import __version__
 from rota.cli.commands.arguments import printer_of, settings_of
 from rota.cli.exits import Exit
-from rota.cli.output import column
-from rota.settings import shown
+from rota.cli.output import column, say
+from rota.settings import shown, unknown_variables
 
 
 def show(options: argparse.Namespace) -> int:
@@ -18,6 +19,8 @@ def show(options: argparse.Namespace) -> int:
     ]
     columns = (column("name"), column("value"), *((column("origin"),) if options.origin else ()))
     printer_of(options).records(rows, columns)
+    for sentence in unknown_variables(os.environ):
+        say(sentence)
     return Exit.OK
 
 

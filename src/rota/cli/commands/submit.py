@@ -20,7 +20,8 @@ _FLAGS: Final = {
     "at": "--at", "delay": "--in", "tz": "--tz", "priority": "--priority", "queue": "--queue", "key": "--key",
     "unique_for": "--unique-for", "unique_by": "--unique-by", "unique_key": "--unique-key",
     "unique_state": "--unique-state", "debounce": "--debounce", "max_wait": "--max-wait", "throttle": "--throttle",
-    "timeout": "--timeout", "concurrency_key": "--concurrency-key", "breaker": "--breaker", "tag": "--tag",
+    "timeout": "--timeout", "expires": "--expires", "delivery": "--delivery",
+    "concurrency_key": "--concurrency-key", "breaker": "--breaker", "tag": "--tag",
     "after": "--after", "on_success": "--on-success", "on_failure": "--on-failure",
 }  # fmt: skip
 #: As many as the API takes in one request.
@@ -96,6 +97,8 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         "max_wait": options.max_wait,
         "throttle": options.throttle,
         "timeout": options.timeout,
+        "expires": options.expires,
+        "delivery": options.delivery,
         "concurrency_key": options.concurrency_key,
         "breaker": options.breaker,
         "tags": options.tag,
