@@ -1,12 +1,20 @@
-"""Consistency check: the server's own check of the tables, and whether each job is in the right state table."""
+"""Checks of the store itself: what `rota db check` finds, and the condition that health pages show.
+
+The check is the server's own of the tables, and whether each job is in the right state table. The condition is the
+schema, the sizes, and whether retention keeps up.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from rota.core.ids import to_text
+from rota.ports.store import Retention, StoreCondition, TableSize
+from rota.stores.base.retention import oldest_prunable
+from rota.stores.migrations import differences
 from rota.stores.mysql import limits
 from rota.stores.mysql.driver import MysqlConnection
+from rota.stores.mysql.migrations import all_migrations, applied
 from rota.stores.mysql.statements import statement
 
 #: Statements that find jobs in a wrong state table, and what is wrong with those.
@@ -32,3 +40,16 @@ async def check(connection: MysqlConnection) -> list[str]:
         for name, problem in _FINDINGS.items():
             findings += [f"job {to_text(job_id)} {problem}" for (job_id,) in await connection.rows(statement(name))]
     return findings + await limits.findings(connection)
+
+
+async def condition(connection: MysqlConnection, retention: Retention, now: int) -> StoreCondition:
+    """Return the condition of the store. The server does not show its free disk space."""
+    missing, unknown = differences(all_migrations(), await applied(connection))
+    return StoreCondition(missing, unknown, await oldest_prunable(connection, retention, now))
+
+
+async def sizes(connection: MysqlConnection) -> list[TableSize]:
+    """Return the sizes of the tables with their indexes, as the server last estimated them."""
+    return [
+        TableSize(name, int(size), int(rows)) for name, rows, size in await connection.rows(statement("table_sizes"))
+    ]

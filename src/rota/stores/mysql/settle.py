@@ -13,10 +13,9 @@ from rota.core.job_edit import JobChange
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason, Settlement
 from rota.core.time import to_micros
-from rota.stores.mysql.dependencies import resolve_dependents
+from rota.stores.mysql.dependencies import follow_failures, resolve_dependents, stop_jobs
 from rota.stores.mysql.driver import MysqlConnection, chunks
 from rota.stores.mysql.events import children_of, still_waiting, wait_for_children
-from rota.stores.mysql.failed_dependencies import follow_failures, stop_jobs
 from rota.stores.mysql.insert import insert_system_jobs
 from rota.stores.mysql.lease_cache import EqualCompletions
 from rota.stores.mysql.limits import delete_sequences

@@ -51,7 +51,6 @@ from rota.stores.mysql import (
     check,
     claim,
     cluster,
-    condition,
     dispatch,
     events,
     insert,
@@ -159,10 +158,10 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return await self._watch.watch(at_most)
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
-        return await self._read_at(condition.condition, retention, now=now)
+        return await self._read_at(check.condition, retention, now=now)
 
     async def sizes(self) -> Sequence[TableSize]:
-        return await self._read(condition.sizes)
+        return await self._read(check.sizes)
 
     async def check(self) -> Sequence[str]:
         try:

@@ -14,6 +14,7 @@ from rota.core.job import Job
 from rota.core.lifecycle import TIMED, State
 from rota.core.time import span_to_micros
 from rota.ports.store import Retention, Timetable
+from rota.stores.base.retention import ends_before
 from rota.stores.mysql import breakers
 from rota.stores.mysql.clock import ServerClock
 from rota.stores.mysql.driver import MysqlConnection, chunks
@@ -21,7 +22,6 @@ from rota.stores.mysql.limits import delete_old_arrivals
 from rota.stores.mysql.state_tables import Placement, lock_jobs, move_rows
 from rota.stores.mysql.statements import statement
 from rota.stores.mysql.workflows import delete_empty, keep_ends
-from rota.stores.retention import ends_before
 from rota.stores.rows import job_of, timetable_of
 
 #: No client repeats a named claim after this long: its leases have lapsed.

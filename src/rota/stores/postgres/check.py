@@ -1,10 +1,18 @@
-"""Checks of `rota db check`: damaged data, exceeded limits, and settings with which a crash could lose jobs."""
+"""Checks of the store itself: what `rota db check` finds, and the condition that health pages show.
+
+The check finds damaged data, exceeded limits, and settings with which a crash could lose jobs. The condition is the
+schema, the sizes, and whether retention keeps up.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from rota.ports.store import Retention, StoreCondition, TableSize
+from rota.stores.base.retention import oldest_prunable
+from rota.stores.migrations import differences
 from rota.stores.postgres import limits
+from rota.stores.postgres.migrations import all_migrations, applied
 from rota.stores.postgres.session import Session
 
 #: A check reads whole tables.
@@ -27,3 +35,14 @@ async def findings(session: Session) -> list[str]:
         for (finding,) in await session.rows(check, seconds=_SECONDS)
     ]
     return found + await limits.findings(session)
+
+
+async def condition(session: Session, retention: Retention, now: int) -> StoreCondition:
+    """Return the condition of the store. The server does not show its free disk space."""
+    missing, unknown = differences(all_migrations(), await applied(session))
+    return StoreCondition(missing, unknown, await oldest_prunable(session, retention, now))
+
+
+async def sizes(session: Session) -> list[TableSize]:
+    """Return the sizes of the tables with their indexes; a partitioned table has those of its partitions."""
+    return [TableSize(name, size, None if rows < 0 else rows) for name, rows, size in await session.rows("table_sizes")]

@@ -28,8 +28,7 @@ from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.handoff import LONGEST_WAIT, HandedOffJob, job_columns
 from rota.stores.postgres.connection import MovedError
-from rota.stores.postgres.dependencies import link, resolve
-from rota.stores.postgres.failed_dependencies import follow_failures, stop_jobs
+from rota.stores.postgres.dependencies import follow_failures, link, resolve, stop_jobs
 from rota.stores.postgres.handoff import LONGEST_ANSWER, lane_key, text_of
 from rota.stores.postgres.limits import full_keys
 from rota.stores.postgres.notify import HANDED_OVER_CHANNEL, NO_NOTIFICATION, Notification

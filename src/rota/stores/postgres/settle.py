@@ -12,9 +12,8 @@ from rota.core.job import AGING_MICROS
 from rota.core.job_edit import JobChange
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason, Settlement
-from rota.stores.postgres.dependencies import resolve
+from rota.stores.postgres.dependencies import follow_failures, resolve, stop_jobs
 from rota.stores.postgres.events import still_waiting, wait_for_children
-from rota.stores.postgres.failed_dependencies import follow_failures, stop_jobs
 from rota.stores.postgres.insert import insert_made
 from rota.stores.postgres.session import Session, numbers
 from rota.stores.rows import Row, change_row, error_text, micros

@@ -53,7 +53,6 @@ from rota.stores.postgres import (
     check,
     claim,
     cluster,
-    condition,
     dispatch,
     events,
     insert,
@@ -161,10 +160,10 @@ class PostgresStore(BaseStore[Session]):
         return await self._listener.wait(at_most, on_wake)
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
-        return await self._database.read_timed(condition.condition, retention, now=self._given(now))
+        return await self._database.read_timed(check.condition, retention, now=self._given(now))
 
     async def sizes(self) -> Sequence[TableSize]:
-        return await self._database.read(condition.sizes)
+        return await self._database.read(check.sizes)
 
     async def check(self) -> Sequence[str]:
         return await self._database.survey(check.findings)

@@ -1,15 +1,21 @@
-"""Dependencies: jobs that wait for others, unblocked or cancelled when those finish."""
+"""Dependencies: jobs that wait for others, unblocked or cancelled when those finish.
+
+When jobs have failed, more follows in the same transaction (`follow_failures`): jobs that were cancelled because a
+dependency failed have their `on_failure` job made, as dead jobs have; and if a workflow is to fail fast, its other jobs
+are cancelled. Both may make further jobs fail, so it goes on until none does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
-from rota.core.submission import Dependency, Need
+from rota.core.submission import Dependency, Need, NewJob
 from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
+from rota.stores.base.workflows import failure_follow_ups
 from rota.stores.rows import ids_text, unique_dependencies
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
@@ -62,3 +68,41 @@ def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) ->
 def _status(need: str, state: str | None, reason: str | None) -> DependencyStatus:
     why = None if reason is None else Reason(reason)
     return dependency_status(Need(need), None if state is None else State(state), reason=why)
+
+
+#: Stores a job that Rota itself makes.
+InsertMade = Callable[[SqliteConnection, NewJob, int], JobId]
+
+
+def follow_failures(
+    connection: SqliteConnection,
+    dead: Collection[JobId],
+    cancelled: Sequence[JobId],
+    now: int,
+    insert_made: InsertMade,
+) -> None:
+    """Carry out what follows from failures: of jobs that were settled so, and of jobs whose dependencies failed."""
+    failed = [*dead, *cancelled]
+    while failed:
+        if cancelled:
+            rows = connection.rows(statement("failure_templates"), (ids_text(cancelled),))
+            for job in failure_follow_ups(rows, now):
+                insert_made(connection, job, now)
+        cancelled = failed = _fail_fast(connection, failed, now)
+
+
+def _fail_fast(connection: SqliteConnection, failed: Sequence[JobId], now: int) -> list[JobId]:
+    """Cancel the rest of workflows that fail fast; return the jobs whose dependencies failed thereby."""
+    ids = [job_id for (job_id,) in connection.rows(statement("jobs_that_fail_fast"), (ids_text(failed),))]
+    return release(connection, stop_jobs(connection, ids, Reason.WORKFLOW_FAILED, now), now)
+
+
+def stop_jobs(connection: SqliteConnection, ids: Sequence[JobId], reason: Reason, now: int) -> list[JobId]:
+    """Cancel jobs that wait, and request those that run to stop; return those that were cancelled."""
+    cancelled: list[JobId] = []
+    for job_id in ids:
+        parameters = {"id": job_id, "now": now}
+        connection.run(statement("request_stop"), parameters)
+        if connection.run(statement("cancel_waiting_job"), {**parameters, "reason": reason.value}):
+            cancelled.append(job_id)
+    return cancelled

@@ -18,9 +18,8 @@ from rota.core.time import from_micros, span_to_micros
 from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.stores.full_keys import NO_FULL_KEYS, FullKeys
 from rota.stores.rows import Row, are_plain, ids_text, is_plain, new_job_row, plain_job_row
-from rota.stores.sqlite.dependencies import link, release
+from rota.stores.sqlite.dependencies import follow_failures, link, release, stop_jobs
 from rota.stores.sqlite.driver import MAX_ROWS_PER_STATEMENT, ConstraintViolated, SqliteConnection, run_for_rows
-from rota.stores.sqlite.failed_dependencies import follow_failures, stop_jobs
 from rota.stores.sqlite.limits import full_keys
 from rota.stores.sqlite.session import record
 from rota.stores.sqlite.statements import statement

@@ -10,10 +10,9 @@ from rota.core.job_edit import JobChange
 from rota.core.lifecycle import TIMED, State
 from rota.core.settlement import Settlement
 from rota.stores.rows import change_row, error_text, settlement_row
-from rota.stores.sqlite.dependencies import release
+from rota.stores.sqlite.dependencies import follow_failures, release
 from rota.stores.sqlite.driver import SqliteConnection, run_for_rows
 from rota.stores.sqlite.events import still_waiting, wait_for_children
-from rota.stores.sqlite.failed_dependencies import follow_failures
 from rota.stores.sqlite.insert import insert_made
 from rota.stores.sqlite.statements import statement
 

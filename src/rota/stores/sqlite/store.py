@@ -54,7 +54,6 @@ from rota.stores.sqlite import (
     breakers,
     check,
     claim,
-    condition,
     dispatch,
     events,
     insert,
@@ -263,10 +262,10 @@ class SqliteStore(BaseStore[SqliteSession]):
         return ()
 
     async def condition(self, retention: Retention, *, now: datetime | None = None) -> StoreCondition:
-        return await self._query_at(condition.condition, retention, now=now)
+        return await self._query_at(check.condition, retention, now=now)
 
     async def sizes(self) -> Sequence[TableSize]:
-        return await self._query(condition.sizes)
+        return await self._query(check.sizes)
 
     async def check(self) -> Sequence[str]:
         return await self._query(check.check)

@@ -11,7 +11,7 @@ from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.time import span_to_micros
 from rota.ports.store import Retention, Timetable
-from rota.stores.retention import ends_before
+from rota.stores.base.retention import ends_before
 from rota.stores.rows import ids_text, job_of, timetable_of
 from rota.stores.sqlite import breakers
 from rota.stores.sqlite.driver import SqliteConnection

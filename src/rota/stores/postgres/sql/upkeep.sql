@@ -96,9 +96,9 @@ SELECT min(oldest.finished_at)
 FROM (
     SELECT id, finished_at, idempotency_key, meta
     FROM {schema}rota_job_done AS job_done
-    WHERE job_done.state = $2::text AND job_done.finished_at <= $3::bigint
+    WHERE job_done.state = :state::text AND job_done.finished_at <= :before::bigint
     ORDER BY job_done.finished_at
-    LIMIT $4::bigint
+    LIMIT :limit::bigint
 ) AS oldest
 WHERE NOT EXISTS (
         SELECT 1 FROM {schema}rota_dependency AS dependency
@@ -107,7 +107,7 @@ WHERE NOT EXISTS (
     )
     AND (oldest.idempotency_key IS NULL AND strpos(coalesce(oldest.meta, ''), '"rota.unique"') = 0 OR NOT EXISTS (
         SELECT 1 FROM {schema}rota_idempotency AS idempotency
-        WHERE idempotency.job_id = oldest.id AND idempotency.expires_at > $1::bigint
+        WHERE idempotency.job_id = oldest.id AND idempotency.expires_at > :now::bigint
     ))
 
 -- name: discardable_jobs
