@@ -11,7 +11,7 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 import pytest
 
-from rota.core.cron.zones import CALM, change_between
+from rota.core.cron.fire_times import CALM, change_between
 
 
 def zone_file(name: str) -> bytes:

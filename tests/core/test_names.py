@@ -18,44 +18,32 @@ SOURCE = Path(rota.__file__).parent
 
 #: Task queues and schedulers.
 QUEUE_WORDS = """
-    actions app attempt backlog backlogs backoff batch
-    batches batching breaker breakers bulk claim claims cluster completion coordination
-    coordinator cron
-    dead deadlines decision dependencies deps dispatch dispatcher drain duration early execution executor executors
-    edit edits explain failed failures fetcher fire firings flow full graph group handback handle handler handlers
-    handoff heartbeat intake
-    job jobs
-    keeper keys
-    lane lanes lease leases ledger letters lifecycle limit limited limits lookahead maintenance membership namespace
-    namespaces occurrence
-    operation operations outcome outcomes promoter pruner queue queues rank reaper redaction relations report reporter
-    retention retry rules schedule
-    scheduler schedules settle settlement signals slots snooze stagger step steps submission submissions submit
-    supervision task tasks ticker times timetable token tokens tracker upkeep wakeup watchdog worker workers workflow
-    workflows
-    capture facts full lines logins orders topics updates
+    actions app attempt backlog backlogs backoff batch batches batching breaker breakers bulk capture claim claims
+    cluster completion coordination coordinator cron dead deadlines decision dependencies deps dispatch dispatcher
+    drain duration early edit edits execution executor executors explain facts failed failures fetcher fire firings
+    flow full graph group handback handle handler handlers handoff heartbeat intake job jobs keeper keys lane lanes
+    lease leases ledger letters lifecycle limit limited limits lines logins lookahead maintenance membership
+    namespace namespaces occurrence operation operations orders outcome outcomes promoter pruner queue queues rank
+    reaper redaction relations report reporter retention retry rules schedule scheduler schedules settle settlement
+    signals slots snooze stagger step steps submission submissions submit supervision task tasks ticker times
+    timetable token tokens topics tracker updates upkeep wakeup watchdog worker workers workflow workflows
 """
 #: Databases and storage.
 STORE_WORDS = """
-    apsw audit base cache caller check commit condition cursor cursors database dialect driver file files fork grants
-    growth identity
-    inputs insert inspection json listing location locks low memory merge migrations multi mysql optimistic partitions
-    pipeline pool postgres provision
-    queries query read reader record records row rows scan scanner search session sql sqlite
-    state statement statements storage store stores table tables terms transaction transactions tx unique update uri url
-    versions wal water write
-    full writer updates logins topics orders facts
+    apsw audit base cache caller check commit condition cursor cursors database dialect driver file files fork
+    grants growth identity inputs insert inspection json listing location locks low memory merge migrations multi
+    mysql optimistic partitions pipeline pool postgres provision queries query read reader record records row rows
+    scan scanner search session sql sqlite state statement statements storage store stores table tables terms
+    transaction transactions tx unique update uri url versions wal water write writer
 """
 #: Networks, processes and HTTP.
 NETWORK_WORDS = """
-    access address addresses aliases answers api auth etags bodies body broker brokers child client connection
-    connections endpoint etcd event events fast forwarded gateway headers host http httpx io legacy
-    listener live local long main
-    membership messages middleware mounted network notify openapi pages permissions pipe plain poll portal process
-    processes
-    protocol proxy redis request requests response responses router routes serve server servers service sessions shared
-    signals
-    socket sockets sse start stream streams subscription system thread threads tls transport web websocket wire
+    access address addresses aliases answers api auth bodies body broker brokers child client connection connections
+    endpoint etags etcd event events fast forwarded gateway headers host http httpx io legacy listener live local
+    long main messages middleware mounted network notify openapi pages permissions pipe plain poll portal process
+    processes protocol proxy redis request requests response responses router routes serve server servers service
+    sessions shared socket sockets sse start stream streams subscription system thread threads tls transport web
+    websocket wire
 """
 #: Encryption.
 ENCRYPTION_WORDS = """
@@ -63,7 +51,6 @@ ENCRYPTION_WORDS = """
 """
 #: Observability.
 TELEMETRY_WORDS = """
-    capture lines
     alerts bench bus counts doctor health histogram history latency load log logs metric metrics outage overview
     percentiles prometheus reporting stats status target targets telemetry trace traces tracing
 """

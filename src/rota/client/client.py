@@ -33,10 +33,11 @@ from rota.tls import NO_FILES, ClientFiles
 from rota.wire.access import AccessForm
 from rota.wire.cluster import HeartbeatRequest, LeaveRequest, heartbeat_form
 from rota.wire.events import EmitReply, emit_form, emitted_of
-from rota.wire.inputs import InputReply, InputRequest
 from rota.wire.jobs import BatchReply, BatchRequest, JobForm, JobPage, ResultForm, inserted_of, job_of
 from rota.wire.leases import (
     ClaimReply,
+    InputReply,
+    InputRequest,
     RenewReply,
     RenewRequest,
     SettleReply,

@@ -13,7 +13,6 @@ from rota.core.job import Job
 from rota.core.lease import Claim, Renewal, Renewed
 from rota.core.submission import NewJob
 from rota.core.waiting import Emission, Emitted
-from rota.engine.backlogs import Backlogs
 from rota.engine.breakers import CircuitBreakers
 from rota.engine.dead_letters import DeadLetters
 from rota.engine.deps import EngineDeps
@@ -28,7 +27,7 @@ from rota.engine.leases import Leases
 from rota.engine.limits import JobLimits
 from rota.engine.namespaces import Namespaces
 from rota.engine.operations import Operations
-from rota.engine.queues import Queues
+from rota.engine.queues import Backlogs, Queues
 from rota.engine.relations import JobRelations
 from rota.engine.schedules import Schedules
 from rota.engine.search import JobSearch

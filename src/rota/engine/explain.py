@@ -21,10 +21,10 @@ from rota.core.queue import LaneCount
 from rota.core.settlement import Reason as EndReason
 from rota.core.step import Step, StepKind
 from rota.core.submission import Delivery
-from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
 from rota.engine.explain_limits import MOST_AHEAD, Cause, ExplainLimits
 from rota.engine.jobs import unknown_job
+from rota.engine.queues import Backlogs
 from rota.ports.store import Census
 
 #: A due job that a worker with a free slot can take has been claimed by then.

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from rota.core.dependencies import takes_of
 from rota.core.errors import InvalidRequest
 from rota.core.graph import DEEPEST
 from rota.core.ids import JobId, to_text
@@ -17,7 +18,6 @@ from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.core.submission import SHAPE, Need, Takes
-from rota.core.workflow import takes_of
 from rota.engine.deps import EngineDeps
 
 #: The longest input, in characters of JSON.

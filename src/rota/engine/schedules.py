@@ -30,9 +30,9 @@ from rota.core.schedule import (
 )
 from rota.core.submission import IdempotencyKey, check
 from rota.core.time import MICROSECOND, to_micros
-from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
 from rota.engine.jobs import MOST_TRIES, Jobs
+from rota.engine.queues import Backlogs
 from rota.ports.client import Actor
 from rota.ports.store import Inserted, Receipt
 from rota.ports.wakeup import TIMETABLE, Topic

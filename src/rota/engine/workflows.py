@@ -30,9 +30,9 @@ from rota.core.job import Job
 from rota.core.ledger import LedgerEntry
 from rota.core.lifecycle import FINISHED, State
 from rota.core.submission import Delivery, Dependency, Need, NewJob, unknown_parent
-from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
 from rota.engine.jobs import Jobs, topics_of
+from rota.engine.queues import Backlogs
 from rota.ports.client import Actor, Deed, NodeResult, WorkflowReceipt
 from rota.ports.store import Inserted, Receipt
 from rota.telemetry.events import Acted, JobsSubmitted, WorkflowChanged

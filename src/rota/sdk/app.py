@@ -31,9 +31,9 @@ from rota.core.limit import Limit
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.core.waiting import DEFAULT_KEEP, Emission, check_emission
-from rota.engine.backlogs import full
 from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
+from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, Control
 from rota.ports.store import AllCreated, Inserted, Receipt

@@ -1,4 +1,4 @@
-"""The worker protocol: claim, renew, watch for cancels, settle. In batches, with fences."""
+"""The worker protocol: claim, renew, watch for cancels, settle, in batches with fences; and results passed on."""
 
 from __future__ import annotations
 
@@ -320,3 +320,18 @@ def report_form(report: AttemptReport, lease_token: str | None = None) -> Report
             return UnknownForm(**known, error=error_form(error))
         case _:
             assert_never(outcome)
+
+
+class InputRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A worker's question for what its job takes from the jobs before it."""
+
+    id: Identifier
+    fence: Fence
+    lease_token: LeaseToken | None = None
+
+
+class InputReply(Struct, kw_only=True):
+    """The first argument of the job's handler. `holds` is false, and `value` null, when the lease is lost."""
+
+    holds: bool
+    value: Raw

@@ -7,8 +7,11 @@ process do it.
 
 Clocks: a lease is counted from the moment its renewal was *sent*, by the monotonic clock. A lease that is missing in
 the response is lost for certain; a renewal without a response is tried again, sooner. The response also names the jobs
-to be stopped: a cancel arrives within one beat. Progress and log lines are sent along, and between two beats by
-`UpdateSender`.
+to be stopped: a cancel arrives within one beat.
+
+Progress and log lines of running attempts go along with a renewal. Between two beats `UpdateSender` renews only the
+attempts that have something new to report, so a worker whose handlers report nothing sends nothing. What could not be
+sent is sent the next time, or with the outcome.
 
 If renewing fails, leases lapse by the worker's own clock, and the watchdog stops the attempts before another worker
 starts them.
@@ -36,6 +39,8 @@ _log = logging.getLogger("rota.worker")
 LARGEST_BATCH: Final = 500
 #: After a failed renewal the next one comes this much sooner.
 FASTER_AFTER_FAILURE: Final = 5
+#: A change is sent so soon. With the look of the API it is seen within a second.
+UPDATE_SECONDS: Final = 0.5
 
 
 class LeaseHeartbeat(Protocol):
@@ -190,3 +195,31 @@ class LoopHeartbeat:
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+class UpdateSender:
+    """Sends what handlers report while they run."""
+
+    def __init__(self, renewer: LeaseRenewer, tracker: AttemptTracker) -> None:
+        self._renewer = renewer
+        self._tracker = tracker
+        self._outage = Outage(_log, "sending progress and log lines")
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(UPDATE_SECONDS)
+            await self.tick()
+
+    async def tick(self) -> int:
+        """Send once what is new, and return for how many attempts."""
+        held = list(self._tracker.held.values())
+        attempts = [one for one in held if one.has_updates and one.stop is not StopReason.LOST]
+        if not attempts:
+            return 0
+        try:
+            await self._renewer.renew(attempts)
+        except Exception as error:  # noqa: BLE001 - a transport may raise anything; the updates are sent later
+            self._outage.failed(error)
+            return 0
+        self._outage.worked()
+        return len(attempts)

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Raw
 
 from rota.backoff import JitteredBackoff
+from rota.core.dependencies import takes_of
 from rota.core.errors import RotaError, Unavailable
 from rota.core.job import Job
 from rota.core.outcome import Failed
 from rota.core.settlement import JobError
 from rota.core.submission import Takes
-from rota.core.workflow import takes_of
 from rota.ports.client import InputSource
 from rota.ports.clock import Rng
 from rota.worker.attempt import RunningAttempt

@@ -42,7 +42,7 @@ from rota.worker.executors.group import ExecutorGroup
 from rota.worker.facts import CpuShare, open_files, resident_bytes, stacks
 from rota.worker.fetcher import Fetcher, StoreTime
 from rota.worker.handlers import Handlers
-from rota.worker.heartbeat import LeaseHeartbeat, LeaseRenewer, LoopHeartbeat
+from rota.worker.heartbeat import LeaseHeartbeat, LeaseRenewer, LoopHeartbeat, UpdateSender
 from rota.worker.intake import Intake
 from rota.worker.lease_keeper.client import LeaseKeeperClient, LeaseTokens, SourceReference
 from rota.worker.lease_keeper.protocol import LeaseKey
@@ -53,7 +53,6 @@ from rota.worker.payload_schema import schemas_of
 from rota.worker.reporter import OutcomeReporter
 from rota.worker.step_calls import StepCalls
 from rota.worker.tracker import AttemptTracker
-from rota.worker.updates import UpdateSender
 
 if TYPE_CHECKING:
     from rota.encryption import Cipher

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from conformance.model.memory import KeptKey, Memory
+from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
 from rota.core.ids import JobId, compose, to_number
 from rota.core.job import Attempt, Job, first_state, turn
 from rota.core.job_edit import JobChange
@@ -21,7 +22,6 @@ from rota.core.submission import Delivery, Need, NewJob
 from rota.core.time import to_micros
 from rota.core.trace import TRACEPARENT
 from rota.core.unique_keys import UNIQUE, UniqueKind
-from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
 from rota.ports.store import (
     Ahead,
     Census,

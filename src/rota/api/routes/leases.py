@@ -1,4 +1,4 @@
-"""The worker protocol: claim, renew, settle, and watch for cancels. Batches, fenced."""
+"""The worker protocol: claim, renew, settle, watch for cancels, and read what a job takes from the jobs before it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
+from msgspec import Raw
+
 from rota.api.http import Request, Response, json_response
 from rota.api.job_pages import count_that_fit
 from rota.api.lease_tokens import bound_claim, holds_lease, lease_tokens
 from rota.api.long_poll import claim_or_wait, wait_for_cancels
-from rota.api.permissions import require_queue, uncovered_jobs
+from rota.api.permissions import require_jobs, require_queue, uncovered_jobs
 from rota.api.router import QueueCheck, Route
 from rota.core.access import Action, covers_queue
 from rota.core.duration import parse_duration
@@ -24,6 +26,8 @@ from rota.wire.jobs import job_form
 from rota.wire.leases import (
     ClaimReply,
     ClaimRequest,
+    InputReply,
+    InputRequest,
     LeaseForm,
     RenewalForm,
     RenewReply,
@@ -38,6 +42,7 @@ from rota.wire.leases import (
     renewed_form,
     report_of,
 )
+from rota.wire.scalars import id_in_field
 
 T = TypeVar("T", AttemptReport, Renewal)
 
@@ -124,6 +129,17 @@ async def _covered(request: Request, items: list[T]) -> list[T]:
     return [item for item in items if item.job_id not in uncovered]
 
 
+async def read_input(request: Request) -> Response:
+    """Return the first argument of a job that the worker runs."""
+    body = await request.read(InputRequest)
+    job_id = id_in_field(body.id, "id")
+    await require_jobs(request, [job_id])
+    if not holds_lease(request, job_id, body.fence, body.lease_token):
+        return json_response(InputReply(holds=False, value=Raw(b"null")))
+    value = await request.engine.inputs.input_of(job_id, body.fence)
+    return json_response(InputReply(holds=value is not None, value=Raw(b"null" if value is None else value.encode())))
+
+
 ROUTES = (
     Route(
         method="POST",
@@ -168,5 +184,16 @@ ROUTES = (
         tag="leases",
         body=SettleRequest,
         responses={200: SettleReply},
+    ),
+    Route(
+        method="POST",
+        path="/v1/leases:input",
+        action=Action.WORK,
+        queue_check=QueueCheck.HANDLER,
+        handler=read_input,
+        summary="Read what a running job takes from the jobs before it: a result, the results, or a failure",
+        tag="leases",
+        body=InputRequest,
+        responses={200: InputReply},
     ),
 )

@@ -1,16 +1,23 @@
 """Fire times: the next one as an instant, from the calendar pattern and the clock changes of a zone.
 
-Each rule has `next_instant(after, zone)`, in whole seconds of UTC. The package's docstring defines the kinds of rule;
-`zones` defines instants and walls.
+Each rule has `next_instant(after, zone)`, in whole seconds of UTC. The package's docstring defines the kinds of rule.
+
+The cron package uses two kinds of `datetime`. An *instant* is in UTC. A *wall* is in the zone: Python compares and
+subtracts such values by what the clock shows, ignoring offsets, as needed here.
+
+Python's zones do not expose their list of clock changes, so a change is found by comparing UTC offsets and bisection.
+Bisection is correct because no zone has ever changed its clock twice within `CALM`; a test checks the tz database for
+that.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
 
 from rota.core.cron.pattern import Pattern
-from rota.core.cron.zones import CALM, SECOND, change_between
 from rota.core.time import EPOCH
 
 
@@ -92,3 +99,20 @@ class FixedTime:
         change = change_between(zone, wall.replace(fold=1).astimezone(UTC), instant)
         odd_seconds = 0 if self.pattern.has_seconds else -change.astimezone(zone).second % 60
         return change + timedelta(seconds=odd_seconds)
+
+
+SECOND: Final = timedelta(seconds=1)
+
+#: Within this time there is at most one clock change (the shortest known summer time, Freetown 1939, had four days),
+#: and no two offsets are further apart than this: Python's lie within a day on either side of UTC.
+CALM: Final = timedelta(days=2)
+
+
+def change_between(zone: tzinfo, before: datetime, after: datetime) -> datetime:
+    """Find the first instant of the new offset, given instants in whole seconds on both sides of one clock change."""
+    offset = before.astimezone(zone).utcoffset()
+
+    def has_changed(seconds: int) -> bool:
+        return (before + timedelta(seconds=seconds)).astimezone(zone).utcoffset() != offset
+
+    return before + timedelta(seconds=bisect_left(range((after - before) // SECOND), 1, key=has_changed))

@@ -45,7 +45,6 @@ from rota.stores.base import (
     cluster,
     history,
     ledger,
-    locks,
     namespaces,
     operations,
     queries,
@@ -237,13 +236,13 @@ class BaseStore(ABC, Generic[C]):
         await self._write_untimed(cluster.resign, name, holder)
 
     async def lock(self, name: str, holder: str, lasting: timedelta, *, now: datetime | None = None) -> Lock | None:
-        return await self._write(locks.lock, name, holder, lasting, now=now)
+        return await self._write(cluster.lock, name, holder, lasting, now=now)
 
     async def unlock(self, name: str, holder: str | None, *, now: datetime | None = None) -> Lock | None:
-        return await self._write(locks.unlock, name, holder, now=now)
+        return await self._write(cluster.unlock, name, holder, now=now)
 
     async def locks(self, *, now: datetime | None = None) -> Sequence[Lock]:
-        return await self._read_at(locks.locks, now=now)
+        return await self._read_at(cluster.locks, now=now)
 
     async def configuration(self) -> Configuration:
         return await self._read(cluster.configuration)

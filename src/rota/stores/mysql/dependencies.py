@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
 from rota.core.ids import JobId
 from rota.core.job import turn_at
 from rota.core.lifecycle import WAITING, State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need, NewJob
-from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
 from rota.stores.base.workflows import failure_follow_ups
 from rota.stores.mysql.driver import Runner, chunks
 from rota.stores.mysql.state_tables import Placement, lock_jobs, lock_ready, move_rows

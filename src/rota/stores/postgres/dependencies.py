@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
+from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
 from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import FINISHED, WAITING, State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need, NewJob
-from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
 from rota.stores.base.workflows import failure_follow_ups
 from rota.stores.postgres.statements import StatementRunner
 from rota.stores.rows import unique_dependencies

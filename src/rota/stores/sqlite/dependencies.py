@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
 from rota.core.ids import JobId
 from rota.core.job import AGING_MICROS
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.core.submission import Dependency, Need, NewJob
-from rota.core.workflow import CANCELLING, DependencyStatus, dependency_status
 from rota.stores.base.workflows import failure_follow_ups
 from rota.stores.rows import ids_text, unique_dependencies
 from rota.stores.sqlite.driver import SqliteConnection

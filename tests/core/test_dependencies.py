@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
+from rota.core.dependencies import DependencyStatus, dependency_status
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
 from rota.core.submission import Need
-from rota.core.workflow import DependencyStatus, dependency_status
 
 MET, FAILED = DependencyStatus.MET, DependencyStatus.FAILED
 #: What each end of a parent means to a job that needs its success, its end, or its failure.

@@ -1,4 +1,4 @@
-"""Workflow dependencies: what the state of a job means for the jobs that wait for it."""
+"""Dependencies between jobs: what the state of a job means for the jobs that wait for it."""
 
 from __future__ import annotations
 
