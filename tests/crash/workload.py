@@ -154,13 +154,13 @@ class Workload:
         else:
             await asyncio.gather(*(self.settle([self._decided(job, self._outcome())]) for job in kept))
 
-    async def _claim(self, wanted: Claim) -> Sequence[Job]:
-        self.note(["try", "claim", wanted.claim_id])
+    async def _claim(self, claim: Claim) -> Sequence[Job]:
+        self.note(["try", "claim", claim.claim_id])
         began = time.monotonic()
-        jobs = await self._call(self.store.claim(wanted))
+        jobs = await self._call(self.store.claim(claim))
         if jobs is None:
             return []
-        self._tell(began, "claim", wanted.claim_id, [[job.id, job.fence] for job in jobs])
+        self._tell(began, "claim", claim.claim_id, [[job.id, job.fence] for job in jobs])
         return jobs
 
     async def settle(self, settlements: list[Settlement]) -> None:

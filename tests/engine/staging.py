@@ -53,8 +53,8 @@ class Line:
         """Let somebody else be quicker than the next call of a verb."""
         self._meddlers[verb] = meddle
 
-    def limit_pause(self, wanted: Claim) -> timedelta | None:
-        return self._store.limit_pause(wanted)
+    def limit_pause(self, claim: Claim) -> timedelta | None:
+        return self._store.limit_pause(claim)
 
     def frees_permit(self, ids: Collection[JobId]) -> bool:
         return self._store.frees_permit(ids)

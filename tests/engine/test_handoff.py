@@ -40,10 +40,10 @@ class Keeping(Line):
     async def watch(self, _at_most: timedelta, _heed: object = None) -> Wake:
         return await self.words.get()
 
-    async def claim(self, wanted: Claim) -> Sequence[Job]:
-        self.asked.append(wanted)
+    async def claim(self, claim: Claim) -> Sequence[Job]:
+        self.asked.append(claim)
         await asyncio.sleep(self.takes)
-        return await self._store.claim(wanted)
+        return await self._store.claim(claim)
 
 
 class Place:

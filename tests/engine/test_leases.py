@@ -61,9 +61,9 @@ async def test_only_who_has_found_nothing_anywhere_may_be_given_what_it_was_woke
     asked: asyncio.Queue[Claim] = asyncio.Queue()
     ask = bench.store.claim
 
-    async def listening(wanted: Claim) -> Sequence[Job]:
-        jobs = await ask(wanted)
-        asked.put_nowait(wanted)
+    async def listening(claim: Claim) -> Sequence[Job]:
+        jobs = await ask(claim)
+        asked.put_nowait(claim)
         return jobs
 
     monkeypatch.setattr(bench.store, "claim", listening)
@@ -258,9 +258,9 @@ async def test_who_looks_again_is_spared_the_search_for_a_former_answer(
     asked: list[bool] = []
     answer = bench.store.claim
 
-    async def listening(wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        asked.append(wanted.is_new)
-        return await answer(wanted, now=now)
+    async def listening(claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        asked.append(claim.is_new)
+        return await answer(claim, now=now)
 
     monkeypatch.setattr(bench.store, "claim", listening)
     for looks_again in (False, True):

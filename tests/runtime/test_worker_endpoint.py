@@ -124,7 +124,7 @@ class Giving:
         self.jobs = jobs
         self.taken: list[JobId] = []
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:  # noqa: ARG002
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:  # noqa: ARG002
         return self.jobs
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:  # noqa: ARG002

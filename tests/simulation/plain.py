@@ -171,15 +171,15 @@ def firing(one: Firing) -> dict[str, Plain]:
     }
 
 
-def _claim(wanted: Claim, **_options: object) -> Plain:
+def _claim(claim: Claim, **_options: object) -> Plain:
     return {
-        "worker": wanted.worker.name,
-        "boot": wanted.worker.boot,
-        "limit": wanted.limit,
-        "queues": list(wanted.queues),
-        "types": None if wanted.types is None else list(wanted.types),
-        "claim_id": wanted.claim_id,
-        "ahead": span_to_micros(wanted.ahead),
+        "worker": claim.worker.name,
+        "boot": claim.worker.boot,
+        "limit": claim.limit,
+        "queues": list(claim.queues),
+        "types": None if claim.types is None else list(claim.types),
+        "claim_id": claim.claim_id,
+        "ahead": span_to_micros(claim.ahead),
     }
 
 

@@ -74,9 +74,9 @@ async def each_job_comes_once(address: str, monkeypatch: pytest.MonkeyPatch) -> 
     brought: list[HandedOffJob] = []
     jobs_of = HandedOffJob.jobs
 
-    def noted(answer: HandedOffJob, wanted: Claim) -> Sequence[Job]:
+    def noted(answer: HandedOffJob, claim: Claim) -> Sequence[Job]:
         brought.append(answer)
-        return jobs_of(answer, wanted)
+        return jobs_of(answer, claim)
 
     monkeypatch.setattr(HandedOffJob, "jobs", noted)
     links = [await connect(address) for _ in range(4)]

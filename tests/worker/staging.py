@@ -138,9 +138,9 @@ class Passing:
     on_settle: Fault = as_is
     on_renew: Fault = as_is
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
-        self.claims.append(wanted)
-        jobs: Sequence[Job] = await self.on_claim(self.source.claim(wanted, wait=wait))
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        self.claims.append(claim)
+        jobs: Sequence[Job] = await self.on_claim(self.source.claim(claim, wait=wait))
         self.claimed.append(len(jobs))
         return jobs
 

@@ -45,12 +45,12 @@ class Overtaken(Passing):
     arrive: Callable[[Claim], Awaitable[None]] = field(kw_only=True)
     sent: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
-        self.claims.append(wanted)
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        self.claims.append(claim)
         if len(self.claims) == 1:
             self.sent.set()
             await asyncio.Event().wait()
-        jobs = await self.source.claim(wanted, wait=wait)
+        jobs = await self.source.claim(claim, wait=wait)
         if len(self.claims) == 2:
             await self.arrive(self.claims[0])
         return jobs
@@ -64,9 +64,9 @@ async def test_a_withdrawn_claim_that_reaches_the_store_late_leaves_no_job_to_it
 
     job_ids = []
 
-    async def arrive(wanted: Claim) -> None:
+    async def arrive(claim: Claim) -> None:
         job_ids.append(await stage.submit("quick"))
-        assert len(await stage.engine.claim(wanted)) == 1
+        assert len(await stage.engine.claim(claim)) == 1
 
     source = Overtaken(stage.engine, arrive=arrive)
     worker = Worker(source, Handlers([handler_of(quick)]), WorkerOptions(name="ada"))

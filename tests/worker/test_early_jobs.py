@@ -268,8 +268,8 @@ def test_a_repeated_claim_starts_no_job_early_although_the_first_of_them_was_can
         right = scene.engine.leases.claim
         lost = list[JobId]()
 
-        async def claim(wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
-            jobs = await right(wanted, wait=wait, looks_again=looks_again)
+        async def claim(claim: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
+            jobs = await right(claim, wait=wait, looks_again=looks_again)
             if len(jobs) == 2 and not lost:
                 lost.extend(job.id for job in jobs)
                 raise StoreUnavailable("the answer is lost")

@@ -104,9 +104,9 @@ class Empty:
     def _expect_claim(self, name: str) -> None:
         self.events.append(("expected", name))
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
         del wait
-        self.events.append(("sent", wanted.claim_id))
+        self.events.append(("sent", claim.claim_id))
         self._left -= 1
         if not self._left:
             self.fetcher.stop()

@@ -121,9 +121,9 @@ class Client:
 
     # WorkSource
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
         """Lease jobs; when there are none, wait. The claim has an id, so that a lost response loses no job."""
-        named = replace(wanted, limit=min(wanted.limit, LARGEST_BATCH), claim_id=wanted.claim_id or uuid.uuid4().hex)
+        named = replace(claim, limit=min(claim.limit, LARGEST_BATCH), claim_id=claim.claim_id or uuid.uuid4().hex)
         seconds = min(wait, LONGEST_WAIT).total_seconds()
         form = claim_form(named, seconds)
         reply = await self._transport.request("POST", "/v1/leases:claim", ClaimReply, body=form, wait_seconds=seconds)

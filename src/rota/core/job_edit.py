@@ -64,7 +64,7 @@ def change_of(job: Job, edit: JobEdit, now: datetime) -> JobChange:
     if job.state not in EDITABLE:
         raise IllegalTransition(f"{job.name}: {_REMEDIES.get(job.state, _FINISHED)}")
     _check_payload(job, edit, needs_own=False)
-    wanted = replace(
+    edited = replace(
         _copied(job),
         queue=job.queue if edit.queue is None else edit.queue,
         priority=job.priority if edit.priority is None else edit.priority,
@@ -72,9 +72,9 @@ def change_of(job: Job, edit: JobEdit, now: datetime) -> JobChange:
         tags=job.tags if edit.tags is None else edit.tags,
         payload=job.payload if edit.payload is None else edit.payload,
     )
-    check(wanted)
-    if wanted.max_attempts <= job.attempts:
-        message = f"max_attempts: {wanted.max_attempts} are used up: {job.attempts} were made; give more, or cancel it"
+    check(edited)
+    if edited.max_attempts <= job.attempts:
+        message = f"max_attempts: {edited.max_attempts} are used up: {job.attempts} were made; give more, or cancel it"
         raise InvalidRequest(message, field="max_attempts")
     if edit.run_at is not None and job.expires_at is not None and edit.run_at >= job.expires_at:
         message = f"run_at: {edit.run_at.isoformat()} is not before expires_at, {job.expires_at.isoformat()}"
@@ -85,12 +85,12 @@ def change_of(job: Job, edit: JobEdit, now: datetime) -> JobChange:
         source=job.state,
         updated_at=job.updated_at,
         target=_target(job, edit, now),
-        queue=wanted.queue,
-        priority=wanted.priority,
+        queue=edited.queue,
+        priority=edited.priority,
         run_at=job.run_at if edit.run_at is None else edit.run_at,
-        max_attempts=wanted.max_attempts,
-        tags=wanted.tags,
-        payload=wanted.payload,
+        max_attempts=edited.max_attempts,
+        tags=edited.tags,
+        payload=edited.payload,
     )
 
 

@@ -39,8 +39,8 @@ class EncryptedSource:
         self._source = source
         self._cipher = cipher
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
-        return await self._source.claim(wanted, wait=wait)
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+        return await self._source.claim(claim, wait=wait)
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Renewed]:
         return await self._source.renew([self._renewal(renewal) for renewal in renewals])

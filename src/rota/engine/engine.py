@@ -122,9 +122,9 @@ class Engine:
     # Not async: a coroutine that only awaits another one costs each call a little.
 
     def claim(
-        self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False
+        self, claim: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False
     ) -> Coroutine[Any, Any, Sequence[Job]]:
-        return self.leases.claim(wanted, wait=wait, looks_again=looks_again)
+        return self.leases.claim(claim, wait=wait, looks_again=looks_again)
 
     def renew(self, renewals: Sequence[Renewal]) -> Coroutine[Any, Any, Sequence[Renewed]]:
         return self.leases.renew(renewals)

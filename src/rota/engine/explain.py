@@ -304,10 +304,10 @@ def _timed(job: Job, now: datetime) -> Cause:
     left = (job.run_at - now).total_seconds()
     evidence: dict[str, Any] = {"run_at": job.run_at, "seconds_left": round(left, 3)}
     if job.state is State.RETRYING:
-        said = "" if job.error is None else f" ({job.error.kind})"
+        error_kind = "" if job.error is None else f" ({job.error.kind})"
         if job.error is not None:
             evidence["error"] = f"{job.error.kind}: {job.error.message[:500]}"
-        text = f"attempt {job.attempts} of {job.max_attempts} failed{said}; the next is due in {left:.0f} s"
+        text = f"attempt {job.attempts} of {job.max_attempts} failed{error_kind}; the next is due in {left:.0f} s"
         return Cause("retry_backoff", text, f"if the cause is gone: {_run_now(job)}", evidence)
     return Cause("scheduled_future", f"it is due in {left:.0f} s", f"to start it earlier: {_run_now(job)}", evidence)
 
@@ -372,8 +372,8 @@ def _fix_of_end(job: Job, in_doubt: Sequence[Step], node: Node | None) -> str:
     if job.delivery is Delivery.AT_MOST_ONCE and job.may_have_started:
         return f"find out whether its effect happened; if not, submit a new job: rota submit --type {quote(job.type)}"
     if in_doubt:
-        said = f"rota jobs resolve {name} {quote(in_doubt[0].key)}"
-        return f"find out whether the step happened: {said} --happened (or --not-happened), then rota jobs retry {name}"
+        command = f"rota jobs resolve {name} {quote(in_doubt[0].key)}"
+        return f"see whether the step happened: {command} --happened (or --not-happened), then rota jobs retry {name}"
     if node is not None:
         # A retry of the job alone would leave the nodes after it as they are.
         path = f"/v1/workflows/{to_text(node.workflow_id)}"

@@ -328,11 +328,11 @@ class Jobs:
         if not jobs:
             return ()
         entry = None if by is None else _entry(by, action, jobs)
-        asked = set(await self._deps.store.ask_cancel([(job.id, job.fence) for job in jobs], entry=entry))
-        if asked:
-            self._deps.telemetry.emit(CancelAsked([job for job in jobs if job.id in asked]))
+        requested = set(await self._deps.store.ask_cancel([(job.id, job.fence) for job in jobs], entry=entry))
+        if requested:
+            self._deps.telemetry.emit(CancelAsked([job for job in jobs if job.id in requested]))
             self._emit_act(entry)
-        return tuple(asked)
+        return tuple(requested)
 
 
 def _are_created(answers: Sequence[Inserted]) -> bool:

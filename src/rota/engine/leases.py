@@ -58,33 +58,33 @@ _CANCELLED: Final = Reason.CANCEL_REQUESTED
 class _WaitingClaim:
     """The forms in which one claim is sent to the store while it waits."""
 
-    def __init__(self, wanted: Claim, deps: EngineDeps) -> None:
-        self.wanted = wanted
-        self._plain = replace(wanted, ahead=NOT_AHEAD) if wanted.ahead else wanted
+    def __init__(self, claim: Claim, deps: EngineDeps) -> None:
+        self.claim = claim
+        self._plain = replace(claim, ahead=NOT_AHEAD) if claim.ahead else claim
         # A broker hands over due jobs only, and no submitter hands a job to a worker past the broker.
         is_dispatched = deps.broker.dispatch_queue is not None
-        self.looks_ahead = bool(wanted.ahead) and not is_dispatched
+        self.looks_ahead = bool(claim.ahead) and not is_dispatched
         self._store = deps.store
-        self._is_kept = deps.store.keeps_waiting_claims and not is_dispatched and wanted.claim_id is not None
+        self._is_kept = deps.store.keeps_waiting_claims and not is_dispatched and claim.claim_id is not None
 
     @property
     def topics(self) -> tuple[Topic, ...]:
         """Wake-up topics that concern this claim."""
         timed = (TIMETABLE,) if self.looks_ahead else ()
-        own = (ClaimTopic(self.wanted.claim_id),) if self._is_kept and self.wanted.claim_id is not None else ()
-        return (*self.wanted.queues, *timed, *own)
+        own = (ClaimTopic(self.claim.claim_id),) if self._is_kept and self.claim.claim_id is not None else ()
+        return (*self.claim.queues, *timed, *own)
 
     def form(self, left: float, *, is_near: bool) -> Claim:
         """Return the claim to send now: ahead of time if a job is near, else kept by the store for the time left."""
         if is_near:
-            return self.wanted
+            return self.claim
         if self._is_kept and left > 0:
             return replace(self._plain, waits=timedelta(seconds=left))
         return self._plain
 
     def leased_meanwhile(self) -> Sequence[Job]:
         """Return the job that was leased to this claim while it waited, if this process has its whole content."""
-        return self._store.leased_meanwhile(self.wanted) if self._is_kept else ()
+        return self._store.leased_meanwhile(self.claim) if self._is_kept else ()
 
     def note_look(self) -> None:
         """Note that the store was asked and gave nothing; from now on the claim is repeated only after a wake-up."""
@@ -106,7 +106,7 @@ class Leases:
         self._broker_pause = None if deps.broker.dispatch_queue is None else UNDISPATCHED_PAUSE
         self._ask_store_at = float("-inf")
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0), looks_again: bool = False) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some.
 
         With `looks_again` the caller knows that no earlier claim of this `claim_id` was answered.
@@ -114,21 +114,21 @@ class Leases:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + wait.total_seconds()
         refused: set[JobId] = set()
-        waiting = _WaitingClaim(replace(wanted, is_new=True) if looks_again else wanted, self._deps)
+        waiting = _WaitingClaim(replace(claim, is_new=True) if looks_again else claim, self._deps)
         # A repeated claim must get its former answer, and only the store knows that.
-        may_be_repeated = wanted.claim_id is not None and not looks_again
-        rank = self.ranks.get(wanted.worker.boot)
-        with self._deps.broker.subscribe(waiting.topics, wanted.types, rank) as subscription:
+        may_be_repeated = claim.claim_id is not None and not looks_again
+        rank = self.ranks.get(claim.worker.boot)
+        with self._deps.broker.subscribe(waiting.topics, claim.types, rank) as subscription:
             while True:
                 refused_before = len(refused)
                 # If it is a repetition, its first form may have looked ahead.
-                is_former = may_be_repeated and not waiting.wanted.is_new
+                is_former = may_be_repeated and not waiting.claim.is_new
                 is_near = waiting.looks_ahead and (self.lookahead.is_near or is_former)
                 form = waiting.form(give_up_at - loop.time(), is_near=is_near)
                 jobs = await self._claim_once(form, refused, asks_store=may_be_repeated)
                 may_be_repeated = False
                 if is_near:
-                    self.lookahead.note_claim(jobs, wanted.limit)
+                    self.lookahead.note_claim(jobs, claim.limit)
                 if not jobs and len(refused) > refused_before:
                     # The broker gave ids of jobs that cannot be leased; leasable ones may follow. Each id counts once:
                     # a job that is dispatched again and again must not keep this loop busy.
@@ -137,7 +137,7 @@ class Leases:
                 if jobs or left <= 0:
                     return jobs
                 waiting.note_look()
-                left = self.pause(wanted, left)
+                left = self.pause(claim, left)
                 if waiting.looks_ahead:
                     await self.lookahead.wait(subscription, left)
                 else:
@@ -149,28 +149,28 @@ class Leases:
                     # No wake-up, so nothing new. What was leased to this claim late is given to the worker's next one.
                     return ()
 
-    def pause(self, wanted: Claim, left: float) -> float:
+    def pause(self, claim: Claim, left: float) -> float:
         """Return for how many seconds a claim that found nothing waits before it looks again, if nothing wakes it.
 
         A limit may open by itself: a rate at a time, or a permit that another process frees.
         """
-        pause = self._deps.store.limit_pause(wanted)
+        pause = self._deps.store.limit_pause(claim)
         if pause is not None:
-            self._deps.telemetry.emit(ClaimLimited(wanted.queues))
+            self._deps.telemetry.emit(ClaimLimited(claim.queues))
         pause = pause or self._broker_pause
         return left if pause is None else min(left, pause.total_seconds())
 
-    async def _claim_once(self, wanted: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
+    async def _claim_once(self, claim: Claim, refused: set[JobId], *, asks_store: bool) -> Sequence[Job]:
         """Lease what the broker hands over, adding ids that cannot be leased to `refused`; or ask the store."""
-        if wanted.ids is None:
-            ids = await self._deps.broker.take(wanted.queues, wanted.types, wanted.limit)
+        if claim.ids is None:
+            ids = await self._deps.broker.take(claim.queues, claim.types, claim.limit)
             if ids:
-                return await self._claim_handed_over(wanted, ids, refused)
+                return await self._claim_handed_over(claim, ids, refused)
             if ids is not None and not asks_store:
-                return await self._claim_undispatched(wanted)
-        return await self._claim_from_store(wanted)
+                return await self._claim_undispatched(claim)
+        return await self._claim_from_store(claim)
 
-    async def _claim_undispatched(self, wanted: Claim) -> Sequence[Job]:
+    async def _claim_undispatched(self, claim: Claim) -> Sequence[Job]:
         """Look for jobs that a limit concerns: these are not dispatched, but claimed from the store.
 
         Now and then, and each time after one was found.
@@ -179,18 +179,18 @@ class Leases:
         if now < self._ask_store_at:
             return ()
         self._ask_store_at = now + UNDISPATCHED_PAUSE.total_seconds() * 0.9
-        jobs = await self._claim_from_store(wanted)
+        jobs = await self._claim_from_store(claim)
         if jobs:
             self._ask_store_at = now
         return jobs
 
-    async def _claim_handed_over(self, wanted: Claim, ids: Sequence[JobId], refused: set[JobId]) -> Sequence[Job]:
+    async def _claim_handed_over(self, claim: Claim, ids: Sequence[JobId], refused: set[JobId]) -> Sequence[Job]:
         """Lease the jobs of some ids. Once the store has answered, the lease protects a job, not the broker's entry.
 
         If this process dies before that, the broker hands the same ids to another worker.
         """
         try:
-            jobs = await self._claim_from_store(replace(wanted, ids=tuple(ids)))
+            jobs = await self._claim_from_store(replace(claim, ids=tuple(ids)))
         except BaseException:
             # It is unknown whether the claim was committed. If it was, the next worker that tries the ids is refused.
             await self._deps.broker.hand_back(ids)
@@ -204,9 +204,9 @@ class Leases:
                 await self._deps.store.recall(sorted(not_leased))
         return jobs
 
-    async def _claim_from_store(self, wanted: Claim) -> Sequence[Job]:
+    async def _claim_from_store(self, claim: Claim) -> Sequence[Job]:
         begun = time.perf_counter()
-        jobs = await self._deps.store.claim(wanted)
+        jobs = await self._deps.store.claim(claim)
         return self._claimed(jobs, time.perf_counter() - begun) if jobs else jobs
 
     def _claimed(self, jobs: Sequence[Job], seconds: float) -> Sequence[Job]:

@@ -62,20 +62,20 @@ class WebhookEvents:
         # Deliveries are jobs too: an event about each would never end.
         if event is None or job.queue == QUEUE:
             return settlement
-        told = [webhook for webhook in active if webhook.wants(event, job.queue)]
-        if not told:
+        subscribed = [webhook for webhook in active if webhook.wants(event, job.queue)]
+        if not subscribed:
             return settlement
         message = job_message(job, settlement, now)
-        return replace(settlement, events=tuple(self.delivery(webhook, message) for webhook in told))
+        return replace(settlement, events=tuple(self.delivery(webhook, message) for webhook in subscribed))
 
     async def emit(
         self, event: str, subject: str, data: dict[str, Any], *, queue: str | None = None, number: str = ""
     ) -> None:
         """Make delivery jobs for an event that is not about a job."""
-        told = [webhook for webhook in await self.active() if webhook.wants(event, queue)]
-        if told:
+        subscribed = [webhook for webhook in await self.active() if webhook.wants(event, queue)]
+        if subscribed:
             message = message_of(event, number or to_text(self._fresh_id()), subject, data, self._clock())
-            await self._store.insert([self.delivery(webhook, message) for webhook in told])
+            await self._store.insert([self.delivery(webhook, message) for webhook in subscribed])
 
     def delivery(self, webhook: Webhook, message: dict[str, Any]) -> NewJob:
         """Make the job that sends a message to a webhook."""

@@ -41,7 +41,7 @@ class AttemptReport:
 class WorkSource(Protocol):
     """What a worker needs: claim, renew, settle."""
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
         """Lease jobs; when there are none, wait for some, at most for `wait`."""
         ...
 

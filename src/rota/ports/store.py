@@ -134,8 +134,8 @@ class JobStore(Protocol):
         """
         ...
 
-    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        """Lease up to `wanted.limit` due jobs to a worker, most urgent first, oldest first among equals.
+    async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        """Lease up to `claim.limit` due jobs to a worker, most urgent first, oldest first among equals.
 
         Never waits for a row that another worker has locked. Never gives a job before its `run_at` (but see below),
         after its `expires_at`, from a paused queue, or of another type or queue; such jobs do not hide later ones.
@@ -522,7 +522,7 @@ class ClusterStore(Protocol):
         """Set a key of the shared configuration, or remove it (None). Changes of other keys at once hold as well."""
         ...
 
-    async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
+    async def check_in(self, heartbeat: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         """Record members as `beat` does, take or keep a lead as `lead` does, and return the view of the cluster.
 
         Without a `holder` it returns the leader, as `leader` does. If the lead changes at this moment, the answer may
@@ -543,7 +543,7 @@ class ClusterStore(Protocol):
 class LimitStore(Protocol):
     """Limits: how many jobs of a queue, task or key may run at once, and how often they may start."""
 
-    def limit_pause(self, wanted: Claim) -> timedelta | None:
+    def limit_pause(self, claim: Claim) -> timedelta | None:
         """Return how soon a claim that found nothing should look again because of a limit, once. Reads nothing."""
         ...
 
@@ -788,7 +788,7 @@ class Store(
         """Whether a job may be leased to a claim while it waits, see `claim`."""
         ...
 
-    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:
+    def leased_meanwhile(self, claim: Claim) -> Sequence[Job]:
         """Return the job leased to a waiting claim, once, if it is known here; `claim` returns it anyway."""
         ...
 

@@ -38,14 +38,14 @@ class TaskSignature:
     @cached_property
     def exact_types(self) -> tuple[Any, ...] | None:
         """The types of positional arguments that need no check; None if there are others."""
-        wanted = self._calling.wanted
-        return wanted if wanted is not None and _EXACT.issuperset(wanted) else None
+        annotations = self._calling.positional_annotations
+        return annotations if annotations is not None and _EXACT.issuperset(annotations) else None
 
     @cached_property
     def untyped_count(self) -> int | None:
         """The number of positional arguments if none of them is annotated; None otherwise."""
-        wanted = self._calling.wanted
-        return len(wanted) if wanted is not None and all(one is Any for one in wanted) else None
+        annotations = self._calling.positional_annotations
+        return len(annotations) if annotations is not None and all(one is Any for one in annotations) else None
 
     @cached_property
     def decode(self) -> Callable[[str], Any]:

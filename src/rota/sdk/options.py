@@ -273,8 +273,8 @@ def _refuse(name: str, value: object, what: str, remedy: str) -> NoReturn:
 
 def _unknown(name: str) -> NoReturn:
     close = get_close_matches(name, KNOWN, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    raise InvalidRequest(f"{name!r} is not an option{meant}; known options: {', '.join(sorted(KNOWN))}", field=name)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise InvalidRequest(f"{name!r} is not an option{hint}; known options: {', '.join(sorted(KNOWN))}", field=name)
 
 
 def _is_filled(values: object) -> bool:

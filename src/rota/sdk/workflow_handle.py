@@ -189,14 +189,14 @@ class WorkflowHandle(Generic[R_co]):
     async def _result(self, timeout: timedelta | float | str | None) -> Any:  # noqa: ANN401, ASYNC109 - of any type
         names = None if self._value is None else self._value.names
         workflow = await self._wait(timeout)
-        found = {one.name: one for one in await (await self._app.control()).workflow_results(self._workflow_id)}
-        failures = [one for one in found.values() if _is_failure(one)]
-        wanted = list(found) if names is None else names
-        if any(_is_failure(found[name]) for name in wanted):
+        results = {one.name: one for one in await (await self._app.control()).workflow_results(self._workflow_id)}
+        failures = [one for one in results.values() if _is_failure(one)]
+        names_to_return = list(results) if names is None else names
+        if any(_is_failure(results[name]) for name in names_to_return):
             raise WorkflowFailed(workflow, failures)
         if self._value is None:
-            return {one.name: json.loads(one.result or "null") for one in found.values()}
-        return self._value.of([found[name].result for name in wanted])
+            return {one.name: json.loads(one.result or "null") for one in results.values()}
+        return self._value.of([results[name].result for name in names_to_return])
 
     async def _act(self, verb: str, **arguments: object) -> StoredWorkflow:
         made: StoredWorkflow = await getattr(await self._app.control(), verb)(self._workflow_id, _PYTHON, **arguments)

@@ -37,7 +37,7 @@ class HandedOffJob(NamedTuple):
     at: int
     job: JobColumns | None
 
-    def jobs(self, wanted: Claim) -> Sequence[Job]:
+    def jobs(self, claim: Claim) -> Sequence[Job]:
         """Return the job as a claim would; empty if it must be read from the store."""
         if self.job is None:
             return ()
@@ -45,7 +45,7 @@ class HandedOffJob(NamedTuple):
         at = self.at
         # In the order of claim_columns.sql.
         row = job_id, type_, payload, queue, priority, at, at, 1, 1, 0, max_attempts, delivery, at, None, 0
-        return leased_jobs([row], wanted, _never)
+        return leased_jobs([row], claim, _never)
 
 
 def _never(_row: Row) -> Job:
@@ -55,11 +55,11 @@ def _never(_row: Row) -> Job:
 _READER: Final = msgspec.json.Decoder(HandedOffJob)
 
 
-def handoff_wait(wanted: Claim) -> timedelta | None:
+def handoff_wait(claim: Claim) -> timedelta | None:
     """Return for how long a claim is registered for a handoff; None if it is not."""
-    span = min(wanted.waits, LONGEST_WAIT) - DELIVERY_MARGIN
+    span = min(claim.waits, LONGEST_WAIT) - DELIVERY_MARGIN
     # Not for `limit=1`, because a more urgent job may be committing.
-    is_one_of_many = wanted.claim_id is not None and wanted.limit > 1
+    is_one_of_many = claim.claim_id is not None and claim.limit > 1
     return span if is_one_of_many and span >= SHORTEST_WAIT - DELIVERY_MARGIN else None
 
 
@@ -105,26 +105,26 @@ class ClaimRegistry(Generic[K]):
         kept.answer = answer
         return True
 
-    def take(self, wanted: Claim) -> HandedOffJob | None:
+    def take(self, claim: Claim) -> HandedOffJob | None:
         """Return what was handed off to a claim, once."""
-        kept = self._by_boot.get(wanted.worker.boot)
+        kept = self._by_boot.get(claim.worker.boot)
         # What came for an earlier claim must be read from the store: its lease may have lapsed meanwhile.
-        if kept is None or kept.answer is None or kept.claim_id != wanted.claim_id:
+        if kept is None or kept.answer is None or kept.claim_id != claim.claim_id:
             return None
-        self.leave(wanted.worker.boot)
+        self.leave(claim.worker.boot)
         return kept.answer
 
-    def is_waiting(self, wanted: Claim) -> bool:
+    def is_waiting(self, claim: Claim) -> bool:
         """Whether a claim is registered for a handoff."""
-        return wanted.claim_id in self._by_claim
+        return claim.claim_id in self._by_claim
 
-    def at_hand(self, wanted: Claim) -> Sequence[Job]:
+    def at_hand(self, claim: Claim) -> Sequence[Job]:
         """Return the job that was handed off to a claim, once, unless it must be read from the store."""
-        kept = self._by_boot.get(wanted.worker.boot)
-        if kept is None or kept.answer is None or kept.answer.job is None or kept.claim_id != wanted.claim_id:
+        kept = self._by_boot.get(claim.worker.boot)
+        if kept is None or kept.answer is None or kept.answer.job is None or kept.claim_id != claim.claim_id:
             return ()
-        self.leave(wanted.worker.boot)
-        return kept.answer.jobs(wanted)
+        self.leave(claim.worker.boot)
+        return kept.answer.jobs(claim)
 
     def leave(self, boot: str) -> None:
         """Forget the waiting claim of a worker that has got jobs or stops waiting."""

@@ -63,39 +63,39 @@ class LimitMemory:
         self.limited, self.has_keys = limited, has_keys
         self.note_in_use(is_in_use=bool(limited) or has_keys)
 
-    def is_ordinary_first(self, wanted: Claim | None = None) -> bool:
+    def is_ordinary_first(self, claim: Claim | None = None) -> bool:
         """Whether the next claim takes jobs without limits first: every other one does, so neither kind starves.
 
         One whose queues or types all have limits does not: it finds hardly any job without.
         """
         self._is_ordinary_first = not self._is_ordinary_first
-        return self._is_ordinary_first and not (wanted is not None and self.is_all_limited(wanted))
+        return self._is_ordinary_first and not (claim is not None and self.is_all_limited(claim))
 
-    def is_all_limited(self, wanted: Claim) -> bool:
+    def is_all_limited(self, claim: Claim) -> bool:
         """Whether all queues of a claim have limits, or all of its types: then all of its lanes have."""
-        queues, types = map(queue_limit, wanted.queues), wanted.types
-        if not self.limited or not wanted.queues or types == ():
+        queues, types = map(queue_limit, claim.queues), claim.types
+        if not self.limited or not claim.queues or types == ():
             return False
         return all(name in self.limited for name in queues) or (
             types is not None and all(task_limit(one) in self.limited for one in types)
         )
 
-    def pause(self, wanted: Claim) -> timedelta | None:
+    def pause(self, claim: Claim) -> timedelta | None:
         """Return how soon a claim that found nothing should look again because of a limit, once."""
-        return self._pauses.pop(wanted.worker.boot, None) if self._pauses else None
+        return self._pauses.pop(claim.worker.boot, None) if self._pauses else None
 
-    def note_pause(self, wanted: Claim, span: timedelta) -> None:
+    def note_pause(self, claim: Claim, span: timedelta) -> None:
         """Note how soon a claim should look again."""
         if len(self._pauses) >= MOST:
             self._pauses.clear()
-        self._pauses[wanted.worker.boot] = max(min(span, LOOK_AGAIN), SHORTEST_PAUSE)
+        self._pauses[claim.worker.boot] = max(min(span, LOOK_AGAIN), SHORTEST_PAUSE)
 
-    def share_pause(self, wanted: Claim, others: Iterable[Claim], *, has_jobs: bool) -> None:
+    def share_pause(self, claim: Claim, others: Iterable[Claim], *, has_jobs: bool) -> None:
         """Have claims that got nothing look again as soon as the one with which they were answered.
 
         If that one got the jobs that a limit allowed, they look at once: then it is known when the limit opens.
         """
-        span = self._pauses.get(wanted.worker.boot)
+        span = self._pauses.get(claim.worker.boot)
         if has_jobs:
             span = NEXT_TRY if self._is_in_use else None
         if span is not None:

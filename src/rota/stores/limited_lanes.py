@@ -120,7 +120,7 @@ def conditions_of(rows: Iterable[tuple[int, str]], now: int = 0) -> ClaimConditi
 class LimitedClaim:
     """The limits of one claim: what each allows, and what the claim takes from it."""
 
-    wanted: Claim
+    claim: Claim
     now: int
     limits: dict[str, Limit]
     memory: LimitMemory
@@ -146,7 +146,7 @@ class LimitedClaim:
 
     def allows(self, queue: str, type_: str, key: str | None) -> int:
         """Return how many jobs of a lane, or of a key in it, may start, at most as many as the claim wants."""
-        starts = self.wanted.limit
+        starts = self.claim.limit
         for name in limits_passed(queue, type_, key, self.limits):
             one = self._allowance(name)
             starts = min(starts, one.starts)
@@ -260,12 +260,12 @@ class LimitedClaim:
     @property
     def keys_at_once(self) -> int:
         """How many keys of a lane are read at once."""
-        return min(max(FEWEST_KEYS, self.wanted.limit), MOST_KEYS_AT_ONCE)
+        return min(max(FEWEST_KEYS, self.claim.limit), MOST_KEYS_AT_ONCE)
 
     @property
     def most_keys(self) -> int:
         """How many keys with a permit to give a claim reads in one lane."""
-        return max(FEWEST_KEYS, self.wanted.limit)
+        return max(FEWEST_KEYS, self.claim.limit)
 
     def _allowance(self, name: str) -> Allowance:
         if name not in self.allowances:
@@ -281,7 +281,7 @@ class LimitedClaim:
     def choose(self) -> list[Candidate]:
         """Choose the jobs to start, and note what the next claims need to know."""
         memory = self.memory
-        chosen = choose(self.candidates, self.limits, self.allowances, self.wanted.limit, memory.turns, self.now)
+        chosen = choose(self.candidates, self.limits, self.allowances, self.claim.limit, memory.turns, self.now)
         served = {(one.queue, one.type): one.key for one in chosen if one.key is not None}
         memory.note_served({**self.seen_up_to, **served})
         memory.note_leased(one.id for one in chosen)
@@ -292,10 +292,10 @@ class LimitedClaim:
     def _note_pause(self) -> None:
         """Have the claim look again: soon if another one holds a limit, or when a limit opens."""
         if self.missed:
-            self.memory.note_pause(self.wanted, NEXT_TRY)
+            self.memory.note_pause(self.claim, NEXT_TRY)
         elif self.is_held or self.candidates:
             span = LOOK_AGAIN if self.opens_at is None else timedelta(microseconds=self.opens_at - self.now)
-            self.memory.note_pause(self.wanted, span)
+            self.memory.note_pause(self.claim, span)
 
     def new_arrivals(self, chosen: Iterable[Candidate]) -> list[tuple[str, int, int]]:
         """Return the theoretical arrival times of the rates from which the chosen jobs have taken.

@@ -233,13 +233,13 @@ def must_be_read_whole(more: object) -> bool:
     return more is not None and (more.__class__ is not str or not more)
 
 
-def leased_jobs(rows: Sequence[Row], wanted: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
+def leased_jobs(rows: Sequence[Row], claim: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
     """Build leased jobs from rows in the order of claim_columns.sql; `elaborate` builds those with optional fields."""
     if not rows:
         return []
     started_at = from_micros(rows[0][12])
-    until = started_at + wanted.lease
-    name, boot = wanted.worker.name, wanted.worker.boot
+    until = started_at + claim.lease
+    name, boot = claim.worker.name, claim.worker.boot
     return [
         Job(
             row[0], row[1], row[2], row[3], row[4], _RUNNING, from_micros(row[5]), from_micros(row[6]), started_at,

@@ -54,7 +54,7 @@ class Argument:
     """A parameter and its annotation (`Any` if the annotation cannot be checked)."""
 
     name: str
-    wanted: Any
+    annotation: Any
     #: The types that values are converted to; several if they have to be tried one by one.
     forms: tuple[Any, ...] = (Any,)
 
@@ -66,8 +66,8 @@ class Argument:
 
     def take(self, value: Any) -> Any:  # noqa: ANN401 - as annotated
         """Convert a JSON value to the annotated type."""
-        wanted = self.wanted
-        if wanted is Any or (type(value) is wanted and wanted in _EXACT):
+        annotation = self.annotation
+        if annotation is Any or (type(value) is annotation and annotation in _EXACT):
             return value
         if len(self.forms) > 1:
             return self._chosen(value)
@@ -95,7 +95,7 @@ class Argument:
     def _refuse(self, value: Any, error: Exception) -> NoReturn:  # noqa: ANN401 - as annotated
         """Raise the error for the annotation as it is written, rather than for the types derived from it."""
         try:
-            read(value, self.wanted)
+            read(value, self.annotation)
         except (ValueError, TypeError) as better:
             error = better
         raise WrongArguments(f"argument {self.name!r}: {error}") from None
@@ -146,7 +146,7 @@ class CallSignature:
         expected = chain(self._positional, repeat(self._rest or _ANYTHING))
         by_name = ((self._named.get(name) or self._others_as(name), named[name], others[name]) for name in named)
         for argument, given, arrived in chain(zip(expected, arguments, taken, strict=False), by_name):
-            if argument.wanted is not Any and type(given) in _BYTES and isinstance(arrived, str):
+            if argument.annotation is not Any and type(given) in _BYTES and isinstance(arrived, str):
                 remedy = "decode them, or annotate it as bytes"
                 raise WrongArguments(f"argument {argument.name!r}: bytes would arrive as base64 text; {remedy}")
 
@@ -175,10 +175,10 @@ class CallSignature:
         return first is not None and any(_takes_objects(msgspec.inspect.type_info(form)) for form in first.forms)
 
     @property
-    def wanted(self) -> tuple[Any, ...] | None:
+    def positional_annotations(self) -> tuple[Any, ...] | None:
         """The annotations of the parameters, in order; None if some cannot be given by position."""
         is_plain = len(self._positional) == len(self._signature.parameters)
-        return tuple(one.wanted for one in self._positional) if is_plain else None
+        return tuple(one.annotation for one in self._positional) if is_plain else None
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -235,9 +235,9 @@ def _positional_decoder(positional: Sequence[Argument], parameters: int) -> msgs
         return None
     if any(len(one.forms) > 1 for one in positional):
         return None
-    wanted: Any = tuple.__class_getitem__(tuple(one.forms[0] for one in positional))
+    annotations: Any = tuple.__class_getitem__(tuple(one.forms[0] for one in positional))
     fields: list[tuple[str, Any, Any]] = [
-        ("args", wanted, msgspec.NODEFAULT),
+        ("args", annotations, msgspec.NODEFAULT),
         ("kwargs", dict[str, Any], msgspec.field(default_factory=dict)),
     ]
     try:

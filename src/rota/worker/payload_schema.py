@@ -101,9 +101,9 @@ def _argument(argument: Argument, parameter: Parameter, definitions: Schema) -> 
 
 
 def _annotation(argument: Argument, definitions: Schema, *, is_optional: bool) -> Schema:
-    if argument.wanted is Any:
+    if argument.annotation is Any:
         return {}
-    whole = typing.Optional[argument.wanted] if is_optional else argument.wanted  # noqa: UP045 - any annotation
+    whole = typing.Optional[argument.annotation] if is_optional else argument.annotation  # noqa: UP045 - any annotation
     # A union that msgspec refuses is described part by part.
     for parts in ((whole,), argument.forms):
         try:

@@ -167,61 +167,61 @@ class Jobs(Memory):
             self.named[new.id] = new.after
         self.follow_failures((), self._tell_children([wait.on for new in made for wait in new.after], now), now)
 
-    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        if wanted.claim_id is not None and wanted.claim_id in self.claims:
-            return [self.jobs[held] for held, fence in self.claims[wanted.claim_id] if self.holds(held, fence)]
+    async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        if claim.claim_id is not None and claim.claim_id in self.claims:
+            return [self.jobs[held] for held, fence in self.claims[claim.claim_id] if self.holds(held, fence)]
         moment = self.at(now)
-        ready = [job for job in self.jobs.values() if self._suits(job, wanted, moment)]
+        ready = [job for job in self.jobs.values() if self._suits(job, claim, moment)]
         ready.sort(key=lambda job: (turn(self.due_since[job.id], job.priority), job.id))
-        if not ready and wanted.ahead and wanted.ids is None:
-            ready = [job for job in self.jobs.values() if self._comes_soon(job, wanted, moment)]
+        if not ready and claim.ahead and claim.ids is None:
+            ready = [job for job in self.jobs.values() if self._comes_soon(job, claim, moment)]
             ready.sort(key=lambda job: (job.run_at, -job.priority, job.id))
-        given = [self._start(job, wanted, moment) for job in ready[: wanted.limit]]
-        if wanted.claim_id is not None and given:
-            self.claims[wanted.claim_id] = [(job.id, job.fence) for job in given]
+        given = [self._start(job, claim, moment) for job in ready[: claim.limit]]
+        if claim.claim_id is not None and given:
+            self.claims[claim.claim_id] = [(job.id, job.fence) for job in given]
         return given
 
-    def _suits(self, job: Job, wanted: Claim, now: datetime) -> bool:
+    def _suits(self, job: Job, claim: Claim, now: datetime) -> bool:
         return (
-            (job.state is State.PENDING or (job.state is State.QUEUED and job.id in (wanted.ids or ())))
-            and (wanted.ids is None or job.id in wanted.ids)
-            and self._is_wanted(job, wanted, now)
+            (job.state is State.PENDING or (job.state is State.QUEUED and job.id in (claim.ids or ())))
+            and (claim.ids is None or job.id in claim.ids)
+            and self._is_wanted(job, claim, now)
             and job.run_at <= now
             and (job.expires_at is None or now < job.expires_at)
         )
 
-    def _comes_soon(self, job: Job, wanted: Claim, now: datetime) -> bool:
+    def _comes_soon(self, job: Job, claim: Claim, now: datetime) -> bool:
         return (
             job.state in TIMED
             # Who dies while it holds it would leave it dead, although it never began.
             and job.delivery is not Delivery.AT_MOST_ONCE
-            and self._is_wanted(job, wanted, now)
-            and now < job.run_at <= now + wanted.ahead
+            and self._is_wanted(job, claim, now)
+            and now < job.run_at <= now + claim.ahead
             and (job.expires_at is None or job.run_at < job.expires_at)
         )
 
-    def _is_wanted(self, job: Job, wanted: Claim, now: datetime) -> bool:
+    def _is_wanted(self, job: Job, claim: Claim, now: datetime) -> bool:
         queue = self.settings.get(job.queue)
         return (
-            job.queue in wanted.queues
-            and (wanted.types is None or job.type in wanted.types)
+            job.queue in claim.queues
+            and (claim.types is None or job.type in claim.types)
             and not (queue is not None and _is_paused(queue, now))
         )
 
-    def _start(self, job: Job, wanted: Claim, now: datetime) -> Job:
+    def _start(self, job: Job, claim: Claim, now: datetime) -> Job:
         started = replace(
             job,
             state=State.RUNNING,
             fence=job.fence + 1,
             attempts=job.attempts + 1,
-            worker=wanted.worker.name,
-            boot=wanted.worker.boot,
-            lease_until=now + wanted.lease,
+            worker=claim.worker.name,
+            boot=claim.worker.boot,
+            lease_until=now + claim.lease,
             started_at=max(now, job.run_at),
             updated_at=now,
         )
         self.jobs[job.id] = started
-        attempt = Attempt(job.id, started.fence, wanted.worker.name, wanted.worker.boot, max(now, job.run_at))
+        attempt = Attempt(job.id, started.fence, claim.worker.name, claim.worker.boot, max(now, job.run_at))
         self.runs.setdefault(job.id, []).append(attempt)
         return started
 

@@ -136,9 +136,9 @@ class StoreMachine(RuleBasedStateMachine):
     def means(self) -> DecisionInputs:
         return DecisionInputs(now=self.clock(), follow_up_id=self.ids())
 
-    def take(self, wanted: Claim) -> list[Job]:
+    def take(self, claim: Claim) -> list[Job]:
         """Claim, and remember the leases for good: who held one may speak at any time."""
-        given: list[Job] = self.both("claim", wanted)
+        given: list[Job] = self.both("claim", claim)
         self.leases += given
         return given
 

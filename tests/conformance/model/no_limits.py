@@ -15,8 +15,8 @@ from rota.core.limit import Limit, LimitUsage
 class NoLimits:
     """Keeps no limits."""
 
-    def limit_pause(self, wanted: Claim) -> timedelta | None:
-        del wanted
+    def limit_pause(self, claim: Claim) -> timedelta | None:
+        del claim
         return None
 
     def frees_permit(self, ids: Collection[JobId]) -> bool:

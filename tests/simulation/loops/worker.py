@@ -25,9 +25,9 @@ class PointedSource:
         self._stage = stage
         self._source = source
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, wait: timedelta = timedelta(0)) -> Sequence[Job]:
         """Lease jobs."""
-        jobs = await self._source.claim(wanted, wait=wait)
+        jobs = await self._source.claim(claim, wait=wait)
         if jobs:
             await self._stage.reach("worker.claimed")
         return jobs

@@ -30,17 +30,17 @@ class StoreSource:
         #: What was claimed, and when by our own count: from then on we know what the store's clock shows.
         self._known: dict[tuple[JobId, int], tuple[Job, float]] = {}
 
-    async def claim(self, wanted: Claim, *, wait: timedelta = _NO_WAIT) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, wait: timedelta = _NO_WAIT) -> Sequence[Job]:
         """Lease jobs; when there are none, wait and ask once more."""
-        jobs = await self._claim_once(wanted)
+        jobs = await self._claim_once(claim)
         if jobs or not wait:
             return jobs
         await asyncio.sleep(wait.total_seconds())
-        return await self._claim_once(wanted)
+        return await self._claim_once(claim)
 
-    async def _claim_once(self, wanted: Claim) -> Sequence[Job]:
+    async def _claim_once(self, claim: Claim) -> Sequence[Job]:
         sent_at = self._stage.now()
-        jobs = await self._stage.store.claim(wanted)
+        jobs = await self._stage.store.claim(claim)
         self._known.update(((job.id, job.fence), (job, sent_at)) for job in jobs)
         return jobs
 

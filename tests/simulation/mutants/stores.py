@@ -69,8 +69,8 @@ def reaper_revives_completed() -> Planting:
     """The reaper works from an old snapshot and overwrites what has been completed since (River #1302)."""
     snapshot: dict[JobId, Job] = {}
 
-    async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
-        jobs = await right(store, wanted, **options)
+    async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
+        jobs = await right(store, claim, **options)
         snapshot.update((job.id, job) for job in jobs)
         return jobs
 
@@ -160,8 +160,8 @@ def live_lease_taken() -> Planting:
 def repeated_claim_takes_more() -> Planting:
     """A claim whose answer was lost is repeated and takes other jobs than the first time."""
 
-    async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
-        return await right(store, replace(wanted, claim_id=None), **options)
+    async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
+        return await right(store, replace(claim, claim_id=None), **options)
 
     with instead(SqliteStore, "claim", claim):
         yield
@@ -172,12 +172,12 @@ def claimed_by_two() -> Planting:
     """A claim that finds nothing is given what somebody else runs."""
     shared: set[JobId] = set()
 
-    async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
-        jobs = await right(store, wanted, **options)
+    async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
+        jobs = await right(store, claim, **options)
         if jobs:
             return jobs
         running = await store.find(JobQuery(states=(State.RUNNING,), limit=1))
-        again = [job for job in running if job.boot != wanted.worker.boot and job.id not in shared]
+        again = [job for job in running if job.boot != claim.worker.boot and job.id not in shared]
         shared.update(job.id for job in again)
         return again
 
@@ -453,8 +453,8 @@ def started_early() -> Planting:
     async def promote(right: Any, store: SqliteStore, limit: int, **options: Any) -> Any:
         return await right(store, limit, **(options | {"now": store._clock() + timedelta(seconds=10)}))
 
-    async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
-        return await right(store, wanted, **(options | {"now": store._clock() + timedelta(seconds=10)}))
+    async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
+        return await right(store, claim, **(options | {"now": store._clock() + timedelta(seconds=10)}))
 
     with instead(SqliteStore, "promote", promote), instead(SqliteStore, "claim", claim):
         yield
@@ -464,9 +464,9 @@ def started_early() -> Planting:
 def expired_jobs_given() -> Planting:
     """A job is given out however late it is."""
 
-    async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
+    async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
         raw_connection().run("UPDATE rota_job SET expires_at = NULL WHERE state = 'pending'")
-        return await right(store, wanted, **options)
+        return await right(store, claim, **options)
 
     with instead(SqliteStore, "claim", claim):
         yield
@@ -476,10 +476,10 @@ def expired_jobs_given() -> Planting:
 def latest_first() -> Planting:
     """A stack instead of a queue: of those that are due, the one whose turn is last."""
 
-    async def claim(right: Any, store: SqliteStore, wanted: Claim, **options: Any) -> Any:
+    async def claim(right: Any, store: SqliteStore, claim: Claim, **options: Any) -> Any:
         connection = raw_connection()
         connection.run("UPDATE rota_job SET turn = -turn WHERE state = 'pending'")
-        jobs = await right(store, wanted, **options)
+        jobs = await right(store, claim, **options)
         connection.run("UPDATE rota_job SET turn = -turn WHERE state = 'pending'")
         connection.run("UPDATE rota_job SET turn = -turn WHERE turn > 0 AND state = 'running'")
         return jobs

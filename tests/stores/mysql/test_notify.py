@@ -130,7 +130,7 @@ async def test_a_notification_without_a_watcher_is_told_to_the_next_one(store: M
     await store.insert([new_job()])
 
     async def has_heard() -> bool:
-        return other._watch.changes != other._watch._told
+        return other._watch.changes != other._watch._reported
 
     await until(has_heard)
     assert await other.watch(SHORT)

@@ -35,9 +35,9 @@ async def busy(store: MysqlStore) -> AsyncIterator[MysqlStore]:
 
 async def test_a_heartbeat_waits_for_no_reader(busy: MysqlStore) -> None:
     async with asyncio.timeout(5):
-        bearings = await busy.check_in(MemberHeartbeat((SAM,), "upkeep", "sam", 10 * SECOND))
-    assert bearings.leadership is not None
-    assert bearings.leadership.holder == "sam"
+        view = await busy.check_in(MemberHeartbeat((SAM,), "upkeep", "sam", 10 * SECOND))
+    assert view.leadership is not None
+    assert view.leadership.holder == "sam"
 
 
 async def test_a_claim_waits_for_no_reader(busy: MysqlStore) -> None:

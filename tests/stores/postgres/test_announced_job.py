@@ -28,8 +28,8 @@ async def at_work(store: PostgresStore, other: PostgresStore, monkeypatch: pytes
     return other
 
 
-async def types_given(store: PostgresStore, wanted: Claim) -> list[str]:
-    return [job.type for job in await store.claim(wanted)]
+async def types_given(store: PostgresStore, claim: Claim) -> list[str]:
+    return [job.type for job in await store.claim(claim)]
 
 
 async def test_a_woken_worker_gets_the_announced_job_and_then_the_others(at_work: PostgresStore) -> None:
@@ -48,9 +48,9 @@ async def test_a_woken_worker_gets_the_announced_job_and_then_the_others(at_work
     ],
 )
 async def test_other_claims_do_not_prefer_the_announced_job(
-    at_work: PostgresStore, wanted: Claim, given: list[str]
+    at_work: PostgresStore, claim: Claim, given: list[str]
 ) -> None:
-    assert await types_given(at_work, wanted) == given
+    assert await types_given(at_work, claim) == given
 
 
 async def test_with_several_announced_jobs_the_most_urgent_comes_first(

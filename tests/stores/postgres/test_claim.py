@@ -37,9 +37,9 @@ async def test_a_claim_that_lost_all_races_looks_again(
     assert list(await store.claim(WANTED)) == [], "somebody has it: nothing is no job"
     look = claims.busy_lanes
 
-    async def let_go(session: Session, wanted: Claim, lanes: Sequence[LaneStart], now: int | None) -> list[LaneStart]:
+    async def let_go(session: Session, claim: Claim, lanes: Sequence[LaneStart], now: int | None) -> list[LaneStart]:
         await holding.rollback()
-        return await look(session, wanted, lanes, now)
+        return await look(session, claim, lanes, now)
 
     monkeypatch.setattr(claims, "busy_lanes", let_go)
     assert ids_of(await store.claim(WANTED)) == [job.id]

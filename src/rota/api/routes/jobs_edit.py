@@ -32,15 +32,15 @@ async def edit(request: Request) -> Response:
     match = request.header(b"if-match")
     if match is not None and match.strip() not in {"*", job_tag(job.fence, job.updated_at)}:
         raise HttpError(412, "precondition_failed", f"{job.name} was changed meanwhile; read it again")
-    wanted = await _edit_of(request, body)
-    if not wanted.names:
+    edit = await _edit_of(request, body)
+    if not edit.names:
         raise invalid(
             [("", "nothing to change; give one of queue, priority, run_at, delay, max_attempts, tags, payload")]
         )
-    if wanted.payload is not None:
-        refuse_redacted(request.key, wanted.payload)
-        check_payload(job.type, wanted.payload, request.context.settings)
-    changed = await request.engine.jobs.edit(job.id, wanted, request.actor, read_as=job if match else None)
+    if edit.payload is not None:
+        refuse_redacted(request.key, edit.payload)
+        check_payload(job.type, edit.payload, request.context.settings)
+    changed = await request.engine.jobs.edit(job.id, edit, request.actor, read_as=job if match else None)
     return json_response(job_form(changed), etag=job_tag(changed.fence, changed.updated_at))
 
 
@@ -54,24 +54,24 @@ async def copy_with_changes(request: Request, body: JobEditRequest, *, action: s
     """Submit a new job made from the one in the path."""
     require(request.key, Action.JOBS_EDIT)
     job = await request.engine.jobs.one(job_id_of(request.path_params["id"]))
-    wanted = await _edit_of(request, body)
-    if wanted.payload is not None:
-        refuse_redacted(request.key, wanted.payload)
-        check_payload(job.type, wanted.payload, request.context.settings)
+    edit = await _edit_of(request, body)
+    if edit.payload is not None:
+        refuse_redacted(request.key, edit.payload)
+        check_payload(job.type, edit.payload, request.context.settings)
     require_followers(request, job)
     name = header_key(request)
     key = None
     if name is not None:
-        told = f"{action} {to_text(job.id)} ".encode() + request_text(body)
-        key = IdempotencyKey(name, request_hash(told), request.key.key_scope)
-    inserted = await request.engine.jobs.copy(job, wanted, request.actor, action=action, key=key, needs_end=needs_end)
+        canonical = f"{action} {to_text(job.id)} ".encode() + request_text(body)
+        key = IdempotencyKey(name, request_hash(canonical), request.key.key_scope)
+    inserted = await request.engine.jobs.copy(job, edit, request.actor, action=action, key=key, needs_end=needs_end)
     if inserted.receipt is Receipt.QUEUE_FULL:
-        raise await request.engine.backlogs.full(job.queue if wanted.queue is None else wanted.queue)
-    found = await request.engine.jobs.one(inserted.job_id)
-    location = f"/v1/jobs/{to_text(found.id)}"
+        raise await request.engine.backlogs.full(job.queue if edit.queue is None else edit.queue)
+    copy = await request.engine.jobs.one(inserted.job_id)
+    location = f"/v1/jobs/{to_text(copy.id)}"
     if inserted.receipt is Receipt.REPLAYED:
-        return json_response(job_form(found), location=location, idempotent_replayed="true")
-    return json_response(job_form(found), 201, location=location)
+        return json_response(job_form(copy), location=location, idempotent_replayed="true")
+    return json_response(job_form(copy), 201, location=location)
 
 
 async def validate(request: Request) -> Response:
@@ -99,10 +99,10 @@ async def validate(request: Request) -> Response:
 
 async def _edit_of(request: Request, body: JobEditRequest) -> JobEdit:
     now = await request.engine.store.time() if body.delay is not None else request.engine.clock()
-    wanted = edit_of(body, now)
-    if wanted.queue is not None:
-        require_queue(request.key, wanted.queue)
-    return wanted
+    edit = edit_of(body, now)
+    if edit.queue is not None:
+        require_queue(request.key, edit.queue)
+    return edit
 
 
 def require_followers(request: Request, job: Job) -> None:

@@ -87,11 +87,11 @@ async def histogram(request: Request) -> Response:
 
 async def suggest(request: Request) -> Response:
     """Suggest values of a field."""
-    wanted = request.query(SuggestQuery)
-    (field,) = choices_of(wanted.field.replace(",", " "), SUGGESTED, "field")
+    query = request.query(SuggestQuery)
+    (field,) = choices_of(query.field.replace(",", " "), SUGGESTED, "field")
     if field == "error":
         require(request.key, Action.PAYLOADS_READ)
-    return json_response(Suggestions(items=await request.engine.search.suggest(field, wanted.prefix, wanted.limit)))
+    return json_response(Suggestions(items=await request.engine.search.suggest(field, query.prefix, query.limit)))
 
 
 ROUTES = (

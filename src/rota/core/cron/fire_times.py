@@ -45,9 +45,9 @@ class WallClock:
         steps, because only changes within `CALM` of either end can cause an earlier match.
         """
         here, wall = after, after.astimezone(zone)
-        wanted = self.pattern.first_from(wall + SECOND)
+        match = self.pattern.first_from(wall + SECOND)
         while True:
-            fire = here + (wanted - wall)
+            fire = here + (match - wall)
             horizon = fire if fire - here <= CALM else here + CALM
             if horizon.astimezone(zone).utcoffset() != wall.utcoffset():
                 here = change_between(zone, here, horizon)
@@ -56,7 +56,7 @@ class WallClock:
             else:
                 here = max(horizon, fire - CALM)
             wall = here.astimezone(zone)
-            wanted = self.pattern.first_from(wall)
+            match = self.pattern.first_from(wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class FixedTime:
 
     def next_instant(self, after: datetime, zone: tzinfo) -> datetime:
         """Return the first instant after `after` at which the clock reaches or passes a time not passed before."""
-        wanted = self.pattern.first_from(self._first_not_passed(after, zone))
-        fire = self._reached(wanted, zone)
+        match = self.pattern.first_from(self._first_not_passed(after, zone))
+        fire = self._reached(match, zone)
         # Taken only when the clock jumps in the middle of a minute and `after` is in what is left of that minute.
         while fire <= after:
-            wanted = self.pattern.first_from(wanted + SECOND)
-            fire = self._reached(wanted, zone)
+            match = self.pattern.first_from(match + SECOND)
+            fire = self._reached(match, zone)
         return fire
 
     def _first_not_passed(self, instant: datetime, zone: tzinfo) -> datetime:

@@ -166,15 +166,15 @@ def _id_of(text: str) -> JobId | None:
 
 
 def _status(draft: _Draft, raw: RawTerm) -> None:
-    meant: set[State] = set()
+    selected: set[State] = set()
     for part in raw.parts:
         key = part.text.strip().lower().replace("-", "_")
         if key not in draft.words:
             hint = _hint(key, list(draft.words))
             raise raw.refused(f"{part.text[:40]!r} is not a status{hint}; there are {', '.join(State)}")
         # An empty tuple means all states, as the words `any` and `all` of the API's filters do.
-        meant.update(draft.words[key] or State)
-    kept = set(State) - meant if raw.is_negated else meant
+        selected.update(draft.words[key] or State)
+    kept = set(State) - selected if raw.is_negated else selected
     before = draft.indexed.get("states")
     states = tuple(state for state in State if state in kept and (before is None or state in before))
     if before is not None or len(states) < len(State):

@@ -152,8 +152,8 @@ class BaseStore(ABC, Generic[C]):
     async def dead_notes(self) -> Sequence[DeadNote]:
         return await self._read(queries.dead_notes)
 
-    def limit_pause(self, wanted: Claim) -> timedelta | None:
-        return self._memory.pause(wanted)
+    def limit_pause(self, claim: Claim) -> timedelta | None:
+        return self._memory.pause(claim)
 
     def frees_permit(self, ids: Collection[JobId]) -> bool:
         return self._memory.note_settled(ids)

@@ -49,10 +49,10 @@ async def put_breaker(connection: MysqlConnection, breaker: CircuitBreaker, now:
 
 
 async def _mark_tasks(connection: MysqlConnection, breaker: CircuitBreaker, now: int) -> None:
-    wanted = task_limits(breaker)
+    limits = task_limits(breaker)
     marked = [name for (name,) in await connection.rows(statement("limits_of_breaker"), {"breaker": breaker.name})]
-    for name in sorted({*wanted, *marked}):
-        if name in wanted:
+    for name in sorted({*limits, *marked}):
+        if name in limits:
             await connection.run(statement("add_breaker"), {"name": name, "now": now, "breaker": breaker.name})
         else:
             await connection.run(statement("remove_breaker"), {"name": name})

@@ -148,7 +148,7 @@ async def _lease_equal_claims(
 
 
 async def _take_due(
-    connection: MysqlConnection, wanted: Claim, scan: ClaimScan, memory: LimitMemory, now: int
+    connection: MysqlConnection, claim: Claim, scan: ClaimScan, memory: LimitMemory, now: int
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take due jobs of lanes without limits, and of limited lanes and keys as many as their limits allow.
 
@@ -157,26 +157,26 @@ async def _take_due(
     looks_for_limits = memory.may_be_in_use()
     ids: list[JobId] = []
     rows: dict[JobId, Row] = {}
-    if looks_for_limits and not memory.is_ordinary_first(wanted):
-        ids, rows = await _take_limited(connection, wanted, memory, now)
+    if looks_for_limits and not memory.is_ordinary_first(claim):
+        ids, rows = await _take_limited(connection, claim, memory, now)
         looks_for_limits = False
-    if len(ids) < wanted.limit and not (ids and memory.is_all_limited(wanted)):
-        more, more_rows = await take_most_urgent(connection, wanted, wanted.limit - len(ids), scan, now)
+    if len(ids) < claim.limit and not (ids and memory.is_all_limited(claim)):
+        more, more_rows = await take_most_urgent(connection, claim, claim.limit - len(ids), scan, now)
         ids, rows = ids + more, rows | more_rows
-    if len(ids) < wanted.limit and (looks_for_limits or not ids):
-        rest = replace(wanted, limit=wanted.limit - len(ids))
+    if len(ids) < claim.limit and (looks_for_limits or not ids):
+        rest = replace(claim, limit=claim.limit - len(ids))
         more, more_rows = await _take_limited(connection, rest, memory, now)
         ids, rows = ids + more, rows | more_rows
     return ids, rows
 
 
 async def _take_limited(
-    connection: MysqlConnection, wanted: Claim, memory: LimitMemory, now: int
+    connection: MysqlConnection, claim: Claim, memory: LimitMemory, now: int
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take jobs that limits concern, if there are any; return them and the columns that the claim returns of each."""
     heeded = await conditions(connection, now)
     memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
-    return await take_limited(connection, wanted, heeded, memory) if heeded.is_limited else ([], {})
+    return await take_limited(connection, claim, heeded, memory) if heeded.is_limited else ([], {})
 
 
 async def _leased(

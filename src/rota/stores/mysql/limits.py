@@ -72,41 +72,41 @@ async def conditions(connection: MysqlConnection, now: int) -> ClaimConditions:
 
 
 async def take_limited(
-    connection: MysqlConnection, wanted: Claim, heeded: ClaimConditions, memory: LimitMemory
+    connection: MysqlConnection, claim: Claim, heeded: ClaimConditions, memory: LimitMemory
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take jobs of limited lanes and keys, as many as their limits allow, and write their rates.
 
     Return them, and the columns that the claim returns of each.
     """
-    lanes = [lane async for lane in _lanes(connection, wanted, heeded)]
+    lanes = [lane async for lane in _lanes(connection, claim, heeded)]
     keyed = await _keyed(connection, lanes) if heeded.has_keys else []
     lanes = [lane for lane in lanes if is_limited(lane, heeded.limited)]
     if not lanes and not keyed:
         return [], {}
-    claim = await _begin(connection, wanted, heeded, memory, lanes, keyed)
-    sought = [(queue, type_, "", most) for queue, type_, most in claim.open_lanes(lanes)]
-    claim.add_lane_jobs([(*row, *one[:2]) for one, row in await _peek(connection, sought, claim.now)])
-    if ALL_KEYS not in claim.missed:
+    limited = await _begin(connection, claim, heeded, memory, lanes, keyed)
+    reads = [(queue, type_, "", most) for queue, type_, most in limited.open_lanes(lanes)]
+    limited.add_lane_jobs([(*row, *one[:2]) for one, row in await _peek(connection, reads, limited.now)])
+    if ALL_KEYS not in limited.missed:
         for lane in keyed:
-            await _read_keys(connection, claim, lane)
-    chosen = await _lock(connection, claim.choose())
+            await _read_keys(connection, limited, lane)
+    chosen = await _lock(connection, limited.choose())
     for chunk in chunks(chosen):
         connection.defer(collated(statement("delete_limited"), connection.collation), {"keys": _ready_keys(chunk)})
-    rates = claim.new_arrivals(chosen)
+    rates = limited.new_arrivals(chosen)
     if rates:
         await connection.many(statement("save_arrivals"), rates)
     ids = [one.id for one in chosen]
     rows: dict[JobId, Row] = {}
     for some in chunks(ids):
-        found = await connection.rows(statement("read_claimed_by_id"), {"ids": some, "now": claim.now})
+        found = await connection.rows(statement("read_claimed_by_id"), {"ids": some, "now": limited.now})
         rows.update((row[0], row) for row in found)
     return ids, rows
 
 
-async def _lanes(connection: MysqlConnection, wanted: Claim, heeded: ClaimConditions) -> AsyncIterator[LaneKey]:
+async def _lanes(connection: MysqlConnection, claim: Claim, heeded: ClaimConditions) -> AsyncIterator[LaneKey]:
     """Yield the lanes that a claim names; if these are too many, those with pending jobs."""
-    queues = [queue for queue in dict.fromkeys(wanted.queues) if queue not in heeded.paused]
-    types = None if wanted.types is None else dict.fromkeys(wanted.types)
+    queues = [queue for queue in dict.fromkeys(claim.queues) if queue not in heeded.paused]
+    types = None if claim.types is None else dict.fromkeys(claim.types)
     for queue in queues:
         if types is not None and len(queues) * len(types) <= MAX_LANES:
             for type_ in types:
@@ -144,7 +144,7 @@ def _repeated(name: str, count: int) -> str:
 
 async def _begin(
     connection: MysqlConnection,
-    wanted: Claim,
+    claim: Claim,
     heeded: ClaimConditions,
     memory: LimitMemory,
     lanes: Sequence[LaneKey],
@@ -163,10 +163,10 @@ async def _begin(
         rows = await connection.rows(statement("lock_limits"), {"names": tuple(breakers)})
         limits |= {limit.name: limit for limit in map(limit_of, rows)}
         missed |= waits_for_missed(limits)
-    claim = LimitedClaim(wanted, heeded.now, limits, memory, missed=missed)
-    claim.running = running_by_name(await connection.prepared_rows(statement("running_by_limit"), {}))
-    claim.arrivals = await _arrivals(connection, [limit.name for limit in limits.values() if limit.rate_limit])
-    return claim
+    limited = LimitedClaim(claim, heeded.now, limits, memory, missed=missed)
+    limited.running = running_by_name(await connection.prepared_rows(statement("running_by_limit"), {}))
+    limited.arrivals = await _arrivals(connection, [limit.name for limit in limits.values() if limit.rate_limit])
+    return limited
 
 
 async def _arrivals(connection: MysqlConnection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -177,12 +177,12 @@ async def _arrivals(connection: MysqlConnection, names: Sequence[str]) -> dict[s
 
 
 async def _peek(
-    connection: MysqlConnection, sought: Sequence[tuple[str, str, str, int]], now: int
+    connection: MysqlConnection, reads: Sequence[tuple[str, str, str, int]], now: int
 ) -> list[tuple[tuple[str, str, str, int], Row]]:
-    """Read the first jobs of lanes and keys, as many of each as are sought: with turn, id and priority."""
+    """Read the first jobs of lanes and keys, as many of each as `reads` says: with turn, id and priority."""
     found = []
-    for first in range(0, len(sought), LANES_PER_STATEMENT):
-        some = sought[first : first + LANES_PER_STATEMENT]
+    for first in range(0, len(reads), LANES_PER_STATEMENT):
+        some = reads[first : first + LANES_PER_STATEMENT]
         values = [(queue, type_, key, now, now, most) for queue, type_, key, most in some]
         # Of few sizes, because each is prepared once: filled up with lanes of which no job is read.
         values += [(*values[0][:-1], 0)] * ((1 << (len(some) - 1).bit_length()) - len(some))
@@ -220,10 +220,10 @@ async def _read_jobs_of(connection: MysqlConnection, claim: LimitedClaim, lane: 
         claim.note_tasks(
             names, map(limit_of, await connection.rows(statement("limits_by_name"), {"names": tuple(names)}))
         )
-    strict, sought = claim.split_strict(claim.open_keys(lane, keys))
-    many = [(*lane, key, most) for key, most in sought if most > JOBS_WITH_KEY == len(jobs_of[key])]
+    strict, reads = claim.split_strict(claim.open_keys(lane, keys))
+    many = [(*lane, key, most) for key, most in reads if most > JOBS_WITH_KEY == len(jobs_of[key])]
     again = {key for _, _, key, _ in many}
-    rows = [job for key, most in sought if key not in again for job in jobs_of[key][:most]]
+    rows = [job for key, most in reads if key not in again for job in jobs_of[key][:most]]
     rows += [(*row, one[2]) for one, row in await _peek(connection, many, claim.now)]
     for chunk in chunks(strict):
         values = ((key, *lane, claim.now, claim.now) for key in chunk)
@@ -270,7 +270,7 @@ async def full_keys(connection: Runner, jobs: Sequence[NewJob], now: int) -> Ful
     rows: list[Row] = []
     for chunk in chunks(keys):
         rows += await connection.rows(statement("due_jobs_of_keys"), {"keys": chunk})
-    jobs_of = ((key, queue, KeyJob(JobId(one), State(state), bool(asked))) for key, queue, one, state, asked in rows)
+    jobs_of = ((key, queue, KeyJob(JobId(one), State(state), bool(stops))) for key, queue, one, state, stops in rows)
     return FullKeys(found, jobs_of)
 
 

@@ -326,8 +326,8 @@ class NotificationWatch:
         self.changes = 0
         self._change = asyncio.Event()
         #: Up to which change callers were notified, and when; and when the table was last read.
-        self._told = 0
-        self._told_at = float("-inf")
+        self._reported = 0
+        self._reported_at = float("-inf")
         self._read_at = float("-inf")
         #: When a notification was found without a wake so far, and until when to poll often because of that.
         self._found_at: float | None = None
@@ -354,18 +354,18 @@ class NotificationWatch:
         give_up_at = loop.time() + at_most.total_seconds()
         self.listener.start()
         # Another caller may be the one to notice a change; the count tells all of them.
-        told = self._told
+        changes_before = self._reported
         # Notifications come in bursts. Without a pause we would query as fast as the server answers.
-        await asyncio.sleep(min(self._told_at + MIN_POLL_SECONDS - loop.time(), at_most.total_seconds()))
-        while self._is_open and self.changes == told and loop.time() < give_up_at:
+        await asyncio.sleep(min(self._reported_at + MIN_POLL_SECONDS - loop.time(), at_most.total_seconds()))
+        while self._is_open and self.changes == changes_before and loop.time() < give_up_at:
             rest = min(self._read_at + self._poll_pause(loop.time()), give_up_at) - loop.time()
             if rest > 0:
-                await self._wait_for_change(rest, told)
+                await self._wait_for_change(rest, changes_before)
             else:
                 await self._poll()
-        if self.changes != told:
-            self._told = self.changes
-            self._told_at = loop.time()
+        if self.changes != changes_before:
+            self._reported = self.changes
+            self._reported_at = loop.time()
             return ANY_CHANGE
         await asyncio.sleep(max(give_up_at - loop.time(), 0))
         return ()
@@ -402,10 +402,10 @@ class NotificationWatch:
         self._change.set()
         return True
 
-    async def _wait_for_change(self, seconds: float, told: int) -> None:
+    async def _wait_for_change(self, seconds: float, changes_before: int) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._is_open and self.changes == told:
+                while self._is_open and self.changes == changes_before:
                     self._change.clear()
                     await self._change.wait()
 
@@ -414,7 +414,7 @@ class NotificationWatch:
         if self._found_at is not None and now > self._found_at + WAKE_DELAY_SECONDS:
             self._found_at = None
             self._distrusts_until = now + DISTRUST_SECONDS
-        quiet = now - self._told_at
+        quiet = now - self._reported_at
         if self.listener.can_be_woken and now > self._distrusts_until:
             return min(max(quiet, MIN_CALM_POLL_SECONDS), MAX_CALM_POLL_SECONDS)
         return min(max(quiet * POLL_SHARE, MIN_POLL_SECONDS), MAX_POLL_SECONDS)

@@ -190,12 +190,12 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
         return await self._write(insert_recorded, now=now)
 
-    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:  # noqa: ARG002 - the port's
+    def leased_meanwhile(self, claim: Claim) -> Sequence[Job]:  # noqa: ARG002 - the port's
         """Return nothing: waiting claims are not stored here."""
         return ()
 
-    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        (jobs,) = await self._claiming.run([wanted], _micros(now))
+    async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+        (jobs,) = await self._claiming.run([claim], _micros(now))
         return jobs
 
     async def _claim_together(self, claims: Sequence[Claim], now: int | None) -> Sequence[Sequence[Job]]:
@@ -336,12 +336,12 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
     # Members, leadership, queues
 
-    async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
+    async def check_in(self, heartbeat: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         moment = self._clock() if now is None and self._clock is not None else now
         # On an autocommit connection, unless all readers are busy: a process that is late is taken for dead.
         pool = self._readers if self._readers.has_free_connection else self._writers
-        bearings: ClusterView = await pool.run(cluster.check_in, told, _micros(moment))
-        return bearings
+        view: ClusterView = await pool.run(cluster.check_in, heartbeat, _micros(moment))
+        return view
 
     # Limits
 

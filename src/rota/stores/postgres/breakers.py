@@ -38,10 +38,10 @@ async def put_breaker(session: Session, breaker: CircuitBreaker, now: int) -> bo
 
 
 async def _mark_tasks(session: Session, breaker: CircuitBreaker, now: int) -> None:
-    wanted = task_limits(breaker)
+    limits = task_limits(breaker)
     marked = [name for (name,) in await session.rows("limits_of_breaker", breaker.name)]
-    for name in sorted({*wanted, *marked}):
-        if name in wanted:
+    for name in sorted({*limits, *marked}):
+        if name in limits:
             await session.run("add_breaker", name, now, breaker.name)
         else:
             await session.run("remove_breaker", name)

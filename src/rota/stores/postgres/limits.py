@@ -89,7 +89,7 @@ async def conditions(session: Session, now: int | None) -> ClaimConditions:
 
 async def claim_limited(
     session: Session,
-    wanted: Claim,
+    claim: Claim,
     lanes: Sequence[LaneKey],
     now: int | None,
     memory: LimitMemory,
@@ -112,27 +112,27 @@ async def claim_limited(
     locked = [limit_of(row[2:]) for row in rows if row[0] == _LOCKED]
     memory.note_limits(heeded.limited, has_keys=heeded.has_keys)
     lanes = [lane for lane in lanes if lane[0] not in heeded.paused and is_limited(lane, heeded.limited)]
-    keyed = _keyed_lanes(wanted, heeded)
+    keyed = _keyed_lanes(claim, heeded)
     if not lanes and not keyed:
         return []
     limits = await _lock_rest(session, heeded, [*lanes, *keyed], tried, locked, has_keys=bool(keyed))
-    claim = await _begin(session, replace(wanted, limit=wanted.limit - len(before)), heeded, memory, lanes, limits)
-    if ALL_KEYS not in claim.missed:
+    limited = await _begin(session, replace(claim, limit=claim.limit - len(before)), heeded, memory, lanes, limits)
+    if ALL_KEYS not in limited.missed:
         for lane in keyed:
-            await _read_keys(session, claim, lane)
-    chosen = claim.choose()
-    leases = await _lease(session, wanted, chosen, heeded.now, before, may_be_open=may_be_open) if chosen else []
+            await _read_keys(session, limited, lane)
+    chosen = limited.choose()
+    leases = await _lease(session, claim, chosen, heeded.now, before, may_be_open=may_be_open) if chosen else []
     leased = {row[0] for row in leases}
-    await _take_rates(session, claim, [one for one in chosen if one.id in leased])
+    await _take_rates(session, limited, [one for one in chosen if one.id in leased])
     return leases
 
 
-def _keyed_lanes(wanted: Claim, heeded: ClaimConditions) -> list[LaneKey]:
+def _keyed_lanes(claim: Claim, heeded: ClaimConditions) -> list[LaneKey]:
     """Return the lanes of a claim in which jobs with a key wait."""
     return [
         (queue, type_)
         for queue, type_ in heeded.keyed
-        if queue in wanted.queues and queue not in heeded.paused and (wanted.types is None or type_ in wanted.types)
+        if queue in claim.queues and queue not in heeded.paused and (claim.types is None or type_ in claim.types)
     ]
 
 
@@ -172,29 +172,31 @@ async def _lock_rest(
 
 async def _begin(
     session: Session,
-    wanted: Claim,
+    claim: Claim,
     heeded: ClaimConditions,
     memory: LimitMemory,
     lanes: Sequence[LaneKey],
     locked: _Locked,
 ) -> LimitedClaim:
     """Count what runs under the locked limits, and read the first jobs without a key of the lanes."""
-    claim = LimitedClaim(wanted, heeded.now, locked.limits, memory, missed=locked.missed)
-    few = [lane for lane in lanes if claim.is_ours(lane)] if len(lanes) <= _FEW_LANES else []
+    limited = LimitedClaim(claim, heeded.now, locked.limits, memory, missed=locked.missed)
+    few = [lane for lane in lanes if limited.is_ours(lane)] if len(lanes) <= _FEW_LANES else []
     most = [
-        (*lane, wanted.limit, *map(claim.most_running, (queue_limit(lane[0]), task_limit(lane[1])))) for lane in few
+        (*lane, claim.limit, *map(limited.most_running, (queue_limit(lane[0]), task_limit(lane[1])))) for lane in few
     ]
     queues, types, *counts = zip(*most, strict=True) if most else ((), (), (), (), ())
     names = [limit.name for limit in locked.limits.values() if limit.rate_limit]
-    rows = await session.rows("running_and_pending", claim.now, list(queues), list(types), *map(numbers, counts), names)
-    claim.running = running_by_name(row[1:5] for row in rows if row[0] == _RUNNING)
-    claim.arrivals = {row[1]: (row[4], row[5]) for row in rows if row[0] == _ARRIVALS}
+    rows = await session.rows(
+        "running_and_pending", limited.now, list(queues), list(types), *map(numbers, counts), names
+    )
+    limited.running = running_by_name(row[1:5] for row in rows if row[0] == _RUNNING)
+    limited.arrivals = {row[1]: (row[4], row[5]) for row in rows if row[0] == _ARRIVALS}
     if few or not lanes:
-        opened = {(queue, type_) for queue, type_, _ in claim.open_lanes(lanes)}
-        claim.add_lane_jobs((*row[4:], row[1], row[2]) for row in rows if row[0] == _WAITING and row[1:3] in opened)
+        opened = {(queue, type_) for queue, type_, _ in limited.open_lanes(lanes)}
+        limited.add_lane_jobs((*row[4:], row[1], row[2]) for row in rows if row[0] == _WAITING and row[1:3] in opened)
     else:
-        await _read_lanes(session, claim, lanes)
-    return claim
+        await _read_lanes(session, limited, lanes)
+    return limited
 
 
 async def _arrivals(session: Session, names: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -238,9 +240,9 @@ async def _read_jobs_of(
         keys = claim.without_missed(keys, set(open_breakers) - locked)
     if names := claim.other_tasks(lane, keys):
         claim.note_tasks(names, map(limit_of, await session.rows("limits_by_name", names)))
-    strict, sought = claim.split_strict(claim.open_keys(lane, keys))
-    many = [(key, most) for key, most in sought if most > _JOBS_WITH_KEY]
-    few = {key for key, most in sought if most <= _JOBS_WITH_KEY}
+    strict, reads = claim.split_strict(claim.open_keys(lane, keys))
+    many = [(key, most) for key, most in reads if most > _JOBS_WITH_KEY]
+    few = {key for key, most in reads if most <= _JOBS_WITH_KEY}
     rows = [row for row in first if row[3] in few]
     if many:
         parameters = (claim.now, *lane, [key for key, _ in many], numbers(most for _, most in many))
@@ -252,23 +254,23 @@ async def _read_jobs_of(
 
 
 async def _lease(
-    session: Session, wanted: Claim, chosen: Sequence[Candidate], now: int, before: Sequence[Row], *, may_be_open: bool
+    session: Session, claim: Claim, chosen: Sequence[Candidate], now: int, before: Sequence[Row], *, may_be_open: bool
 ) -> list[Row]:
     """Lease the chosen jobs, and record them under the claim's id; the order is that in which they were chosen."""
     in_order = sorted(chosen, key=lambda one: one.id)
     ids, queues = numbers(one.id for one in in_order), [one.queue for one in in_order]
-    worker, lease = wanted.worker, span_to_micros(wanted.lease)
-    claim_id = None if before else wanted.claim_id
+    worker, lease = claim.worker, span_to_micros(claim.lease)
+    claim_id = None if before else claim.claim_id
     parameters = (now, ids, queues, None, len(chosen), worker.name, worker.boot, lease, claim_id)
     try:
         rows = {row[0]: row for row in await session.rows("claim_limited", *parameters)}
     except UniqueViolationError as error:
         raise RepeatedError from error
-    if before and rows and wanted.claim_id is not None:
-        await session.run("append_to_claim", wanted.claim_id, json.dumps([[row[0], row[7]] for row in rows.values()]))
-    elif rows and wanted.claim_id is not None and may_be_open:
+    if before and rows and claim.claim_id is not None:
+        await session.run("append_to_claim", claim.claim_id, json.dumps([[row[0], row[7]] for row in rows.values()]))
+    elif rows and claim.claim_id is not None and may_be_open:
         # If the claim waits for a job of a submitter: it has got others.
-        await session.run("delete_open_claim", wanted.claim_id)
+        await session.run("delete_open_claim", claim.claim_id)
     return [rows[one.id] for one in chosen if one.id in rows]
 
 
@@ -297,7 +299,8 @@ async def full_keys(session: StatementRunner, jobs: Sequence[NewJob], now: int) 
     keys = sorted({job.concurrency_key or "" for job in keyed if job.id in found})
     rows = await session.rows("due_jobs_of_keys", keys)
     return FullKeys(
-        found, ((key, queue, KeyJob(JobId(one), State(state), asked)) for key, queue, one, state, asked in rows)
+        found,
+        ((key, queue, KeyJob(JobId(one), State(state), stops)) for key, queue, one, state, stops in rows),
     )
 
 

@@ -197,12 +197,12 @@ class PostgresStore(BaseStore[Session]):
         self._submissions.notify_of(jobs)
         return receipts
 
-    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:
-        return self._open_claims.at_hand(wanted)
+    def leased_meanwhile(self, claim: Claim) -> Sequence[Job]:
+        return self._open_claims.at_hand(claim)
 
-    def claim(self, wanted: Claim, *, now: datetime | None = None) -> Running[Sequence[Job]]:
+    def claim(self, claim: Claim, *, now: datetime | None = None) -> Running[Sequence[Job]]:
         # Not async: a coroutine that only awaits another one costs each claim a little.
-        return self._claims.claim(wanted, self._given(now))
+        return self._claims.claim(claim, self._given(now))
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
         answers = await self._renewals.run(renewals, self._given(now))
@@ -373,8 +373,8 @@ class PostgresStore(BaseStore[Session]):
 
     # Members, leadership, queues
 
-    async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
-        return await self._database.alone(cluster.check_in, told, self._given(now))
+    async def check_in(self, heartbeat: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
+        return await self._database.alone(cluster.check_in, heartbeat, self._given(now))
 
     async def put_queue(self, queue: Queue, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
         is_written = await super().put_queue(queue, entry=entry, now=now)

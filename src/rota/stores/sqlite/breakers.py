@@ -39,12 +39,12 @@ def put_breaker(connection: SqliteConnection, breaker: CircuitBreaker, now: int)
 
 
 def _mark_tasks(connection: SqliteConnection, breaker: CircuitBreaker, now: int) -> None:
-    wanted = task_limits(breaker)
+    limits = task_limits(breaker)
     for (name,) in connection.rows(statement("limits_of_breaker"), (breaker.name,)):
-        if name not in wanted:
+        if name not in limits:
             connection.run(statement("remove_breaker"), (name,))
             connection.run(statement("delete_empty_limit"), (name,))
-    for name in wanted:
+    for name in limits:
         connection.run(statement("add_breaker"), {"name": name, "now": now, "breaker": breaker.name})
 
 

@@ -26,27 +26,27 @@ from rota.stores.sqlite.statements import statement
 FEW_LANES: Final = 128
 
 
-def claim_jobs(connection: SqliteConnection, wanted: Claim, memory: LimitMemory, now: int) -> list[Job]:
+def claim_jobs(connection: SqliteConnection, claim: Claim, memory: LimitMemory, now: int) -> list[Job]:
     """Lease the most urgent claimable jobs. Reads first, and writes only if there are any."""
-    if wanted.claim_id is not None:
-        repeated = repeated_claim(connection, wanted.claim_id)
+    if claim.claim_id is not None:
+        repeated = repeated_claim(connection, claim.claim_id)
         if repeated is not None:
             return repeated
     conditions = claim_conditions(connection, now)
-    if wanted.ids is not None:
-        ids = _claimable(connection, wanted, wanted.ids, now)
+    if claim.ids is not None:
+        ids = _claimable(connection, claim, claim.ids, now)
     elif conditions.is_limited:
-        ids = _within_limits(connection, wanted, conditions, memory)
+        ids = _within_limits(connection, claim, conditions, memory)
     else:
-        ids = _most_urgent(connection, _lanes(connection, wanted, conditions), wanted.limit, now)
+        ids = _most_urgent(connection, _lanes(connection, claim, conditions), claim.limit, now)
     if ids:
-        jobs = _lease(connection, wanted, ids, now)
-    elif wanted.ahead:
-        jobs = _lease_early(connection, wanted, now)
+        jobs = _lease(connection, claim, ids, now)
+    elif claim.ahead:
+        jobs = _lease_early(connection, claim, now)
     else:
         return []
-    if jobs and wanted.claim_id is not None:
-        connection.run(statement("save_claim"), (wanted.claim_id, now, leases_text(jobs)))
+    if jobs and claim.claim_id is not None:
+        connection.run(statement("save_claim"), (claim.claim_id, now, leases_text(jobs)))
     return jobs
 
 
@@ -69,17 +69,17 @@ def _still_leased(connection: SqliteConnection, leases: Sequence[tuple[JobId, in
     return [job for job in ordered if job.lease_until is not None and job.fence == fences[job.id]]
 
 
-def _claimable(connection: SqliteConnection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
+def _claimable(connection: SqliteConnection, claim: Claim, ids: Sequence[JobId], now: int) -> list[JobId]:
     """Return those of the jobs delivered by a broker that may be claimed."""
-    parameters = {**_filters(wanted), "ids": ids_text(ids), "now": now}
+    parameters = {**_filters(claim), "ids": ids_text(ids), "now": now}
     return [job_id for _, job_id in connection.rows(statement("claimable_jobs"), parameters)]
 
 
-def _filters(wanted: Claim) -> dict[str, object]:
+def _filters(claim: Claim) -> dict[str, object]:
     return {
-        "queues": json.dumps(wanted.queues),
-        "types": None if wanted.types is None else json.dumps(wanted.types),
-        "limit": wanted.limit,
+        "queues": json.dumps(claim.queues),
+        "types": None if claim.types is None else json.dumps(claim.types),
+        "limit": claim.limit,
     }
 
 
@@ -89,23 +89,23 @@ def claim_conditions(connection: SqliteConnection, now: int) -> ClaimConditions:
 
 
 def _within_limits(
-    connection: SqliteConnection, wanted: Claim, conditions: ClaimConditions, memory: LimitMemory
+    connection: SqliteConnection, claim: Claim, conditions: ClaimConditions, memory: LimitMemory
 ) -> list[JobId]:
     """Return jobs of lanes without limits, and of limited lanes and keys as many as their limits allow.
 
     In turn the one or the other part is looked at first, so that neither can keep the other from starting.
     """
-    lanes = _lanes(connection, wanted, conditions)
+    lanes = _lanes(connection, claim, conditions)
     free = [lane for lane in lanes if not is_limited(lane, conditions.limited)]
     held = [lane for lane in lanes if is_limited(lane, conditions.limited)]
-    keyed = _lanes(connection, wanted, conditions, "next_type_with_keys") if conditions.has_keys else []
+    keyed = _lanes(connection, claim, conditions, "next_type_with_keys") if conditions.has_keys else []
     is_ordinary_first = memory.is_ordinary_first()
-    ids = _most_urgent(connection, free, wanted.limit, conditions.now) if is_ordinary_first else []
-    if len(ids) < wanted.limit and (held or keyed):
-        rest = replace(wanted, limit=wanted.limit - len(ids))
+    ids = _most_urgent(connection, free, claim.limit, conditions.now) if is_ordinary_first else []
+    if len(ids) < claim.limit and (held or keyed):
+        rest = replace(claim, limit=claim.limit - len(ids))
         ids += take_limited(connection, rest, held, keyed, memory, conditions.now)
-    if not is_ordinary_first and len(ids) < wanted.limit:
-        ids += _most_urgent(connection, free, wanted.limit - len(ids), conditions.now)
+    if not is_ordinary_first and len(ids) < claim.limit:
+        ids += _most_urgent(connection, free, claim.limit - len(ids), conditions.now)
     return ids
 
 
@@ -130,15 +130,13 @@ def _most_urgent(connection: SqliteConnection, lanes: Sequence[LaneKey], limit: 
 
 
 def _lanes(
-    connection: SqliteConnection, wanted: Claim, conditions: ClaimConditions, next_type: str = "next_type_with_work"
+    connection: SqliteConnection, claim: Claim, conditions: ClaimConditions, next_type: str = "next_type_with_work"
 ) -> list[LaneKey]:
     """Return the lanes that a claim has to read; `next_type` is the statement that finds types with work."""
-    queues = [queue for queue in dict.fromkeys(wanted.queues) if queue not in conditions.paused]
-    if wanted.types is not None and len(queues) * len(wanted.types) <= FEW_LANES:
-        return [(queue, type_) for queue in queues for type_ in dict.fromkeys(wanted.types)]
-    return [
-        (queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, wanted.types, next_type)
-    ]
+    queues = [queue for queue in dict.fromkeys(claim.queues) if queue not in conditions.paused]
+    if claim.types is not None and len(queues) * len(claim.types) <= FEW_LANES:
+        return [(queue, type_) for queue in queues for type_ in dict.fromkeys(claim.types)]
+    return [(queue, type_) for queue in queues for type_ in _types_with_work(connection, queue, claim.types, next_type)]
 
 
 def _first_places(connection: SqliteConnection, reading: LaneRead, now: int) -> dict[LaneKey, list[Place]]:
@@ -162,10 +160,10 @@ def _lanes_statement(count: int) -> str:
 
 
 def _types_with_work(
-    connection: SqliteConnection, queue: str, wanted: tuple[str, ...] | None, next_type: str
+    connection: SqliteConnection, queue: str, types: tuple[str, ...] | None, next_type: str
 ) -> Iterator[str]:
     """Yield the wanted types that have pending jobs in a queue, by a loose index scan that skips both ways."""
-    names = None if wanted is None else sorted(set(wanted))
+    names = None if types is None else sorted(set(types))
     lowest = "" if names is None else names[0] if names else None
     while lowest is not None:
         rows = connection.rows(statement(next_type), (queue, lowest))
@@ -183,34 +181,34 @@ def _types_with_work(
         lowest = names[place] if place < len(names) else None
 
 
-def _lease_parameters(wanted: Claim, ids: Sequence[JobId], now: int) -> dict[str, object]:
+def _lease_parameters(claim: Claim, ids: Sequence[JobId], now: int) -> dict[str, object]:
     return {
         "ids": ids_text(ids),
-        "worker": wanted.worker.name,
-        "boot": wanted.worker.boot,
+        "worker": claim.worker.name,
+        "boot": claim.worker.boot,
         "now": now,
-        "lease_until": now + span_to_micros(wanted.lease),
+        "lease_until": now + span_to_micros(claim.lease),
     }
 
 
-def _lease(connection: SqliteConnection, wanted: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
-    rows = connection.rows(statement("claim_jobs"), _lease_parameters(wanted, ids, now))
+def _lease(connection: SqliteConnection, claim: Claim, ids: Sequence[JobId], now: int) -> list[Job]:
+    rows = connection.rows(statement("claim_jobs"), _lease_parameters(claim, ids, now))
     not_plain = [row[0] for row in rows if must_be_read_whole(row[-1])]
     full_rows = connection.rows(statement("jobs_by_id"), {"keys": ids_text(not_plain)}) if not_plain else ()
     full_jobs = {job.id: job for job in map(job_of, full_rows)}
-    jobs = {job.id: job for job in leased_jobs(rows, wanted, lambda row: full_jobs[row[0]])}
+    jobs = {job.id: job for job in leased_jobs(rows, claim, lambda row: full_jobs[row[0]])}
     return [jobs[job_id] for job_id in ids]
 
 
-def _lease_early(connection: SqliteConnection, wanted: Claim, now: int) -> list[Job]:
+def _lease_early(connection: SqliteConnection, claim: Claim, now: int) -> list[Job]:
     """Lease jobs that become due within the look-ahead of a claim."""
-    if wanted.ids is not None:
+    if claim.ids is not None:
         return []
-    parameters = {**_filters(wanted), "now": now, "until": now + span_to_micros(wanted.ahead)}
+    parameters = {**_filters(claim), "now": now, "until": now + span_to_micros(claim.ahead)}
     ids = [job_id for (job_id,) in connection.rows(statement("due_soon"), parameters)]
     if not ids:
         return []
-    rows = connection.rows(statement("claim_jobs_early"), _lease_parameters(wanted, ids, now))
+    rows = connection.rows(statement("claim_jobs_early"), _lease_parameters(claim, ids, now))
     jobs = {job.id: job for job in map(job_of, rows)}
     return [jobs[job_id] for job_id in ids]
 

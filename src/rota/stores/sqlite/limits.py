@@ -59,33 +59,33 @@ _FIELDS: Final = (("queue", "queue"), ("type", "task"), ("key", "key"))
 
 def take_limited(
     connection: SqliteConnection,
-    wanted: Claim,
+    claim: Claim,
     lanes: Sequence[LaneKey],
     keyed_lanes: Sequence[LaneKey],
     memory: LimitMemory,
     now: int,
 ) -> list[JobId]:
     """Choose the jobs to start of lanes with limits, and of lanes in which jobs with a key wait; write their rates."""
-    claim = _begin(connection, wanted, [*lanes, *keyed_lanes], memory, now)
-    for queue, type_, most in claim.open_lanes(lanes):
+    limited = _begin(connection, claim, [*lanes, *keyed_lanes], memory, now)
+    for queue, type_, most in limited.open_lanes(lanes):
         rows = connection.rows(statement("pending_of_limited_lane"), (queue, type_, now, now, most))
-        claim.add_lane_jobs((*row, queue, type_) for row in rows)
+        limited.add_lane_jobs((*row, queue, type_) for row in rows)
     for lane in keyed_lanes:
-        _read_keys(connection, claim, lane)
-    chosen = claim.choose()
-    connection.many(statement("save_arrivals"), claim.new_arrivals(chosen))
+        _read_keys(connection, limited, lane)
+    chosen = limited.choose()
+    connection.many(statement("save_arrivals"), limited.new_arrivals(chosen))
     return [one.id for one in chosen]
 
 
 def _begin(
-    connection: SqliteConnection, wanted: Claim, lanes: Sequence[LaneKey], memory: LimitMemory, now: int
+    connection: SqliteConnection, claim: Claim, lanes: Sequence[LaneKey], memory: LimitMemory, now: int
 ) -> LimitedClaim:
     limits_ = _by_name(connection, limit_names(lanes))
     limits_ += _by_name(connection, breaker_names(limits_))
-    claim = LimitedClaim(wanted, now, {limit.name: limit for limit in limits_}, memory)
-    claim.running = running_by_name(connection.rows(statement("running_by_limit")))
-    claim.arrivals = _arrivals(connection, list(claim.limits))
-    return claim
+    limited = LimitedClaim(claim, now, {limit.name: limit for limit in limits_}, memory)
+    limited.running = running_by_name(connection.rows(statement("running_by_limit")))
+    limited.arrivals = _arrivals(connection, list(limited.limits))
+    return limited
 
 
 def _by_name(connection: SqliteConnection, names: Sequence[str]) -> list[Limit]:
@@ -122,9 +122,9 @@ def _read_jobs_of(connection: SqliteConnection, claim: LimitedClaim, lane: LaneK
     keys = [row[:KEY_COLUMNS] for row in keys]
     if names := claim.other_tasks(lane, keys):
         claim.note_tasks(names, _by_name(connection, names))
-    strict, sought = claim.split_strict(claim.open_keys(lane, keys))
+    strict, reads = claim.split_strict(claim.open_keys(lane, keys))
     found = 0
-    for key, most in sought:
+    for key, most in reads:
         jobs = jobs_of[key][:most]
         if most > JOBS_WITH_KEY == len(jobs):
             rows = connection.rows(statement("pending_of_key"), (*lane, key, claim.now, claim.now, most))
@@ -148,7 +148,7 @@ def full_keys(connection: SqliteConnection, jobs: Sequence[NewJob], now: int) ->
     found = policies(keyed, _by_name(connection, names_of_keys(keyed))) if keyed else {}
     keys = {job.concurrency_key or "" for job in keyed if job.id in found}
     rows = [(key, *row) for key in keys for row in connection.rows(statement("due_jobs_of_key"), (key,))]
-    jobs_of = ((key, queue, KeyJob(job_id, State(state), bool(asked))) for key, queue, job_id, state, asked in rows)
+    jobs_of = ((key, queue, KeyJob(job_id, State(state), bool(stops))) for key, queue, job_id, state, stops in rows)
     return FullKeys(found, jobs_of) if keys else NO_FULL_KEYS
 
 

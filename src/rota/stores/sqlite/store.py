@@ -53,7 +53,6 @@ from rota.stores.limit_memory import LimitMemory
 from rota.stores.sqlite import (
     breakers,
     check,
-    claim,
     dispatch,
     events,
     insert,
@@ -63,6 +62,7 @@ from rota.stores.sqlite import (
     upkeep,
     workflows,
 )
+from rota.stores.sqlite import claim as claims
 from rota.stores.sqlite.driver import (
     IN_MEMORY,
     Connect,
@@ -137,7 +137,7 @@ class SqliteStore(BaseStore[SqliteSession]):
         self._insert_mode = OperationMode(is_mergeable=True, single_statement=self._insert_at_once)
         self._claim_mode = OperationMode(reads_first=True)
         self._settle = self._timed(settle.settle)
-        self._renew = self._timed(claim.renew)
+        self._renew = self._timed(claims.renew)
 
     @classmethod
     async def open(
@@ -212,9 +212,9 @@ class SqliteStore(BaseStore[SqliteSession]):
         """Whether a waiting claim may be answered by a submitter; not in memory, where there is one process."""
         return self._handoff is not None
 
-    def leased_meanwhile(self, wanted: Claim) -> Sequence[Job]:
+    def leased_meanwhile(self, claim: Claim) -> Sequence[Job]:
         """Return the job that was handed over to a waiting claim, once, if it is in memory here."""
-        return () if self._handoff is None else self._handoff.at_hand(wanted)
+        return () if self._handoff is None else self._handoff.at_hand(claim)
 
     @cached_property
     def blocking(self) -> Self | None:
@@ -285,22 +285,22 @@ class SqliteStore(BaseStore[SqliteSession]):
         moment = None if now is None else to_micros(now)
         return await self._writer.run(self._insert, jobs, bound, moment, mode=self._insert_mode)
 
-    async def claim(self, wanted: Claim, *, now: datetime | None = None) -> Sequence[Job]:
+    async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
         self.watch_for_work()
-        if self._handoff is not None and wanted.ids is None:
-            return await self._claim_or_wait(self._handoff, wanted, _micros(now))
-        verb = self._timed(claim.claim_jobs)
-        return await self._writer.run(verb, wanted, self._memory, _micros(now), mode=self._claim_mode)
+        if self._handoff is not None and claim.ids is None:
+            return await self._claim_or_wait(self._handoff, claim, _micros(now))
+        verb = self._timed(claims.claim_jobs)
+        return await self._writer.run(verb, claim, self._memory, _micros(now), mode=self._claim_mode)
 
-    async def _claim_or_wait(self, handoff: ClaimHandoff, wanted: Claim, now: int | None) -> Sequence[Job]:
-        answer = handoff.take(wanted)
+    async def _claim_or_wait(self, handoff: ClaimHandoff, claim: Claim, now: int | None) -> Sequence[Job]:
+        answer = handoff.take(claim)
         if answer is not None:
-            jobs: Sequence[Job] | None = answer.jobs(wanted)
-            return jobs or await self._query(claim.repeated_claim, answer.claim_id) or ()
-        plan = handoff.plan(wanted)
+            jobs: Sequence[Job] | None = answer.jobs(claim)
+            return jobs or await self._query(claims.repeated_claim, answer.claim_id) or ()
+        plan = handoff.plan(claim)
         mode = PLAIN if plan.needs_lock else self._claim_mode
-        jobs = await self._writer.run(self._timed(handoff.claim), wanted, plan, now, mode=mode)
-        handoff.note_claimed(wanted, plan, jobs)
+        jobs = await self._writer.run(self._timed(handoff.claim), claim, plan, now, mode=mode)
+        handoff.note_claimed(claim, plan, jobs)
         return jobs
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
@@ -322,7 +322,7 @@ class SqliteStore(BaseStore[SqliteSession]):
     async def ask_cancel(
         self, leases: Sequence[tuple[JobId, int]], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
-        return await self._change_recorded(claim.ask_cancel, leases, entry, now)
+        return await self._change_recorded(claims.ask_cancel, leases, entry, now)
 
     async def promote(self, limit: int, *, now: datetime | None = None) -> Mapping[str, int]:
         return await self._change(upkeep.promote, limit, now=now)
@@ -390,8 +390,8 @@ class SqliteStore(BaseStore[SqliteSession]):
 
     # Members, leadership, queues
 
-    async def check_in(self, told: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
-        return await self._write(cluster.check_in, told, now=now)
+    async def check_in(self, heartbeat: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
+        return await self._write(cluster.check_in, heartbeat, now=now)
 
     # Limits
 

@@ -107,30 +107,30 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
 
     # The waiting side
 
-    def plan(self, wanted: Claim) -> WaitPlan:
+    def plan(self, claim: Claim) -> WaitPlan:
         """Plan a claim, and expect its answer: it may come before the claim itself returns."""
-        boot, awaited = wanted.worker.boot, self._by_boot.get(wanted.worker.boot)
-        claim, span = self._waiting_claim(wanted), handoff_wait(wanted)
+        boot, awaited = claim.worker.boot, self._by_boot.get(claim.worker.boot)
+        waiting, span = self._waiting_claim(claim), handoff_wait(claim)
         earlier = self._earlier.get(boot, ())
-        is_repeated = claim is not None and awaited is not None and awaited.claim_id == claim.claim_id
+        is_repeated = waiting is not None and awaited is not None and awaited.claim_id == waiting.claim_id
         if is_repeated and awaited is not None and awaited.entry is not None:
             return WaitPlan(awaited, earlier=earlier)
         if awaited is not None and not is_repeated:
             earlier = self._earlier[boot] = (*earlier, awaited)
             self.leave(boot)
             awaited = None
-        if claim is None or span is None:
+        if waiting is None or span is None:
             # A claim for no queue is sent on behalf of a dead worker.
-            return WaitPlan(earlier=earlier, is_last=wanted.claim_id is not None and not wanted.queues)
+            return WaitPlan(earlier=earlier, is_last=claim.claim_id is not None and not claim.queues)
         if awaited is None:
             # Otherwise the same object: a cancelled call may be about to add it to the file, and it must be found then.
-            awaited = _AwaitedClaim(claim.claim_id)
+            awaited = _AwaitedClaim(waiting.claim_id)
             self._keep(boot, awaited)
         since = monotonic_micros()
-        return WaitPlan(awaited, claim, since, since + span_to_micros(span), earlier)
+        return WaitPlan(awaited, waiting, since, since + span_to_micros(span), earlier)
 
-    def _waiting_claim(self, wanted: Claim) -> WaitingClaim | None:
-        if wanted.claim_id is None or wanted.types is None or handoff_wait(wanted) is None:
+    def _waiting_claim(self, claim: Claim) -> WaitingClaim | None:
+        if claim.claim_id is None or claim.types is None or handoff_wait(claim) is None:
             return None
         if self._receiver is None:
             self._receiver = WakeupReceiver.open(self._read_answers)
@@ -138,26 +138,26 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
                 return None
         self._receiver.attach()
         return WaitingClaim(
-            wanted.claim_id,
-            wanted.worker.name,
-            wanted.worker.boot,
-            span_to_micros(wanted.lease),
+            claim.claim_id,
+            claim.worker.name,
+            claim.worker.boot,
+            span_to_micros(claim.lease),
             self._receiver.address,
             self._file.database,
-            wanted.queues,
-            wanted.types,
+            claim.queues,
+            claim.types,
         )
 
-    def claim(self, connection: SqliteConnection, wanted: Claim, plan: WaitPlan, now: int) -> list[Job]:
+    def claim(self, connection: SqliteConnection, claim: Claim, plan: WaitPlan, now: int) -> list[Job]:
         """Lease jobs, or wait in the file. May be run again with its transaction."""
-        if plan.is_last and wanted.claim_id is not None:
-            self._file.remove_claim(wanted.claim_id)
+        if plan.is_last and claim.claim_id is not None:
+            self._file.remove_claim(claim.claim_id)
         for earlier in plan.earlier:
             self._remove(earlier)
-        jobs = claim_jobs(connection, wanted, self.memory, now)
-        late = self._late(connection, wanted, plan, jobs, now)
-        if late and wanted.claim_id is not None:
-            connection.run(statement("replace_claim"), (wanted.claim_id, now, leases_text((*jobs, *late))))
+        jobs = claim_jobs(connection, claim, self.memory, now)
+        late = self._late(connection, claim, plan, jobs, now)
+        if late and claim.claim_id is not None:
+            connection.run(statement("replace_claim"), (claim.claim_id, now, leases_text((*jobs, *late))))
         if plan.awaited is not None and (jobs or late or plan.claim is not None):
             self._remove(plan.awaited)
         if plan.awaited is not None and plan.claim is not None and not (jobs or late):
@@ -165,26 +165,26 @@ class ClaimHandoff(ClaimRegistry[_AwaitedClaim]):
         return [*jobs, *late]
 
     def _late(
-        self, connection: SqliteConnection, wanted: Claim, plan: WaitPlan, jobs: Sequence[Job], now: int
+        self, connection: SqliteConnection, claim: Claim, plan: WaitPlan, jobs: Sequence[Job], now: int
     ) -> Sequence[Job]:
         """Return jobs handed to earlier claims whose answers never arrived here, unless they are among `jobs`."""
         known = {job.id for job in jobs}
         late: list[Job] = []
         for earlier in plan.earlier:
-            if earlier.claim_id != wanted.claim_id:
+            if earlier.claim_id != claim.claim_id:
                 late += [job for job in repeated_claim(connection, earlier.claim_id) or () if job.id not in known]
-        return _with_new_leases(connection, late, wanted, now) if late else ()
+        return _with_new_leases(connection, late, claim, now) if late else ()
 
-    def note_claimed(self, wanted: Claim, plan: WaitPlan, jobs: Sequence[Job]) -> None:
+    def note_claimed(self, claim: Claim, plan: WaitPlan, jobs: Sequence[Job]) -> None:
         """Note that a claim has returned: its earlier claims are removed, and after jobs no answer is expected.
 
         Those jobs came by the claim's id, and must not come once more from the file.
         """
-        left = tuple(one for one in self._earlier.pop(wanted.worker.boot, ()) if one not in plan.earlier)
+        left = tuple(one for one in self._earlier.pop(claim.worker.boot, ()) if one not in plan.earlier)
         if left:
-            self._earlier[wanted.worker.boot] = left
+            self._earlier[claim.worker.boot] = left
         if jobs:
-            self.leave(wanted.worker.boot)
+            self.leave(claim.worker.boot)
         elif plan.claim is not None:
             # A quick submitter may have woken this process before the slot of the claim was known here.
             self._read_answers()
@@ -300,9 +300,9 @@ def _insert_leased(connection: SqliteConnection, job: NewJob, claim: WaitingClai
     return True
 
 
-def _with_new_leases(connection: SqliteConnection, jobs: Sequence[Job], wanted: Claim, now: int) -> list[Job]:
+def _with_new_leases(connection: SqliteConnection, jobs: Sequence[Job], claim: Claim, now: int) -> list[Job]:
     """Renew the leases of jobs handed to an earlier claim: the worker counts them from this claim."""
-    renewals = renew(connection, [Renewal(job.id, job.fence, wanted.lease) for job in jobs], now)
+    renewals = renew(connection, [Renewal(job.id, job.fence, claim.lease) for job in jobs], now)
     return [
         replace(job, lease_until=renewed.until)
         for job, renewed in zip(jobs, renewals, strict=True)
