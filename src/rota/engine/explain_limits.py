@@ -22,9 +22,9 @@ from rota.core.limit import (
     queue_limit,
 )
 from rota.core.submission import BREAKER
-from rota.engine.backlogs import Backlogs
 from rota.engine.deps import EngineDeps
 from rota.engine.limits import JobLimits
+from rota.engine.queues import Backlogs
 from rota.ports.store import Census
 
 #: How many of the jobs that are claimed before a job are counted.
