@@ -8,8 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from rota.core.cron.expression import CronExpression
-from rota.core.cron.fire_times import Every, WallClock
-from rota.core.cron.zones import CALM, SECOND, change_between
+from rota.core.cron.fire_times import CALM, SECOND, Every, WallClock, change_between
 
 #: How far ahead clock changes are looked for: a summer time lies in every such span.
 LOOK_AHEAD: Final = timedelta(days=366)
