@@ -89,6 +89,44 @@ async def test_a_token_of_the_settings_is_asked_for(tmp_path: Path, monkeypatch:
     await inner.aclose()
 
 
+@pytest.mark.parametrize("keeps_path", [True, False])
+async def test_people_log_in_and_probes_need_no_token_below_a_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keeps_path: bool
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", "0123456789abcdef0123456789abcdef")
+    inner = Rota(str(tmp_path / "rota.db")).asgi()
+    bearer = {"Authorization": "Bearer 0123456789abcdef0123456789abcdef"}
+    async with asking(mounted(inner, "/ops", keeps_path=keeps_path)) as client:
+        ada = {"name": "ada", "role": "viewer", "password": "correct horse battery"}
+        body_of(await client.post("/ops/v1/users", json=ada, headers=bearer), 201)
+        login = {"user": "ada", "password": "correct horse battery"}
+        session = await client.post("/ops/v1/session", json=login)
+        assert session.status_code == 201, session.text
+        assert "; Path=/ops;" in session.headers["set-cookie"]
+        assert body_of(await client.get("/ops/v1/me"))["name"] == "ada"
+        client.cookies.clear()
+        body_of(await client.get("/ops/livez"))
+        problem_of(await client.get("/ops/metrics"), 401)
+        problem_of(await client.get("/ops/v1/session"), 401)
+    await inner.aclose()
+
+
+@pytest.mark.parametrize("keeps_path", [True, False])
+async def test_answers_have_the_form_and_the_address_of_their_path(tmp_path: Path, *, keeps_path: bool) -> None:
+    inner = Rota(str(tmp_path / "rota.db")).asgi()
+    async with asking(mounted(inner, "/ops", keeps_path=keeps_path)) as client:
+        for path, has_older_names in (("/ops/v1/jobs", False), ("/ops/tasks", True)):
+            made = await client.post(path, json={"type": "echo"})
+            assert ("due_at" in body_of(made, 201)) == has_older_names
+            shown = await client.get(made.headers["location"])
+            assert ("due_at" in body_of(shown)) == has_older_names
+        page = await client.get("/ops/jobs?limit=1")
+        following = page.headers["link"].partition(">")[0].removeprefix("<")
+        assert following.startswith("/ops/jobs?")
+        assert (await client.get(following)).status_code == 200
+    await inner.aclose()
+
+
 async def test_it_is_a_member_until_it_is_closed_and_opens_again(tmp_path: Path) -> None:
     inner = Rota(str(tmp_path / "rota.db")).asgi()
     async with asking(inner) as client:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import quote
 
 from rota.api.auth import LOOK_UP, NO_ACCESS, Authenticator, admit, authorize, refuse_change, refuse_foreign_hosts
 from rota.api.context import Context
 from rota.api.errors import HttpError, http_error_of
 from rota.api.etags import with_etag
-from rota.api.forwarded import forwarded
+from rota.api.forwarded import MOUNT, forwarded
 from rota.api.http import (
     AsgiScope,
     Receive,
@@ -85,8 +86,8 @@ class Api:
         await self.context.aclose()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await _serve_other(scope, receive, send)
+        if scope["type"] != "http" or scope.get("root_path"):
+            await self._serve_other(scope, receive, send)
             return
         self._in_flight += 1
         try:
@@ -98,7 +99,7 @@ class Api:
             try:
                 path = scope["path"]
                 # Tested here for the same reason as below: a function call for each request would cost more.
-                if (path == "/" or path.startswith(PREFIX) or scope.get("root_path")) and self.context.settings.ui:  # noqa: SIM102
+                if (path in {"", "/"} or path.startswith(PREFIX)) and self.context.settings.ui:  # noqa: SIM102
                     if await self._serve_ui(scope, headers, send):
                         return
                 context = self.context
@@ -126,6 +127,20 @@ class Api:
         finally:
             self._in_flight -= 1
 
+    async def _serve_other(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Serve below the mount point of another application, or what is no request."""
+        if scope["type"] == "http":
+            # Everything below sees the path as it is without the mount.
+            root = scope["root_path"]
+            inner = {**scope, "root_path": "", MOUNT: root, "path": _path_below(root, scope["path"])}
+            await self(inner, receive, _sent_below(send, root))
+        elif scope["type"] == "lifespan":
+            await _serve_lifespan(receive, send)
+        else:
+            # No route uses WebSockets, so they are closed without looking for a key.
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
     async def _look_up(self, key: ApiKey, scope: AsgiScope, headers: Mapping[bytes, bytes]) -> tuple[ApiKey, Context]:
         """Give the key of a request whose token is not cached, and the context of its namespace."""
         if key is LOOK_UP:
@@ -135,8 +150,6 @@ class Api:
     async def _serve_ui(self, scope: AsgiScope, headers: Mapping[bytes, bytes], send: Send) -> bool:
         """Serve the dashboard's files if the path is theirs; return False otherwise."""
         path = scope["path"]
-        if root := scope.get("root_path"):
-            path = _path_below(root, path)
         is_home = path in {"", "/"} and wants_page(scope, headers)
         if not (is_home or is_below(path)):
             return False
@@ -144,7 +157,7 @@ class Api:
         # Only the host is checked, not the page that a link was followed from: the files are the same for everyone.
         refuse_foreign_hosts(headers.get(b"host", b""), self.context.settings)
         scope.pop(CYCLE, None)
-        root = scope.get("root_path", "")
+        root = scope.get(MOUNT, "")
         await (redirect(root, headers, send) if is_home else serve_ui(path, scope, headers, send))
         return True
 
@@ -204,10 +217,8 @@ class Api:
             await check_path(route, request)
 
     def _route(self, scope: AsgiScope, request: Request) -> Route:
-        path, root, method = scope["path"], scope.get("root_path"), scope["method"]
-        if root:
-            path = _path_below(root, path)
-        methods, request.path_params = self._router.find(path) or (_EMPTY, _EMPTY)
+        method = scope["method"]
+        methods, request.path_params = self._router.find(scope["path"]) or (_EMPTY, _EMPTY)
         route: Route | None = methods.get(method)
         if route is None:
             raise _no_route(method, methods)
@@ -220,21 +231,32 @@ def _path_below(root: str, path: str) -> str:
     return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
 
 
+def _sent_below(send: Send, root: str) -> Send:
+    """Put the mount point before the addresses in the headers of a response."""
+    prefix = quote(root.rstrip("/")).encode()
+
+    async def send_with_root(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [(name, _address_below(prefix, name, value)) for name, value in message["headers"]]
+        await send(message)
+
+    return send_with_root
+
+
+def _address_below(prefix: bytes, name: bytes, value: bytes) -> bytes:
+    if name == b"link" and value.startswith(b"</"):
+        return b"<" + prefix + value[1:]
+    # The address of the dashboard has it already.
+    is_resource = name == b"location" and value.startswith(b"/") and not value.endswith(b"/ui")
+    return prefix + value if is_resource else value
+
+
 def _no_route(method: str, methods: Mapping[str, Route]) -> HttpError:
     if not methods:
         return HttpError(404, "not_found", "there is nothing here", fix="see /docs for what there is")
     allowed = ", ".join(sorted(methods))
     detail = f"{method} is not possible here; {allowed} are"
     return HttpError(405, "method_not_allowed", detail, headers={"Allow": allowed})
-
-
-async def _serve_other(scope: AsgiScope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "lifespan":
-        await _serve_lifespan(receive, send)
-    else:
-        # No route uses WebSockets, so they are closed without looking for a key.
-        await receive()
-        await send({"type": "websocket.close", "code": 1008})
 
 
 async def _serve_lifespan(receive: Receive, send: Send) -> None:

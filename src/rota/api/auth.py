@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from rota.api.errors import HttpError
-from rota.api.forwarded import PROXIED
+from rota.api.forwarded import MOUNT, PROXIED
 from rota.api.limits import RejectionCounts, check_request
 from rota.api.permissions import require
 from rota.api.server.connections import client_network
@@ -212,10 +212,11 @@ def _secret(authorization: bytes) -> bytes:
 
 
 def _is_local(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether a request comes from this machine itself, and not through a proxy on it."""
+    """Say whether a request comes from this machine itself, and not through a proxy or another application on it."""
     client = scope.get("client")
     is_forwarded = b"x-forwarded-for" in headers or b"forwarded" in headers or b"via" in headers
-    return client is not None and is_loopback(client[0]) and not is_forwarded and not scope.get(PROXIED)
+    is_direct = not is_forwarded and not scope.get(PROXIED) and not scope.get(MOUNT)
+    return client is not None and is_loopback(client[0]) and is_direct
 
 
 def _key_of(secret: bytes, keys: tuple[ApiKey, ...]) -> ApiKey | None:

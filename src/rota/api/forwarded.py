@@ -13,6 +13,8 @@ from typing import Any
 
 #: Key in the ASGI scope of a request that a trusted proxy forwards.
 PROXIED = "rota.proxied"
+#: Key in the ASGI scope of a request below the mount point of another application: that point.
+MOUNT = "rota.mount"
 _SCHEMES = {b"http": "http", b"https": "https"}
 
 

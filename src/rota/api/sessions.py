@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from rota.api.errors import HttpError
+from rota.api.forwarded import MOUNT
 from rota.api.settings import ApiKey, ApiSettings
 from rota.core.access import Action
 from rota.core.value import value
@@ -89,7 +90,7 @@ def refuse_forgery(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> 
 def cookie_header(scope: Mapping[str, Any], text: str, lasts: timedelta) -> str:
     """Give the header that sets the cookie; with an empty text, the one that removes it."""
     secure = "; Secure" if scope.get("scheme") == "https" else ""
-    path = scope.get("root_path") or "/"
+    path = scope.get(MOUNT) or "/"
     return f"{COOKIE}={text}; Path={path}; Max-Age={lasts.total_seconds():.0f}; HttpOnly; SameSite=Strict{secure}"
 
 
