@@ -84,7 +84,7 @@ WORKLOADS: Final = {
         "several processes on one file", lambda at, size: shared_file(at, seconds=size.seconds), ("sqlite",)
     ),
     "w16": Workload(
-        "submits over HTTP with a scoped token and TLS",
+        "submits over HTTP with a scoped token, TLS and a namespace",
         lambda at, size: secured_submits(at, seconds=min(size.seconds, 10), rounds=size.rounds),
     ),
     "w17": Workload("limits", lambda at, size: limited(at, jobs=size.jobs, rounds=size.rounds)),

@@ -1,4 +1,4 @@
-"""W16: what security costs a submit: the same load with a scoped token and TLS, and without either.
+"""W16: what security costs a submit: the same load with a scoped token, TLS and a namespace, and without them.
 
 The client speaks TLS as well, on the same machine, so the figure is of both ends together.
 """
@@ -19,11 +19,12 @@ from servers.certificates import Authority
 
 CONNECTIONS: Final = 64
 _TOKEN: Final = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of a server that lives for seconds
-KINDS: Final = ("open", "token", "token and TLS")
+KINDS: Final = ("open", "token", "token and TLS", "token, TLS and namespace")
+_NAMESPACE: Final = "bench"
 
 
 async def secured_submits(place: Place, *, seconds: float, rounds: int) -> list[Line]:
-    """Ask the three servers in turn; only one of them runs at a time."""
+    """Ask the four servers in turn; only one of them runs at a time."""
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind, found in rates.items():
@@ -35,16 +36,16 @@ async def secured_submits(place: Place, *, seconds: float, rounds: int) -> list[
     seen = {kind: Sample(tuple(found)) for kind, found in rates.items()}
     plain = seen["open"].median
     figures = {kind: f"{sample.median:,.0f}/s ({sample.spread})" for kind, sample in seen.items()}
-    return [
-        Line("no token, no TLS", figures["open"]),
-        Line("a scoped token", figures["token"], "none", seen["token"].median / plain),
+    first, *others = KINDS
+    return [Line("no token, no TLS, no namespace", figures[first])] + [
         Line(
-            "a scoped token and TLS",
-            figures["token and TLS"],
+            f"a scoped {kind}",
+            figures[kind],
             "none",
-            seen["token and TLS"].median / plain,
-            at_least(0.8),
-        ),
+            seen[kind].median / plain,
+            None if kind == "token" else at_least(0.8),
+        )
+        for kind in others
     ]
 
 
@@ -58,7 +59,11 @@ def _start(stage: Stage, kind: str) -> list[str]:
     stage.told["ROTA_TOKEN"] = _TOKEN
     first = stage.start("api", "--store", stage.store, "--port", str(stage.port))
     stage.until_up()
-    token = stage.rota("token", "create", "load", "--role", "submitter", "--queues", "default").strip()
+    where: tuple[str, ...] = ()
+    if kind.endswith("namespace"):
+        stage.rota("namespaces", "create", _NAMESPACE)
+        where = ("--namespace", _NAMESPACE)
+    token = stage.rota("token", "create", "load", "--role", "submitter", "--queues", "default", *where).strip()
     if kind == "token":
         return [token]
     first.terminate()
