@@ -16,7 +16,8 @@ from typing import Final
 
 from rota.core.cluster import ALIVE_FOR, ClusterView, Leadership, Lock, Member, MemberHeartbeat, Role
 from rota.core.configuration import Configuration
-from rota.ports.store import ClusterStore, Store
+from rota.ports.store import Store
+from rota.ports.system_store import ClusterStore
 
 POLL_INTERVAL: Final = timedelta(seconds=5)
 

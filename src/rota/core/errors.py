@@ -17,6 +17,7 @@
     │   └── SchemaTooNew
     └── Unavailable           we could not
         ├── StoreUnavailable
+        ├── TooManyLogins
         ├── CoordinatorUnavailable
         ├── BrokerUnavailable
         ├── QueueFull

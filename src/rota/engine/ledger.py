@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from rota.core.ledger import GENESIS, LedgerEntry
-from rota.ports.store import LedgerStore
+from rota.ports.system_store import LedgerStore
 
 _PAGE: Final = 1000
 #: How many entries a search reads at most before it says where to go on.

@@ -38,7 +38,8 @@ from rota.core.limit import (
 from rota.core.submission import BREAKER
 from rota.stores.lane_merge import LaneKey
 from rota.stores.limit_memory import LOOK_AGAIN, NEXT_TRY, LimitMemory
-from rota.stores.rows import Row, limit_of
+from rota.stores.rows import Row
+from rota.stores.system_rows import limit_of
 
 #: The row that is locked for all keys: most keys have none of their own.
 ALL_KEYS: Final = "key:"

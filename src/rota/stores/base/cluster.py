@@ -10,7 +10,7 @@ from rota.core.configuration import Configuration
 from rota.core.time import span_to_micros
 from rota.core.worker_orders import OrderChange, WorkerOrders
 from rota.stores.base.session import StoreSession
-from rota.stores.rows import (
+from rota.stores.system_rows import (
     configuration_of,
     current_leadership,
     leadership_of,

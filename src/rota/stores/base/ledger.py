@@ -9,7 +9,7 @@ from rota.core.access import Token
 from rota.core.ledger import GENESIS, LedgerEntry
 from rota.core.time import from_micros
 from rota.stores.base.session import Running, StoreSession
-from rota.stores.rows import entry_of, token_of, token_row
+from rota.stores.system_rows import entry_of, token_of, token_row
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.core.queue import Queue
 from rota.stores.base.session import StoreSession
-from rota.stores.rows import queue_of, queue_row
+from rota.stores.system_rows import queue_of, queue_row
 
 
 async def put_queue(session: StoreSession, settings: Queue, now: int) -> bool:  # noqa: ARG001 - as all recorded verbs

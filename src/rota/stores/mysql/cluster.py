@@ -10,7 +10,7 @@ from rota.core.time import span_to_micros
 from rota.stores.base import cluster
 from rota.stores.mysql.driver import MysqlConnection
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import cluster_view_of, members_text, orders_of
+from rota.stores.system_rows import cluster_view_of, members_text, orders_of
 
 
 async def check_in(connection: MysqlConnection, report: MemberHeartbeat, now: int | None) -> ClusterView:

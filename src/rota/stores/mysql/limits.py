@@ -59,7 +59,8 @@ from rota.stores.limited_lanes import (
 from rota.stores.mysql.driver import MysqlConnection, Runner, chunks
 from rota.stores.mysql.lanes import LANES_PER_STATEMENT, MAX_LANES, collated
 from rota.stores.mysql.statements import statement
-from rota.stores.rows import Row, limit_of, limit_row
+from rota.stores.rows import Row
+from rota.stores.system_rows import limit_of, limit_row
 
 _ALL: Final = 2**62
 #: The parameters of holders_of_limit, by the kind of a limit.

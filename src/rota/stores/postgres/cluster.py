@@ -9,7 +9,7 @@ from dataclasses import replace
 from rota.core.cluster import ALIVE_FOR, ClusterView, MemberHeartbeat, Rank
 from rota.core.time import span_to_micros
 from rota.stores.postgres.session import Session
-from rota.stores.rows import cluster_view_of, members_text, orders_of
+from rota.stores.system_rows import cluster_view_of, members_text, orders_of
 
 
 async def check_in(session: Session, heartbeat: MemberHeartbeat, now: int | None) -> ClusterView:

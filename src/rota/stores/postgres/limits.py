@@ -59,7 +59,8 @@ from rota.stores.limited_lanes import (
 )
 from rota.stores.postgres.session import Session, numbers
 from rota.stores.postgres.statements import StatementRunner
-from rota.stores.rows import Row, limit_of, limit_row
+from rota.stores.rows import Row
+from rota.stores.system_rows import limit_of, limit_row
 
 #: The order of the parameters of save_limit.
 _COLUMNS: Final = (

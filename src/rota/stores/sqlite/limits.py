@@ -47,9 +47,10 @@ from rota.stores.limited_lanes import (
     next_page,
     running_by_name,
 )
-from rota.stores.rows import Row, limit_of, limit_row
+from rota.stores.rows import Row
 from rota.stores.sqlite.driver import SqliteConnection
 from rota.stores.sqlite.statements import statement
+from rota.stores.system_rows import limit_of, limit_row
 
 #: Larger than every count.
 _ALL: Final = 2**62
