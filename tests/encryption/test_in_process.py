@@ -90,7 +90,7 @@ def test_an_idempotency_key_is_recognised_across_a_rotation_in_a_transaction_too
             connection.close()
         return handle.id
 
-    app.submit_by_name("echo", None)
+    app.submit_by_name("echo", {"text": "first"})
     first = submit("a")
     app.configure(read({"encryption_keys": f"{line(NEW)},{line(OLD)}"}))
     assert submit("a") == first

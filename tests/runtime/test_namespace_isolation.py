@@ -26,6 +26,7 @@ BODIES: Final[Mapping[str, object]] = {
     "SkipNodeRequest": {"node": "a"},
     "QueueChange": {"max_depth": 5},
     "LimitChange": {"max_running": 1},
+    "LimitPatch": {"max_running": 1},
     "LimitClose": {"reason": "x"},
     "EmitRequest": {"payload": 1},
     "Configured": {"value": "info"},
@@ -75,7 +76,7 @@ async def filled(host: Hosting, token: str, mark: str) -> dict[str, str]:
     return {
         "jobs": job["id"], "tasks": job["id"], "dead-letters": job["id"], "schedules": schedule["id"],
         "workflows": workflow["id"], "operations": operation["id"], "webhooks": webhook["id"], "tokens": other["id"],
-        **dict.fromkeys((*NAMED, "users", "workers"), mark),
+        **dict.fromkeys((*NAMED, "users", "workers", "types"), mark),
         "limits": f"queue:{mark}", "cluster": "log_level", "namespaces": "acme",
     }  # fmt: skip
 
