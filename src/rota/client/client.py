@@ -84,6 +84,8 @@ MOST_NAMES: Final = 9_000
 LONGEST_WAIT: Final = timedelta(seconds=5)
 #: How long the response to a renewal may take: if it is lost, there is time to repeat it before the lease lapses.
 RENEW_SECONDS: Final = 4.0
+#: The same for graphs, their results and what a job takes from the jobs before it: up to 10,000 jobs in one request.
+GRAPH_SECONDS: Final = 60.0
 #: A result that the token may not see, as the API shows it.
 _HIDDEN: Final = f'"{REDACTED}"'
 
@@ -201,7 +203,7 @@ class Client:
     async def input_of(self, job_id: JobId, fence: int) -> str | None:
         token = self._lease_tokens.get((job_id, fence))
         request = InputRequest(id=to_text(job_id), fence=fence, lease_token=token)
-        reply = await self._transport.request("POST", "/v1/leases:input", InputReply, body=request)
+        reply = await self._graph_request("POST", "/v1/leases:input", InputReply, body=request)
         return str(memoryview(reply.value), "utf-8") if reply.holds else None
 
     async def announce_member(self, member: Member) -> WorkerOrders:
@@ -321,21 +323,21 @@ class Client:
     async def submit_workflow(self, workflow: NewWorkflow) -> WorkflowReceipt:
         """Submit a workflow. It has an idempotency key, so that a lost response creates no second one."""
         body = workflow_request(workflow, self._clock())
-        form = await self._transport.request("POST", "/v1/workflows", WorkflowForm, body=body)
+        form = await self._graph_request("POST", "/v1/workflows", WorkflowForm, body=body)
         return WorkflowReceipt(WorkflowId(job_id_of(form.id)))
 
     async def workflow(self, workflow_id: WorkflowId) -> StoredWorkflow:
         return workflow_of(await self._transport.request("GET", _workflow_path(workflow_id), WorkflowForm))
 
     async def workflow_nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:
-        return nodes_of(await self._transport.request("GET", _workflow_path(workflow_id), WorkflowDetail))
+        return nodes_of(await self._graph_request("GET", _workflow_path(workflow_id), WorkflowDetail))
 
     async def workflow_results(self, workflow_id: WorkflowId) -> Sequence[NodeResult]:
         found: list[NodeResult] = []
         query: dict[str, Any] = {"limit": LARGEST_PAGE}
         while True:
             path = f"{_workflow_path(workflow_id)}/results"
-            page = await self._transport.request("GET", path, ResultPage, query=query)
+            page = await self._graph_request("GET", path, ResultPage, query=query)
             found += map(result_of, page.items)
             if page.next_cursor is None:
                 break
@@ -355,7 +357,11 @@ class Client:
 
     async def _act_on_workflow(self, workflow_id: WorkflowId, verb: str, body: msgspec.Struct | None) -> StoredWorkflow:
         path = f"{_workflow_path(workflow_id)}/{verb}"
-        return workflow_of(await self._transport.request("POST", path, WorkflowForm, body=body))
+        return workflow_of(await self._graph_request("POST", path, WorkflowForm, body=body))
+
+    async def _graph_request(self, method: str, path: str, form: type[T], **options: Any) -> T:  # noqa: ANN401 - passed on
+        """Send a request about up to 10,000 jobs, which takes longer than others."""
+        return await self._transport.request(method, path, form, read_seconds=GRAPH_SECONDS, **options)
 
     async def census(self) -> Census:
         stats = page = await self._transport.request("GET", "/v1/stats", Stats, query={"limit": LARGEST_LANES})
