@@ -27,7 +27,9 @@ from servers.postgres import PostgresServer, require_binaries
 
 NAMES: Final = ("sqlite", "postgres", "mysql")
 #: What tells a job's copies apart. Turns and times are in microseconds, so a million of them last one second.
-_COUNTED: Final = frozenset({"id", "turn", "run_at", "finished_at"})
+_COUNTED: Final = frozenset({"id", "job_id", "turn", "run_at", "finished_at"})
+#: The tables of a job's waits, by job_id.
+_WAITS: Final = ("rota_step", "rota_waiter")
 _AT_ONCE: Final = 100_000
 
 
@@ -63,13 +65,14 @@ class SqlitePlace:
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
         with closing(sqlite3.connect(url, timeout=60, isolation_level=None)) as connection:
-            names = [row[1] for row in connection.execute("PRAGMA table_info(rota_job)")]
-            connection.execute(
-                "WITH RECURSIVE number(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM number WHERE value < ?)"
-                f" INSERT INTO rota_job ({', '.join(names)}) SELECT {_counted(names, 'value')} FROM rota_job, number"
-                " WHERE rota_job.id = ?",
-                (number, model),
-            )
+            for table in ("rota_job", *_WAITS):
+                names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+                connection.execute(
+                    "WITH RECURSIVE number(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM number WHERE value < ?)"
+                    f" INSERT INTO {table} ({', '.join(names)}) SELECT {_counted(names, 'value')} FROM {table}, number"
+                    f" WHERE {table}.{_id_of(table)} = ?",
+                    (number, model),
+                )
 
     async def rest(self, url: str) -> None:
         with closing(sqlite3.connect(url, timeout=60)) as connection:
@@ -93,7 +96,7 @@ class PostgresPlace:
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
         connection = await asyncpg.connect(url)
-        for table in ("rota_job", "rota_job_done"):
+        for table in ("rota_job", "rota_job_done", *_WAITS):
             found = await connection.fetch(
                 "SELECT column_name FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position",
                 table,
@@ -101,7 +104,7 @@ class PostgresPlace:
             names = [str(row[0]) for row in found]
             await connection.execute(
                 f"INSERT INTO {table} ({', '.join(names)}) SELECT {_counted(names, 'value')}"
-                f" FROM {table}, generate_series(1, $2::bigint) AS number(value) WHERE id = $1",
+                f" FROM {table}, generate_series(1, $2::bigint) AS number(value) WHERE {_id_of(table)} = $1",
                 model,
                 number,
                 timeout=600,
@@ -130,7 +133,7 @@ class MariadbPlace:
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
         connection = await connect_mysql(location_of(url), "bench", autocommit=True)
-        for table in ("rota_job", "rota_ready", "rota_scheduled", "rota_finished"):
+        for table in ("rota_job", "rota_ready", "rota_scheduled", "rota_finished", *_WAITS):
             found = await connection.rows(
                 "SELECT column_name FROM information_schema.columns WHERE table_schema = database()"
                 " AND table_name = %(table)s ORDER BY ordinal_position",
@@ -140,9 +143,11 @@ class MariadbPlace:
             for start in range(1, number + 1, _AT_ONCE):
                 # MariaDB's tables of numbers, which exist as soon as they are named.
                 numbers = f"seq_{start}_to_{min(start + _AT_ONCE - 1, number)}"
+                # A column is called as a word of SQL.
+                quoted = ", ".join(f"`{one}`" for one in names)
                 await connection.run(
-                    f"INSERT INTO {table} ({', '.join(names)}) SELECT {_counted(names, 'seq')} FROM {table}, {numbers}"
-                    " WHERE id = %(model)s",
+                    f"INSERT INTO {table} ({quoted}) SELECT {_counted(names, 'seq', '`')} FROM {table}, {numbers}"
+                    f" WHERE {_id_of(table)} = %(model)s",
                     {"model": model},
                 )
         await connection.close()
@@ -166,9 +171,15 @@ class MariadbPlace:
         await connection.close()
 
 
-def _counted(names: Sequence[str], number: str) -> str:
+def _id_of(table: str) -> str:
+    return "job_id" if table in _WAITS else "id"
+
+
+def _counted(names: Sequence[str], number: str, quote: str = "") -> str:
     """Give a job's columns with a number added to those in which its copies differ."""
-    return ", ".join(f"{name} + {number}" if name in _COUNTED else name for name in names)
+    return ", ".join(
+        f"{quote}{name}{quote} + {number}" if name in _COUNTED else f"{quote}{name}{quote}" for name in names
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""W10: what a claim costs when a million jobs wait, are yet to come, or are kept.
+"""W10: what a claim costs when a million jobs wait, are yet to come, are kept, or are suspended.
 
 Each case is a database of its own beside one with 10,000 jobs waiting, and claims go round all of them in turn: what
 disturbs the machine meanwhile disturbs them alike. What is claimed is settled and as much is submitted again, so that
@@ -22,8 +22,10 @@ from rota.core.decision import DecisionInputs, decide
 from rota.core.ids import JobId, compose
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId
-from rota.core.outcome import Succeeded
+from rota.core.outcome import Succeeded, Suspended
+from rota.core.step import StepKind
 from rota.core.submission import NewJob
+from rota.core.waiting import Wait
 from rota.ports.store import Store
 from rota.runtime.store import open_store
 
@@ -34,6 +36,9 @@ FEW: Final = 10_000
 MANY: Final = 1_000_000
 #: Claims of each size in each case, a quarter as many of the larger ones.
 ROUNDS: Final = 3_000
+#: How suspended jobs wait: for a month, and for an event.
+ASLEEP: Final = Wait("trial", StepKind.SLEEP, span=timedelta(days=30))
+EVENT: Final = Wait("paid", StepKind.EVENT, span=timedelta(days=30), event="paid")
 _numbers = count(1)
 
 
@@ -52,6 +57,13 @@ async def settle(store: Store, leased: list[Job]) -> None:
     await store.settle([decide(job, Succeeded("1"), means) for job in leased])
 
 
+async def suspend(store: Store, job: Job, wait: Wait) -> None:
+    """Leave a job to its wait, as its handler would."""
+    step = await store.begin_wait(job.id, job.fence, wait)
+    assert step is not None
+    await store.settle([decide(job, Suspended(wait.key), DecisionInputs(datetime.now(UTC), step=step))])
+
+
 @dataclass(slots=True)
 class Case:
     """A database in some condition, and how long claims took in it, by their size."""
@@ -61,6 +73,9 @@ class Case:
     waiting: int = FEW
     future: int = 0
     kept: int = 0
+    #: Suspended jobs that wait for this, and how many.
+    wait: Wait | None = None
+    suspended: int = 0
     store: Store = field(init=False)
     times: dict[int, list[float]] = field(init=False, default_factory=dict)
 
@@ -72,6 +87,11 @@ class Case:
             await self.store.insert([model])
             await settle(self.store, await claimed(self.store, 1))
             await place.copy(url, model.id, self.kept - 1)
+        if self.wait is not None:
+            model = new_job()
+            await self.store.insert([model])
+            await suspend(self.store, *await claimed(self.store, 1), self.wait)
+            await place.copy(url, model.id, self.suspended - 1)
         if self.future:
             model = new_job(run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
             await self.store.insert([model])
@@ -102,6 +122,8 @@ def cases(largest: int) -> list[Case]:
         *(Case(f"{size:,} waiting", at_most(1.5), waiting=size) for size in sizes),
         Case(f"{many:,} future, higher priority", at_most(1.2), waiting=few, future=many),
         Case(f"{many:,} completed, kept", at_most(1.2), waiting=few, kept=many),
+        Case(f"{many:,} asleep", at_most(1.2), waiting=few, wait=ASLEEP, suspended=many),
+        Case(f"{many:,} waiting for an event", at_most(1.2), waiting=few, wait=EVENT, suspended=many),
     ]
 
 
