@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from rota.cli.commands import roles
 from rota.cli.exits import Exit
-from rota.cli.main import main
+from rota.cli.main import ROLES, main
+from rota.cli.tree import build
 from rota.runtime.process import works_over_http
-from rota.settings import read
+from rota.settings import Settings, read
 
 HTTP = "worker --api-url http://127.0.0.1:9"
 UNUSED = [
@@ -60,6 +62,48 @@ def test_a_flag_with_an_effect_is_taken(typed: str, started: list[str]) -> None:
     assert started == [typed.split(maxsplit=1)[0]]
 
 
+#: A value for each flag of the roles that is not its default.
+VALUES = {
+    "store": "x.db", "namespace": "acme", "broker": "redis://127.0.0.1:9", "coordinator": "local", "host": "127.0.0.2",
+    "port": "9", "tls_cert": "x.pem", "tls_key": "x.key", "tls_client_ca": "ca.pem", "behind_proxy": "10.0.0.0/8",
+    "proxy_user_header": "X-User", "app": "", "worker_id": "ada", "worker_address": ":9", "queues": "mail:2",
+    "concurrency": "3", "lease": "33s", "poll_interval": "7s", "start_timeout": "9s", "drain_timeout": "9s",
+    "queue_size": "5", "fail_rate": "0.5", "log_level": "error", "log_format": "json", "api_url": "http://127.0.0.1:9",
+    "ca_file": "ca.pem", "client_cert": "x.pem", "client_key": "x.key", "token": "hush",
+}  # fmt: skip
+COMPANIONS = {"tls_key": ["--tls-cert", "x.pem"], "tls_client_ca": ["--tls-cert", "x.pem"],
+              "client_key": ["--client-cert", "x.pem"]}  # fmt: skip
+_SWITCHES = {"insecure": True, "read_only": True, "ui": False}
+FLAGS = [
+    (role, flag, action.dest)
+    for role, parser in next(
+        one for one in build()._actions if isinstance(one, argparse._SubParsersAction)
+    ).choices.items()
+    if role in ROLES
+    for action in parser._actions
+    for flag in action.option_strings
+    if action.dest not in {"help", "verbose"}
+]
+
+
+@pytest.mark.parametrize(("role", "flag", "name"), FLAGS)
+def test_every_flag_of_a_role_sets_the_setting_of_its_name(
+    role: str, flag: str, name: str, taken: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the setting does is tested with the settings; here each flag of the tree comes to it."""
+    monkeypatch.setattr(roles, "_refuse_unused_flags", lambda *_: None)
+    value = [] if name in _SWITCHES else [VALUES[name]]
+    assert main([role, flag, *value, *COMPANIONS.get(name, [])]) == Exit.OK
+    expected = read(
+        {name: _SWITCHES[name] if name in _SWITCHES else VALUES[name]},
+        {"ROTA_TLS_CERT": "x.pem", "ROTA_CLIENT_CERT": "x.pem"},
+    )
+    assert getattr(taken[0], name) == getattr(expected, name)
+    assert taken[0].origin(name).startswith("--")
+    if name != "app":
+        assert getattr(taken[0], name) != getattr(Settings(), name)
+
+
 def test_a_variable_may_serve_several_processes(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOST", "QUEUE_SIZE", "BROKER", "CA_FILE"):
         monkeypatch.setenv(f"ROTA_{name}", "5" if name == "QUEUE_SIZE" else "")
@@ -93,6 +137,16 @@ def test_a_mistyped_variable_is_in_the_log(
         assert main(["standalone"]) == Exit.OK
     assert "did you mean ROTA_CONCURRENCY?" in caplog.text
     assert started == ["standalone"]
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Settings]:
+    """Note the settings with which a role would run; nothing is started."""
+    seen: list[Settings] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(roles, "set_up_logs", lambda _: None)
+    monkeypatch.setattr(roles, "run_role", lambda _, settings, __: seen.append(settings))
+    return seen
 
 
 @pytest.fixture

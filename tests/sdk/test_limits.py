@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rota import Rota
 from rota.core.errors import InvalidRequest
+from rota.core.ids import JobId
+from rota.sdk.loader import definition_of
+from rota.wire.submission import Defaults, Submission, new_job_of, normalized
 
 
 def export(customer: int = 0) -> int:
@@ -81,3 +86,28 @@ def test_a_task_that_drops_makes_one_job_for_each_value(tmp_path: Path) -> None:
         first, again, other = task.submit(7), task.submit(7), task.submit(8)
         assert (again.id, again.receipt, other.receipt) == (first.id, "dropped", "created")
     app.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ({"payload": {"customer": 7}}, "export:7"),
+        ({"payload": {"args": [7], "kwargs": {}}}, "export:7"),
+        ({"payload": {"customer": "7"}}, "export:7"),
+        ({"payload": {}}, "export:0"),
+        ({}, "export:0"),
+        ({"payload": {"customer": 7}, "concurrency_key": "mine"}, "mine"),
+        ({"payload": "no arguments"}, None),
+        ({"payload": {"rota.encrypted": "v1:k1:AAAA"}}, None),
+    ],
+    ids=str,
+)
+def test_a_job_over_http_has_the_key_of_its_argument(sent: dict[str, Any], key: str | None) -> None:
+    """It had none: the limit of each value held for jobs from Python only."""
+    app = Rota("sqlite:///never-opened.db")
+    task = app.task(per="customer", max_running=1)(export)
+    defaults = Defaults(tasks=definition_of(app).defaults)
+    submission = msgspec.json.decode(msgspec.json.encode({"type": "export", **sent}), type=Submission)
+    job = new_job_of(normalized(submission), JobId(1), datetime.now(UTC), defaults=defaults)
+    assert job.concurrency_key == key
+    assert app.job(task.call(7)).concurrency_key == "export:7"

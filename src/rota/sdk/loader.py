@@ -71,6 +71,7 @@ def _defaults_of(task: Task[..., Any] | AsyncTask[..., Any]) -> Defaults:
         control=task.control,
         argument_names=task.argument_names,
         argument_defaults=task.argument_defaults,
+        per=task.per,
     )
 
 

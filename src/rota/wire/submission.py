@@ -21,7 +21,7 @@ from rota.core.envelope import is_encrypted
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_text
 from rota.core.lifecycle import State
-from rota.core.limit import breaker_limit
+from rota.core.limit import breaker_limit, key_of
 from rota.core.request_hash import canonical_request_hash
 from rota.core.retry import DEFAULT_BACKOFF, DEFAULT_MAX_ATTEMPTS, Backoff, Growth, shared
 from rota.core.submission import (
@@ -40,7 +40,15 @@ from rota.core.submission import (
     no_meta,
     request_hash,
 )
-from rota.core.unique_keys import CONTROL_OPTIONS, SubmitControl, UniqueKey, UniqueKind, control_of, overridden
+from rota.core.unique_keys import (
+    CONTROL_OPTIONS,
+    SubmitControl,
+    UniqueKey,
+    UniqueKind,
+    arguments_of,
+    control_of,
+    overridden,
+)
 from rota.wire.scalars import (
     Duration,
     Identifier,
@@ -170,6 +178,8 @@ class Defaults:
     #: The names of the task's positional arguments, and the values of those that may be left out.
     argument_names: tuple[str, ...] = ()
     argument_defaults: Mapping[str, Any] = field(default_factory=dict)
+    #: The argument of the task whose value is the concurrency key.
+    per: str | None = None
     tasks: Mapping[str, Defaults] = field(default_factory=dict)
 
     def of(self, job_type: str) -> Defaults:
@@ -301,11 +311,25 @@ def new_job_of(
 def _key_of(form: FollowUp, own: Defaults) -> str | None:
     """Return the concurrency key of a job, which may be that of its own circuit breaker."""
     if form.breaker is None:
+        if form.concurrency_key is None and own.per is not None and form.takes is None:
+            return _key_of_argument(form, own, own.per)
         return own.concurrency_key if form.concurrency_key is None else form.concurrency_key
     if form.concurrency_key is not None:
         raise InvalidRequest(f"breaker: {BREAKER_IS_KEY}", field="breaker")
     check_breaker_name(form.breaker)
     return key_for(breaker_limit(form.breaker), form.type, text_of(form.payload))
+
+
+def _key_of_argument(form: FollowUp, own: Defaults, per: str) -> str | None:
+    """Return the concurrency key that the value of an argument makes; None if the payload does not show it."""
+    payload = text_of(form.payload)
+    given = arguments_of(payload, own.argument_names) or {}
+    if not isinstance(given, dict) or is_encrypted(payload):
+        return None
+    value = given.get(per, own.argument_defaults.get(per))
+    if value is None and per not in given:
+        return None
+    return key_of(form.type, value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 _CONTROL_NAMES: Final = ("unique_for", *sorted(CONTROL_OPTIONS - {"unique_for"}))
