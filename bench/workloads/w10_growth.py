@@ -90,7 +90,8 @@ class Case:
         if self.wait is not None:
             model = new_job()
             await self.store.insert([model])
-            await suspend(self.store, *await claimed(self.store, 1), self.wait)
+            (held,) = await claimed(self.store, 1)
+            await suspend(self.store, held, self.wait)
             await place.copy(url, model.id, self.suspended - 1)
         if self.future:
             model = new_job(run_at=datetime.now(UTC) + timedelta(days=30), priority=10)
