@@ -1,4 +1,4 @@
-"""The argument parser: argparse's, with short error messages that name a remedy and show no secret.
+"""The argument parser (argparse with short errors that name a remedy and show no secret), and what adds commands to it.
 
 A global flag (`--api-url`, `-o`, …) may stand before the command as well as behind it. argparse gives the defaults of a
 sub-command precedence over what stood before it, so such flags are moved behind the command before they are parsed.
@@ -77,3 +77,36 @@ def _wrong_and_known(message: str, parser: argparse.ArgumentParser) -> tuple[str
     if "invalid choice:" in message:
         return message.split("invalid choice: ", 1)[1].split("'")[1], choices
     return "", []
+
+
+def add_command(
+    commands: argparse._SubParsersAction[Parser],
+    name: str,
+    run: str,
+    description: str,
+    shared: Parser,
+) -> Parser:
+    parser = commands.add_parser(name, help=description, description=description, parents=[shared])
+    parser.set_defaults(run=run, leaf=parser)
+    return parser
+
+
+def add_group(
+    commands: argparse._SubParsersAction[Parser], name: str, description: str
+) -> argparse._SubParsersAction[Parser]:
+    parser = commands.add_parser(name, help=description, description=description)
+    return parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="sub_command", required=True, parser_class=Parser
+    )
+
+
+def count_of(text: str) -> int:
+    """Read a whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def add_caution(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done")
