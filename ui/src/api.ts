@@ -140,7 +140,13 @@ export interface Queue {
   pause_reason: string | null;
   resume_at: string | null;
   max_depth: number | null;
+  max_running: number | null;
   version: number;
+  slots: number;
+  paused_by: string | null;
+  rate_in: number | null;
+  rate_out: number | null;
+  drain_seconds: number | null;
 }
 /** How many jobs may run at once, and how often they may start. */
 export interface Limit {
@@ -266,11 +272,121 @@ export interface ScheduleRequest {
   jitter: string | number;
   job: { type: string; payload: RawJson; queue?: string; priority?: number; max_attempts?: number };
 }
+export interface ClockChange {
+  at: string;
+  kind: "gap" | "overlap";
+  local_time: string;
+  text: string;
+}
+/** A past fire time with the job that it made. */
+export interface RecentRun {
+  fire_time: string;
+  fate: string;
+  job_id: string | null;
+  state: State | null;
+  started_at: string | null;
+  late: number | null;
+  duration: number | null;
+}
+export interface RecentRuns {
+  schedule_id: string;
+  name: string;
+  runs: RecentRun[];
+  lateness_p95: number | null;
+}
+export interface RelatedJob {
+  id: string;
+  need: string;
+  is_met: boolean;
+  type: string | null;
+  state: State | null;
+}
+export interface Relations {
+  after: RelatedJob[];
+  after_count: number;
+  followers: RelatedJob[];
+  follower_count: number;
+  workflow: { workflow_id: string; node: string; runs: string[] } | null;
+}
+export interface TypeForm {
+  type: string;
+  started: number;
+  succeeded: number;
+  failed: number;
+  dead: number;
+  failure_rate: number | null;
+  wait: Percentiles;
+  duration: Percentiles;
+  live_workers: number;
+}
+export interface PayloadSchema {
+  type?: string;
+  properties?: Record<string, PayloadSchema>;
+  required?: string[];
+  description?: string;
+}
+export interface Histogram {
+  by: "created" | "finished";
+  since: string;
+  /** Length of a bar in seconds. */
+  step: number;
+  counts: number[];
+  partial: boolean;
+}
+export interface LedgerFilter {
+  actor?: string;
+  action?: string;
+  target?: string;
+  surface?: string;
+}
+export interface LedgerCheck {
+  is_intact: boolean;
+  is_complete: boolean;
+  count: number;
+  finding: string | null;
+}
+export interface StoreSizes {
+  kind: string;
+  tables: { name: string; bytes: number; rows: number | null }[];
+  free_bytes: number | null;
+  missing_migrations: string[];
+  unknown_migrations: string[];
+  /** Seconds by state; null for ever. */
+  retention: Record<string, number | null>;
+}
+export interface Setting {
+  name: string;
+  value: string;
+  origin: string;
+  is_default: boolean;
+}
+export interface Check {
+  code: string;
+  status: "ok" | "info" | "warning" | "critical";
+  text: string;
+  fix: string;
+  link: string;
+}
+export interface Leaders {
+  current_leader: string | null;
+  items: { name: string; term: number; seen_at: string }[];
+  since: string;
+}
+export interface TokenInfo {
+  id: string;
+  name: string;
+  role: string;
+  queues: string[];
+  created_at: string;
+  expires_at: string | null;
+  is_live: boolean;
+}
 export interface Preview {
   cron: string;
   zone: string;
   times: string[];
   local_times: string[];
+  clock_changes: ClockChange[];
 }
 export interface Forecast {
   until: string;
@@ -316,6 +432,7 @@ export interface Entry {
   origin: string;
   detail: string;
   digest: string;
+  surface: string;
 }
 export interface Problem {
   code: string;
@@ -396,6 +513,7 @@ export type OperationAction = "retry" | "cancel" | "delete" | "run_now";
 export interface OperationRequest {
   action: OperationAction;
   q?: string;
+  ids?: string[];
   fingerprint?: string;
   arguments?: { rate?: number; canary?: number };
   dry_run?: boolean;
@@ -480,8 +598,9 @@ interface Options {
   headers?: Record<string, string>;
 }
 
-/** Responses that had an ETag, so that polling costs nothing while nothing changes. */
+/** Responses that had an ETag, so that polling costs nothing while nothing changes: those of the last pages. */
 const cached = new Map<string, { etag: string; text: string }>();
+const MOST_CACHED = 60;
 
 /** Makes a request; throws `ApiError` for a refusal. */
 export async function fetchApi(method: string, path: string, options: Options = {}): Promise<Response> {
@@ -518,7 +637,13 @@ async function request<T>(method: string, path: string, options: Options = {}): 
   const response = await fetchApi(method, path, headers ? { ...options, headers } : options);
   const text = response.status === 304 && known ? known.text : await response.text();
   const etag = response.headers.get("ETag");
-  if (method === "GET" && etag) cached.set(path, { etag, text });
+  if (method === "GET" && etag) {
+    // Set anew, so that the path used longest ago is the first.
+    cached.delete(path);
+    cached.set(path, { etag, text });
+    const [oldest] = cached.keys();
+    if (cached.size > MOST_CACHED && oldest !== undefined) cached.delete(oldest);
+  }
   return (text === "" ? undefined : parseJson(text, options.raw)) as T;
 }
 
@@ -556,6 +681,11 @@ export const api = {
   attempts: (id: string, signal?: AbortSignal) => get<{ items: Attempt[] }>(`/v1/jobs/${part(id)}/attempts`, signal),
   explain: (id: string, signal?: AbortSignal) =>
     get<{ state: State; reasons: Reason[] }>(`/v1/jobs/${part(id)}/explain`, signal, ["evidence"]),
+  relations: (id: string, signal?: AbortSignal) => get<Relations>(`/v1/jobs/${part(id)}/relations`, signal),
+  types: (signal?: AbortSignal) => get<{ items: TypeForm[] }>("/v1/types?limit=500", signal),
+  type: (name: string, signal?: AbortSignal) => get<TypeForm & { payload_schema: PayloadSchema | null }>(`/v1/types/${part(name)}`, signal),
+  histogram: (q: string, signal?: AbortSignal) => get<Histogram>(`/v1/jobs:histogram?q=${part(q)}`, signal),
+  duplicate: (id: string) => post<Job>(`/v1/jobs/${part(id)}/duplicate`, undefined, PAYLOADS),
   steps: (id: string, signal?: AbortSignal) => get<{ items: Step[] }>(`/v1/jobs/${part(id)}/steps`, signal, ["result"]),
   submit: (body: unknown) => post<Job>("/v1/jobs", body, PAYLOADS),
   actOnJob: (id: string, action: JobAction) => post<Job>(`/v1/jobs/${part(id)}/${action}`, undefined, PAYLOADS),
@@ -613,6 +743,9 @@ export const api = {
       body: { cron, zone, count, ...(after ? { after } : {}) },
       ...(signal ? { signal } : {}),
     }),
+  recentRuns: (count: number, signal?: AbortSignal) => get<{ items: RecentRuns[]; next_cursor: string | null }>(`/v1/schedules:recent?count=${count}&limit=100`, signal),
+  backfillTimes: async (id: string, from: string, to: string) =>
+    (await post<{ times: string[] }>(`/v1/schedules/${part(id)}/backfill`, { from, to, dry_run: true })).times,
   forecast: (hours: number, signal?: AbortSignal) => get<Forecast>(`/v1/schedules/forecast?hours=${hours}`, signal),
   occurrences: (id: string, limit: number, signal?: AbortSignal) =>
     get<Page<Occurrence>>(`/v1/schedules/${part(id)}/occurrences?limit=${limit}`, signal),
@@ -634,8 +767,15 @@ export const api = {
     request<null>("DELETE", `/v1/dead-letters/groups/note?type=${part(type)}&fingerprint=${part(fingerprint)}`),
   exportDead: () => fetchApi("GET", "/v1/dead-letters/export"),
 
-  events: (cursor: string | null, signal?: AbortSignal) =>
-    get<Page<Entry>>(`/v1/events?limit=100${cursor ? `&cursor=${part(cursor)}` : ""}`, signal),
+  events: (filter: LedgerFilter, cursor: string | null, signal?: AbortSignal) =>
+    get<Page<Entry>>(`/v1/events?${new URLSearchParams({ limit: "100", ...filter, ...(cursor ? { cursor } : {}) })}`, signal),
+  exportEvents: (filter: LedgerFilter) => fetchApi("GET", `/v1/events:export?${new URLSearchParams({ ...filter })}`),
+  verifyLedger: () => get<LedgerCheck>("/v1/events:verify"),
+  storeSizes: (signal?: AbortSignal) => get<StoreSizes>("/v1/system/store", signal),
+  settings: (signal?: AbortSignal) => get<{ instance_id: string; items: Setting[] }>("/v1/system/config", signal),
+  checks: (signal?: AbortSignal) => get<{ items: Check[] }>("/v1/system/doctor", signal),
+  leaders: (signal?: AbortSignal) => get<Leaders>("/v1/system/leaders", signal),
+  tokens: (signal?: AbortSignal) => get<{ items: TokenInfo[] }>("/v1/tokens", signal),
   stream: (signal: AbortSignal, lastEvent: string | null, topics: string) =>
     fetchApi("GET", `/v1/events/stream?topics=${part(topics)}`, {
       signal,

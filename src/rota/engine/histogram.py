@@ -68,10 +68,13 @@ class JobHistogram:
         self, query: JobQuery, counter: str, since: datetime, until: datetime, now: datetime
     ) -> Histogram:
         """Add up the history of counts of the queues and types."""
+        by_lane = bool(query.queues or query.types)
+        # Minutes of all lanes of a day would be a hundred thousand rows.
+        longest = timedelta(hours=2 if by_lane else 24)
         is_recent = since >= now - BucketLength.MINUTE.kept
-        length = BucketLength.MINUTE if is_recent and until - since <= timedelta(hours=6) else BucketLength.HOUR
+        length = BucketLength.MINUTE if is_recent and until - since <= longest else BucketLength.HOUR
         step = _step(until - since, least=length)
-        lanes = HistoryQuery(length, _start(since, step), until, by_lane=bool(query.queues or query.types))
+        lanes = HistoryQuery(length, _start(since, step), until, by_lane=by_lane)
         times: Counter[datetime] = Counter()
         for bucket in await self._deps.store.history(lanes):
             is_meant = (not query.queues or bucket.lane.queue in query.queues) and (

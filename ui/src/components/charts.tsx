@@ -1,9 +1,8 @@
-/** Charts in SVG: sparkline, attempts of a job, and the fire times of the next day. */
+/** Charts in SVG: sparkline, and attempts of a job. */
 
-import type { Attempt, Forecast, Job } from "../api.ts";
-import { estimated } from "../lib/forecast.ts";
+import type { Attempt, Job } from "../api.ts";
 import { zone } from "../lib/preferences.ts";
-import { clock, duration, hourAndMinute } from "../lib/time.ts";
+import { clock, duration } from "../lib/time.ts";
 import { now } from "../live.ts";
 import { t } from "../strings.ts";
 
@@ -71,72 +70,4 @@ export function Gantt({ job, attempts }: { job: Job; attempts: readonly Attempt[
   );
 }
 
-const HOUR = 3_600_000;
-
-/** Whole hours of the chosen zone, every fourth one; on a narrow screen every eighth, so that the labels stay apart. */
-function wholeHours(from: number, span: number): number[] {
-  const offset = zone.value === "utc" ? 0 : new Date(from).getTimezoneOffset() * 60_000;
-  const step = (window.innerWidth < NARROW_PIXELS ? 8 : 4) * HOUR;
-  const first = Math.ceil((from - offset) / step) * step + offset;
-  return Array.from({ length: Math.ceil(span / step) }, (_, index) => first + index * step).filter((at) => at <= from + span);
-}
-
 const KINDS = { succeed: 1, fail: 1, exhaust: 1, expire: 1, lapse: 1 };
-export const MOST_ROWS = 20;
-const SLICES = 48;
-const NARROW_PIXELS = 860;
-
-/** When each schedule fires within the next hours, and how many fire together. */
-export function Timeline({ forecast, hours, from }: { forecast: Forecast; hours: number; from: number }) {
-  const span = hours * HOUR;
-  /** Percent of the width that the names take. */
-  const nameShare = window.innerWidth < NARROW_PIXELS ? 36 : 16;
-  const nameLength = nameShare === 16 ? 24 : 15;
-  const names = [...new Set(forecast.items.map((item) => item.name))];
-  const shown = names.slice(0, MOST_ROWS);
-  const share = (at: string): number => (new Date(at).getTime() - from) / span;
-  const x = (part: number): string => `${nameShare + Math.min(Math.max(part, 0), 1) * (99 - nameShare)}%`;
-  const { cuts, load } = estimated(forecast.items, forecast.is_complete, from, span, SLICES);
-  const most = Math.max(...load, 1);
-  const top = 34;
-  const height = top + shown.length * ROW + 22;
-  return (
-    <svg class="gantt" height={height} width="100%" role="img" aria-label={t.schedulesPage.forecastLabel(forecast.items.length, names.length)}>
-      <text x="0" y={22}>
-        {t.schedulesPage.load}
-      </text>
-      {load.map((count, slice) => (
-        <rect class="load" x={x(slice / SLICES)} width={`${(99 - nameShare) / SLICES - 0.15}%`} y={top - 8 - (count / most) * 24} height={(count / most) * 24}>
-          <title>{`${hourAndMinute(from + (slice / SLICES) * span, zone.value)}: ${cuts.size ? "≈ " : ""}${Math.round(count)}`}</title>
-        </rect>
-      ))}
-      {wholeHours(from, span).map((at) => (
-        <>
-          <line class="axis" x1={x((at - from) / span)} x2={x((at - from) / span)} y1={top - 6} y2={height - 18} />
-          <text x={x((at - from) / span)} y={height - 5} text-anchor={(at - from) / span > 0.95 ? "end" : "middle"}>
-            {hourAndMinute(at, zone.value)}
-          </text>
-        </>
-      ))}
-      {shown.map((name, row) => (
-        <>
-          <text class="name" x="0" y={top + row * ROW + 15}>
-            {name.length > nameLength ? `${name.slice(0, nameLength - 1)}…` : name}
-          </text>
-          {cuts.has(name) && (
-            <rect class="more" x={x(((cuts.get(name) as number) - from) / span)} width={`${Math.max(1 - ((cuts.get(name) as number) - from) / span, 0) * (99 - nameShare)}%`} y={top + row * ROW + 4} height={14} rx={1}>
-              <title>{`${name}: ${t.schedulesPage.forecastGoesOn}`}</title>
-            </rect>
-          )}
-          {forecast.items
-            .filter((item) => item.name === name)
-            .map((item) => (
-              <rect class="tick" x={x(share(item.at))} width="2" y={top + row * ROW + 4} height={14} rx={1}>
-                <title>{`${name}: ${hourAndMinute(item.at, zone.value)}`}</title>
-              </rect>
-            ))}
-        </>
-      ))}
-    </svg>
-  );
-}

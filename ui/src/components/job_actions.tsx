@@ -3,6 +3,7 @@
 import { api, FINISHED, type Job, type JobAction } from "../api.ts";
 import { t } from "../strings.ts";
 import { ask } from "./dialog.tsx";
+import { begin } from "./operations.tsx";
 import { attempt } from "./toasts.tsx";
 
 /** Says which actions make sense for a job. */
@@ -38,6 +39,8 @@ export async function act(ids: string[], action: JobAction): Promise<boolean> {
       (job) => (action === "cancel" && job.status === "running" ? t.actions_.askedToStop : t.actions_.done(t.actions_.verbs[action], 1, 0)),
     );
   }
+  // Many jobs are cancelled by an operation, which can be taken back until it begins.
+  if (action === "cancel") return begin({ action: "cancel", ids }, t.operations.begins(t.operations.verbs.cancel, t.count(ids.length), 10));
   return attempt(
     () => api.actOnJobs(ids, action),
     (reply) => {

@@ -18,8 +18,18 @@ export async function operate(wanted: OperationRequest): Promise<boolean> {
     const count = `${t.count(counted.matched)}${counted.is_exact ? "" : "+"}`;
     const chosen = await choose(wanted.action, count);
     if (chosen === null) return false;
-    const made = await api.operate({ ...wanted, arguments: { ...wanted.arguments, ...chosen }, start_after: UNDO_SECONDS });
-    undoable(t.operations.begins(t.operations.verbs[wanted.action], count, UNDO_SECONDS), UNDO_SECONDS * 1_000, () => void undo(made.id));
+    return await begin({ ...wanted, arguments: { ...wanted.arguments, ...chosen } }, t.operations.begins(t.operations.verbs[wanted.action], count, UNDO_SECONDS));
+  } catch (error) {
+    toast(error instanceof Error ? error.message : String(error), "bad");
+    return false;
+  }
+}
+
+/** Creates an operation that begins in ten seconds, and offers to take it back until then. */
+export async function begin(wanted: OperationRequest, words: string): Promise<boolean> {
+  try {
+    const made = await api.operate({ ...wanted, start_after: UNDO_SECONDS });
+    undoable(words, UNDO_SECONDS * 1_000, () => void undo(made.id));
     return true;
   } catch (error) {
     toast(error instanceof Error ? error.message : String(error), "bad");

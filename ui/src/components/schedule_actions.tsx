@@ -6,7 +6,7 @@ import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { forInput, fromInput } from "../lib/time.ts";
 import { t } from "../strings.ts";
-import { Field } from "./basics.tsx";
+import { Field, Moment } from "./basics.tsx";
 import { ask, Dialog } from "./dialog.tsx";
 import { attempt } from "./toasts.tsx";
 
@@ -14,7 +14,7 @@ const words = t.schedulesPage;
 
 export async function pauseSchedule(schedule: Schedule): Promise<boolean> {
   const answer = await ask({ title: words.pauseTitle(schedule.name), body: words.pauseBody, action: words.pause, field: { label: words.reason } });
-  return answer !== null && attempt(() => api.pauseSchedule(schedule.id, answer.text), () => words.pausedDone(schedule.name));
+  return answer !== null && attempt(() => api.pauseSchedule(schedule.id, answer.text), () => words.pausedDone(schedule.name), () => void resumeSchedule(schedule));
 }
 
 export function resumeSchedule(schedule: Schedule): Promise<boolean> {
@@ -37,7 +37,6 @@ export async function deleteSchedule(schedule: Schedule): Promise<boolean> {
 }
 
 const HOUR = 3_600_000;
-const MOST = 1_000;
 
 /** Asks for a stretch of time and shows how many fire times lie in it before anything is made. */
 export function Backfill({ schedule, onClose, onDone }: { schedule: Schedule; onClose: () => void; onDone: () => void }) {
@@ -45,11 +44,9 @@ export function Backfill({ schedule, onClose, onDone }: { schedule: Schedule; on
   const [to, setTo] = useState(forInput(new Date(), zone.peek()));
   const [start, end] = [fromInput(from, zone.value), fromInput(to, zone.value)];
   const isValid = !Number.isNaN(start.getTime()) && !Number.isNaN(end.getTime()) && start < end;
-  const times = useQuery(`backfill ${schedule.cron} ${schedule.zone} ${from}`, async (signal) =>
-    isValid ? (await api.preview(schedule.cron, schedule.zone, MOST, new Date(start.getTime() - 1).toISOString(), signal)).times : [],
-  );
-  const within = (times.data ?? []).filter((time) => new Date(time) <= end).length;
-  const count = within === MOST ? `${t.count(MOST)}+` : t.count(within);
+  const times = useQuery(`backfill ${schedule.id} ${from} ${to} ${zone.value}`, async () => (isValid ? api.backfillTimes(schedule.id, start.toISOString(), end.toISOString()) : []), { every: 3_600 });
+  const found = times.data ?? [];
+  const count = t.count(found.length);
   return (
     <Dialog title={words.backfillTitle(schedule.name)} onClose={onClose} class="small">
       <form
@@ -66,12 +63,24 @@ export function Backfill({ schedule, onClose, onDone }: { schedule: Schedule; on
         <Field id="backfill-to" label={words.to}>
           <input id="backfill-to" type="datetime-local" required value={to} onInput={(event) => setTo(event.currentTarget.value)} />
         </Field>
-        <p role="status">{words.backfillCount(count)}</p>
+        <div class="preview" role="status">
+          {times.error ? <p class="field-error">{times.error.detail}</p> : !isValid ? <p class="field-error">{words.backfillWrong}</p> : times.data === null ? t.loading : words.backfillCount(count)}
+          {found.length > 0 && (
+            <ol>
+              {found.slice(0, 8).map((time) => (
+                <li key={time}>
+                  <Moment at={time} />
+                </li>
+              ))}
+            </ol>
+          )}
+          {found.length > 8 && <p class="faint">{words.backfillMore(found.length - 8)}</p>}
+        </div>
         <div class="dialog-actions">
           <button type="button" onClick={onClose}>
             {t.cancel}
           </button>
-          <button type="submit" class="primary" disabled={!isValid || within === 0}>
+          <button type="submit" class="primary" disabled={!isValid || found.length === 0}>
             {words.backfillDo(count)}
           </button>
         </div>

@@ -177,6 +177,11 @@ function PreviewBox({ cron, preview, error }: { cron: string; preview: Preview |
           ))}
         </ol>
       )}
+      {!error && preview?.clock_changes.map((change) => (
+        <p key={change.at} class="notice clock-change">
+          {change.text}
+        </p>
+      ))}
     </div>
   );
 }

@@ -14,6 +14,7 @@ interface Toast {
 }
 
 const SHOWN_MILLISECONDS = 6_000;
+const UNDO_MILLISECONDS = 10_000;
 const toasts = signal<readonly Toast[]>([]);
 let lastId = 0;
 
@@ -33,10 +34,12 @@ function show(one: Omit<Toast, "id">, milliseconds: number): void {
   setTimeout(() => dismiss(id), milliseconds);
 }
 
-/** Does something and tells how it went; gives whether it was done. */
-export async function attempt<T>(action: () => Promise<T>, done: (value: T) => string): Promise<boolean> {
+/** Does something and tells how it went, with a button to take it back if there is a way; gives whether it was done. */
+export async function attempt<T>(action: () => Promise<T>, done: (value: T) => string, undo?: () => void): Promise<boolean> {
   try {
-    toast(done(await action()));
+    const text = done(await action());
+    if (undo) undoable(text, UNDO_MILLISECONDS, undo);
+    else toast(text);
     return true;
   } catch (error) {
     const fix = error instanceof ApiError && error.fix ? ` ${error.fix}` : "";

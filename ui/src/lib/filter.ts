@@ -52,7 +52,7 @@ export function lastWord(text: string): { before: string; field: string | null; 
 
 /** Fields of the query language, and those whose values the API suggests. */
 export const SEARCH_FIELDS = [
-  "status", "type", "queue", "tag", "worker", "error", "attempts", "priority", "created", "finished", "schedule", "fingerprint", "id",
+  "status", "type", "queue", "tag", "worker", "error", "attempts", "priority", "created", "finished", "late", "schedule", "fingerprint", "id",
 ] as const; // prettier-ignore
 export const SUGGESTED: readonly string[] = ["status", "type", "queue", "tag", "worker", "schedule", "error", "fingerprint"];
 

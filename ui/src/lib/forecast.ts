@@ -34,3 +34,33 @@ export function estimated(items: readonly FireTime[], isComplete: boolean, from:
   }
   return { cuts, load };
 }
+
+export interface Run {
+  at: number;
+  seconds: number;
+}
+
+/** How many runs there are at once at most, in each slice of a span. */
+export function busyAt(runs: readonly Run[], from: number, span: number, slices: number): number[] {
+  const most = Array.from({ length: slices }, () => 0);
+  const changes = runs.flatMap((run) => [
+    { at: run.at, step: 1 },
+    { at: run.at + Math.max(run.seconds, 0.001) * 1_000, step: -1 },
+  ]);
+  // Whoever ends at a moment makes room for whoever begins then.
+  changes.sort((one, other) => one.at - other.at || one.step - other.step);
+  let [now, slice] = [0, -1];
+  const count = (index: number): void => {
+    if (index >= 0 && index < slices) most[index] = Math.max(most[index] ?? 0, now);
+  };
+  for (const change of changes) {
+    const reached = Math.min(Math.floor(((change.at - from) / span) * slices), slices);
+    while (slice < reached) {
+      slice += 1;
+      count(slice);
+    }
+    now += change.step;
+    count(reached);
+  }
+  return most;
+}

@@ -28,6 +28,34 @@ function stored<T extends string>(name: string, allowed: readonly T[], fallback:
 export const theme = stored<Theme>("theme", ["system", "light", "dark"], "system");
 export const zone = stored<Zone>("zone", ["local", "utc"], "local");
 
+export interface SavedView {
+  name: string;
+  /** The query of the address. */
+  query: string;
+}
+
+const VIEWS = "rota.views";
+
+function knownViews(): SavedView[] {
+  try {
+    const known: unknown = JSON.parse(localStorage.getItem(VIEWS) ?? "[]");
+    return Array.isArray(known) ? known.filter((one): one is SavedView => typeof one?.name === "string" && typeof one?.query === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+/** The saved filters of the list of jobs, in the order in which they were saved. */
+export const savedViews = signal<readonly SavedView[]>(knownViews());
+effect(() => {
+  const text = JSON.stringify(savedViews.value);
+  try {
+    localStorage.setItem(VIEWS, text);
+  } catch {
+    // As above.
+  }
+});
+
 /** Applies the theme to the document. */
 export function startTheme(): void {
   effect(() => {

@@ -5,9 +5,11 @@ import { api, type LetterGroup } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
 import { Sparkline } from "../components/charts.tsx";
 import { ask } from "../components/dialog.tsx";
+import { Traceback } from "../components/attempt_errors.tsx";
 import { Icon } from "../components/icons.tsx";
-import { operate } from "../components/operations.tsx";
+import { begin, operate } from "../components/operations.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
+import { saveAs } from "../lib/download.ts";
 import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
 
@@ -136,9 +138,7 @@ function Row({ group, onChange }: { group: LetterGroup; onChange: () => void }) 
       {isOpen && (
         <tr>
           <td colSpan={7}>
-            <pre class="trace" tabIndex={0} aria-label={t.job.traceback}>
-              {group.error?.traceback}
-            </pre>
+            <Traceback text={group.error?.traceback ?? ""} />
           </td>
         </tr>
       )}
@@ -172,30 +172,24 @@ async function annotate(group: LetterGroup): Promise<boolean> {
     : attempt(() => api.setDeadNote(group.type, group.fingerprint, text), () => words.noteSaved);
 }
 
-function choiceOf(group: LetterGroup): { type: string; fingerprint?: string } {
-  return group.fingerprint ? { type: group.type, fingerprint: group.fingerprint } : { type: group.type };
+/** The search for the jobs of a group. */
+function searchFor(group: LetterGroup): string {
+  const literal = `"${group.type.replace(/\\/g, "\\\\").replace(/"/g, '\\"')}"`;
+  return `status:dead type:${literal}${group.fingerprint ? ` fingerprint:${group.fingerprint}` : ""}`;
 }
 
-async function retry(group: LetterGroup): Promise<boolean> {
-  const literal = `"${group.type.replace(/\\/g, "\\\\").replace(/"/g, '\\"')}"`;
-  const cause = group.fingerprint ? ` fingerprint:${group.fingerprint}` : "";
-  return operate({ action: "retry", q: `status:dead type:${literal}${cause}` });
+function retry(group: LetterGroup): Promise<boolean> {
+  return operate({ action: "retry", q: searchFor(group) });
 }
 
 async function discard(group: LetterGroup): Promise<boolean> {
   const answer = await ask({ title: words.discardTitle(group.count), body: words.discardBody, action: words.discardGroup, isDangerous: true });
-  return answer !== null && attempt(() => api.discardDead(choiceOf(group)), (reply) => words.discarded(reply.done));
+  return answer !== null && begin({ action: "delete", q: searchFor(group) }, t.operations.begins(t.operations.verbs.delete, t.count(group.count), 10));
 }
 
-/** Downloads by a request of our own: a plain link could not send the token. */
 async function download(): Promise<void> {
   try {
-    const content = await (await api.exportDead()).blob();
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(content);
-    link.download = "dead-letters.jsonl";
-    link.click();
-    URL.revokeObjectURL(link.href);
+    saveAs(await (await api.exportDead()).blob(), "dead-letters.jsonl");
   } catch (error) {
     toast(String(error), "bad");
   }

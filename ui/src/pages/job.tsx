@@ -4,13 +4,17 @@ import { useEffect, useState } from "preact/hooks";
 import { api, type Attempt, FINISHED, type Job, type JobAction, isSignedIn, type ProgressReport, type Reason } from "../api.ts";
 import { Ago, Card, Json, Link, Loaded, Moment, StateBadge, Table, Took } from "../components/basics.tsx";
 import { Gantt } from "../components/charts.tsx";
+import { AttemptErrors } from "../components/attempt_errors.tsx";
 import { CopyAs, copyText } from "../components/copy.tsx";
+import { ask } from "../components/dialog.tsx";
 import { EditForm } from "../components/edit_form.tsx";
 import { Icon } from "../components/icons.tsx";
 import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
+import { AuditCard, RelationsCard, TypeCard } from "../components/job_context.tsx";
+import { attempt } from "../components/toasts.tsx";
 import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
-import { apiBase } from "../lib/router.ts";
+import { apiBase, navigate } from "../lib/router.ts";
 import { jobSnippets } from "../lib/snippets.ts";
 import { clock, duration } from "../lib/time.ts";
 import { t } from "../strings.ts";
@@ -49,11 +53,15 @@ export function JobView({ id, onClose }: { id: string; onClose?: () => void }) {
               <Strip job={job} />
             </Card>
             <Why job={job} />
+            <AttemptErrors job={job} attempts={attempts} />
             <Attempts job={job} attempts={attempts} />
             {attempts.length > 0 && <Logs job={job} attempts={attempts} />}
             <Data job={job} />
             <Steps job={job} />
+            <RelationsCard job={job} />
             <Details job={job} />
+            <TypeCard job={job} attempts={attempts} />
+            <AuditCard job={job} />
           </>
         ) : (
           <div class="empty">
@@ -94,6 +102,16 @@ function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onCh
             <Icon name="edit" /> {FINISHED.includes(job.status) ? t.editForm.retry : t.editForm.edit}
           </button>
         )}
+        {WAITS.includes(job.status) && (
+          <button type="button" onClick={() => void snooze(job).then((isDone) => isDone && onChange())}>
+            <Icon name="schedules" /> {t.job.snooze}
+          </button>
+        )}
+        {job.payload !== undefined && (
+          <button type="button" onClick={() => void duplicate(job)}>
+            <Icon name="plus" /> {t.job.duplicate}
+          </button>
+        )}
         {isEditing && <EditForm job={job} onClose={() => setEditing(false)} onDone={onChange} />}
         <CopyAs snippets={() => jobSnippets(origin, job.id, possible[0] ?? "get", isSignedIn.value)} />
         {onClose && (
@@ -109,6 +127,25 @@ function Head({ job, onClose, onChange }: { job: Job; onClose?: () => void; onCh
       </div>
     </header>
   );
+}
+
+/** States in which a job waits and can be put off. */
+const WAITS: readonly Job["status"][] = ["pending", "scheduled", "retrying"];
+
+/** Puts a waiting job off. */
+async function snooze(job: Job): Promise<boolean> {
+  const answer = await ask({ title: t.job.snoozeTitle, body: t.job.snoozeBody, action: t.job.snooze, field: { label: t.submitForm.delay, hint: t.job.snoozeHint, value: "15m" } });
+  return answer !== null && attempt(() => api.editJob(job.id, { delay: answer.text }), () => t.job.snoozed(answer.text));
+}
+
+/** Submits the same job once more and goes to it. */
+async function duplicate(job: Job): Promise<void> {
+  if ((await ask({ title: t.job.duplicateTitle, body: t.job.duplicateBody, action: t.job.duplicate })) === null) return;
+  await attempt(async () => {
+    const made = await api.duplicate(job.id);
+    navigate(`/jobs/${made.id}`);
+    return made;
+  }, (made) => t.editForm.made(made.id));
 }
 
 function Strip({ job }: { job: Job }) {
@@ -253,6 +290,8 @@ function Logs({ job, attempts }: { job: Job; attempts: Attempt[] }) {
   const isRunning = !FINISHED.includes(job.status) && (chosen === 0 || chosen === attempts.length);
   const log = useQuery(`logs ${job.id} ${chosen} ${job.status}`, (signal) => api.logs(job.id, chosen, signal), { topic: `job:${job.id}`, every: isRunning ? 5 : 60 });
   const first = log.data?.items[0];
+  // Of a finished job that logged nothing there is nothing to say.
+  if (FINISHED.includes(job.status) && attempts.length === 1 && log.data?.items.length === 0 && log.data.encrypted === null) return null;
   return (
     <Card title={t.job.log} hint={log.data?.is_running ? t.job.logLive : ""}>
       {attempts.length > 1 && (
@@ -294,19 +333,6 @@ function Logs({ job, attempts }: { job: Job; attempts: Attempt[] }) {
 function Data({ job }: { job: Job }) {
   return (
     <div class={job.result && job.status === "completed" ? "grid" : ""}>
-      {job.error && (
-        <Card title={t.job.lastError}>
-          <p class="bad">
-            <strong>{job.error.kind}</strong> {job.error.message}
-          </p>
-          {job.error.traceback && (
-            <details open>
-              <summary>{t.job.traceback}</summary>
-              <pre class="trace" tabIndex={0} aria-label={t.job.traceback}>{job.error.traceback}</pre>
-            </details>
-          )}
-        </Card>
-      )}
       {job.payload && (
         <Card title={t.job.payload}>
           <Json text={job.payload.text} label={t.job.payload} />

@@ -4,9 +4,11 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, FINISHED, type Job, type JobAction, type Page, STATES, isSignedIn } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { CopyAs } from "../components/copy.tsx";
+import { HistogramCard } from "../components/histogram.tsx";
 import { Icon } from "../components/icons.tsx";
 import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
 import { operate } from "../components/operations.tsx";
+import { SavedViews } from "../components/saved_views.tsx";
 import { SubmitForm } from "../components/submit_form.tsx";
 import { type Filter, FILTERS, filterOf, lastWord, queryOf, readSearch, SEARCH_FIELDS, searchOf, SUGGESTED } from "../lib/filter.ts";
 import { useKeys } from "../lib/keyboard.ts";
@@ -33,7 +35,9 @@ export default function JobsPage() {
       </PageHead>
       <StateFilter filter={filter} />
       <FilterBar filter={filter} />
+      <SavedViews filter={filter} />
       <Chips filter={filter} />
+      <HistogramCard filter={filter} />
       <JobList key={key} filter={filter} filterKey={key} />
       {isSubmitting && <SubmitForm onClose={() => setSubmitting(false)} />}
       {parameters.value.get("job") && <Drawer id={parameters.value.get("job") ?? ""} />}

@@ -1,13 +1,14 @@
 /** Queues: what waits and runs in each, who works on it, pausing and resuming. */
 
 import { api, type Queue } from "../api.ts";
-import { Ago, Empty, Lamp, Link, Loaded, PageHead, Table } from "../components/basics.tsx";
+import { Ago, Empty, Lamp, Link, Loaded, Meter, PageHead, Table } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
+import { begin } from "../components/operations.tsx";
 import { attempt, toast } from "../components/toasts.tsx";
 import { zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
-import { fromInput, relative } from "../lib/time.ts";
+import { duration, fromInput, relative } from "../lib/time.ts";
 import { now } from "../live.ts";
 import { t } from "../strings.ts";
 
@@ -32,10 +33,10 @@ export default function QueuesPage() {
                     <th class="right">{columns.due}</th>
                     <th>{columns.oldest}</th>
                     <th class="right">{columns.running}</th>
+                    <th class="right">{columns.rates}</th>
+                    <th>{columns.drain}</th>
                     <th class="right">{columns.scheduled}</th>
-                    <th class="right">{columns.retrying}</th>
                     <th class="right">{columns.workers}</th>
-                    <th class="right">{columns.limit}</th>
                     <th>
                       <span class="sr-only">{t.actions}</span>
                     </th>
@@ -73,22 +74,38 @@ function Row({ queue, onChange }: { queue: Queue; onChange: () => void }) {
           <div title={queue.pause_reason ?? ""}>
             <Lamp tone="warn">{t.queuesPage.paused}</Lamp>
             <div class="hint clip">
-              {[queue.pause_reason, queue.resume_at && t.queuesPage.resumes(relative(queue.resume_at, now.value))].filter(Boolean).join(", ")}
+              {[queue.paused_by && t.queuesPage.pausedBy(queue.paused_by), queue.pause_reason, queue.resume_at && t.queuesPage.resumes(relative(queue.resume_at, now.value))].filter(Boolean).join(", ")}
             </div>
           </div>
         ) : (
           <Lamp tone="good">{t.queuesPage.active}</Lamp>
         )}
       </td>
-      <td class="right">{queue.due ? <Link to={jobs("pending,queued")}>{t.count(queue.due)}</Link> : <span class="faint">0</span>}</td>
+      <td class="right">
+        {queue.due ? <Link to={jobs("pending,queued")}>{t.count(queue.due)}</Link> : <span class="faint">0</span>}
+        {queue.max_depth !== null && <div class="hint">{t.queuesPage.atMost(queue.max_depth)}</div>}
+      </td>
       <td class="number">
         <Ago at={queue.due_since} />
       </td>
-      <Counted queue={queue} state="running" to={jobs("running")} />
-      <Counted queue={queue} state="scheduled" to={jobs("scheduled")} />
-      <Counted queue={queue} state="retrying" to={jobs("retrying")} />
+      <td class="right number">
+        <Running queue={queue} to={jobs("running")} />
+      </td>
+      <td class="right number" title={t.queuesPage.ratesHint}>
+        {queue.rate_in === null || queue.rate_out === null ? <span class="faint">{t.none}</span> : t.queuesPage.rates(queue.rate_in, queue.rate_out)}
+      </td>
+      <td class="number">
+        <Drain queue={queue} />
+      </td>
+      <td class="right">
+        <Counted queue={queue} state="scheduled" to={jobs("scheduled")} />
+        {(queue.states.retrying ?? 0) > 0 && (
+          <div class="hint">
+            <Counted queue={queue} state="retrying" to={jobs("retrying")} /> {t.states.retrying}
+          </div>
+        )}
+      </td>
       <td class={`right ${isStarved ? "bad" : ""}`}>{queue.live_workers === 0 ? t.queuesPage.noWorker : t.count(queue.live_workers)}</td>
-      <td class="right">{queue.max_depth === null ? <span class="faint">{t.none}</span> : t.count(queue.max_depth)}</td>
       <td class="actions">
         {queue.is_paused ? (
           <button type="button" class="small" onClick={() => void resume(queue).then((isDone) => isDone && onChange())}>
@@ -109,9 +126,29 @@ function Row({ queue, onChange }: { queue: Queue; onChange: () => void }) {
   );
 }
 
-function Counted({ queue, state, to }: { queue: Queue; state: "running" | "scheduled" | "retrying"; to: string }) {
+/** How many run, of as many as may. */
+function Running({ queue, to }: { queue: Queue; to: string }) {
+  const running = queue.states.running ?? 0;
+  const most = queue.max_running ?? queue.slots;
+  return (
+    <>
+      {most > 0 && <Meter value={running} max={most} label={t.queuesPage.used(running, most)} />}
+      {running ? <Link to={to}>{t.count(running)}</Link> : <span class="faint">0</span>}
+      {most > 0 && <span class="faint">/{t.count(most)}</span>}
+    </>
+  );
+}
+
+/** How long the due jobs take at the present rates. */
+function Drain({ queue }: { queue: Queue }) {
+  if (queue.due === 0) return <span class="faint">{t.none}</span>;
+  if (queue.drain_seconds !== null) return <>≈ {duration(queue.drain_seconds * 1_000)}</>;
+  return <span class={queue.is_paused ? "faint" : "warn"}>{queue.rate_in === null ? t.none : queue.is_paused ? t.queuesPage.waitsForResume : queue.rate_out === 0 ? t.queuesPage.stands : t.queuesPage.grows}</span>;
+}
+
+function Counted({ queue, state, to }: { queue: Queue; state: "scheduled" | "retrying"; to: string }) {
   const count = queue.states[state] ?? 0;
-  return <td class="right">{count ? <Link to={to}>{t.count(count)}</Link> : <span class="faint">0</span>}</td>;
+  return count ? <Link to={to}>{t.count(count)}</Link> : <span class="faint">0</span>;
 }
 
 async function pause(queue: Queue): Promise<boolean> {
@@ -124,7 +161,7 @@ async function pause(queue: Queue): Promise<boolean> {
   });
   if (answer === null) return false;
   const resumeAt = answer.second ? fromInput(answer.second, zone.peek()).toISOString() : null;
-  return attempt(() => api.pauseQueue(queue.name, answer.text, resumeAt), () => t.queuesPage.pausedDone(queue.name));
+  return attempt(() => api.pauseQueue(queue.name, answer.text, resumeAt), () => t.queuesPage.pausedDone(queue.name), () => void resume(queue));
 }
 
 function waiting(queue: Queue): number {
@@ -146,7 +183,7 @@ async function purge(queue: Queue): Promise<boolean> {
     toast(words.purgeWrong, "bad");
     return false;
   }
-  return attempt(() => api.operate({ action: "cancel", q: `queue:"${queue.name}" status:waiting` }), () => words.purgeDone(queue.name));
+  return begin({ action: "cancel", q: `queue:"${queue.name}" status:waiting` }, words.purgeDone(queue.name));
 }
 
 function resume(queue: Queue): Promise<boolean> {

@@ -127,6 +127,12 @@ function Next({ schedule }: { schedule: Schedule }) {
           // The same times in the zone of the schedule, if they differ from those beside them.
           const isElsewhere = data.times.some((time, index) => !absolute(time, zone.value).startsWith(clocks[index] ?? ""));
           return (
+          <>
+          {data.clock_changes.map((change) => (
+            <p key={change.at} class="notice clock-change">
+              {change.text}
+            </p>
+          ))}
           <Table
             caption={words.nextTimes}
             head={
@@ -151,6 +157,7 @@ function Next({ schedule }: { schedule: Schedule }) {
               </tr>
             ))}
           </Table>
+          </>
           );
         }}
       </Loaded>

@@ -1,22 +1,27 @@
 /** Schedules: when each fires in words, the next day as a timeline, and what can be done. */
 
 import { useState } from "preact/hooks";
-import { api, type Schedule } from "../api.ts";
+import { api, type RecentRuns, type Schedule } from "../api.ts";
 import { Ago, Card, Empty, Lamp, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
-import { MOST_ROWS, Timeline } from "../components/charts.tsx";
 import { Icon } from "../components/icons.tsx";
 import { pauseSchedule, resumeSchedule, runSchedule } from "../components/schedule_actions.tsx";
+import { RunStrip } from "../components/run_strip.tsx";
 import { ScheduleForm } from "../components/schedule_form.tsx";
+import { Timeline } from "../components/timeline.tsx";
 import { cronWords } from "../lib/cron.ts";
 import { useQuery } from "../lib/query.ts";
 import { navigate } from "../lib/router.ts";
+import { duration } from "../lib/time.ts";
 import { t } from "../strings.ts";
 
 const words = t.schedulesPage;
-const HOURS = 24;
+/** How many hours ahead the timeline shows. */
+const SPANS = [1, 6, 24, 168] as const;
+const MOST_RECENT = 60;
 
 export default function SchedulesPage() {
   const schedules = useQuery("schedules", api.schedules, { topic: "schedules", every: 10 });
+  const recent = useQuery("recent runs", (signal) => api.recentRuns(MOST_RECENT, signal), { topic: "schedules", every: 15 });
   const [isCreating, setCreating] = useState(false);
   return (
     <>
@@ -33,9 +38,9 @@ export default function SchedulesPage() {
             </div>
           ) : (
             <>
-              <ForecastCard key={data.items.map((one) => `${one.id}${one.version}${one.status}`).join()} />
+              <ForecastCard key={data.items.map((one) => `${one.id}${one.version}${one.status}`).join()} recent={recent.data?.items ?? []} />
               <div class="card">
-                <ScheduleTable items={data.items} onChange={schedules.reload} />
+                <ScheduleTable items={data.items} recent={recent.data?.items ?? []} onChange={schedules.reload} />
               </div>
             </>
           )
@@ -46,21 +51,30 @@ export default function SchedulesPage() {
   );
 }
 
-function ForecastCard() {
-  const forecast = useQuery("forecast", async (signal) => ({ from: Date.now(), ...(await api.forecast(HOURS, signal)) }), { every: 60 });
+function ForecastCard({ recent }: { recent: readonly RecentRuns[] }) {
+  const [hours, setHours] = useState<number>(24);
+  const forecast = useQuery(`forecast ${hours}`, async (signal) => ({ now: Date.now(), ...(await api.forecast(hours, signal)) }), { every: 60 });
+  const choice = (
+    <div class="segments" role="group" aria-label={words.span}>
+      {SPANS.map((one) => (
+        <button key={one} type="button" aria-pressed={one === hours} onClick={() => setHours(one)}>
+          {one < 48 ? `${one}h` : `${one / 24}d`}
+        </button>
+      ))}
+    </div>
+  );
   return (
-    <Card title={words.forecast} hint={forecast.data && !forecast.data.is_complete ? words.forecastPartial : undefined}>
+    <Card title={words.forecast} hint={forecast.data && !forecast.data.is_complete ? words.forecastPartial : undefined} actions={choice}>
       <Loaded query={forecast}>
-        {(data) => (data.items.length === 0 ? <p class="faint">{words.forecastEmpty}</p> : <><Timeline forecast={data} hours={HOURS} from={data.from} /><Hidden items={data.items} /></>)}
+        {(data) => (data.items.length === 0 && recent.every((one) => one.runs.length === 0) ? <p class="faint">{words.forecastEmpty}</p> : <Timeline forecast={data} recent={recent} hours={hours} now={data.now} />)}
       </Loaded>
+      <div class="legend" aria-hidden="true">
+        <span><i class="swatch-good" />{t.states.completed}</span>
+        <span><i class="swatch-bad" />{t.states.dead}</span>
+        <span><i class="swatch-next" />{words.toCome}</span>
+      </div>
     </Card>
   );
-}
-
-/** How many schedules fire, but have no row in the timeline. */
-function Hidden({ items }: { items: { name: string }[] }) {
-  const hidden = new Set(items.map((item) => item.name)).size - MOST_ROWS;
-  return hidden > 0 ? <p class="faint">{words.forecastMore(hidden)}</p> : null;
 }
 
 export function Standing({ schedule }: { schedule: Schedule }) {
@@ -68,7 +82,8 @@ export function Standing({ schedule }: { schedule: Schedule }) {
   return schedule.status === "active" ? <Lamp tone="good">{words.active}</Lamp> : <Lamp tone="idle">{words.ended}</Lamp>;
 }
 
-function ScheduleTable({ items, onChange }: { items: Schedule[]; onChange: () => void }) {
+function ScheduleTable({ items, recent, onChange }: { items: Schedule[]; recent: readonly RecentRuns[]; onChange: () => void }) {
+  const runsOf = new Map(recent.map((one) => [one.schedule_id, one]));
   const columns = words.columns;
   return (
     <Table
@@ -78,9 +93,9 @@ function ScheduleTable({ items, onChange }: { items: Schedule[]; onChange: () =>
           <th>{columns.name}</th>
           <th>{columns.state}</th>
           <th>{columns.rule}</th>
-          <th>{columns.task}</th>
           <th>{columns.next}</th>
-          <th>{columns.last}</th>
+          <th>{columns.runs}</th>
+          <th class="right">{columns.late}</th>
           <th>
             <span class="sr-only">{t.actions}</span>
           </th>
@@ -93,6 +108,9 @@ function ScheduleTable({ items, onChange }: { items: Schedule[]; onChange: () =>
             <Link to={`/schedules/${schedule.id}`} class="strong">
               <span class="clip">{schedule.name}</span>
             </Link>
+            <div class="hint">
+              <Link to={`/jobs?schedule_id=${schedule.id}`}>{schedule.job.type}</Link>
+            </div>
           </td>
           <td>
             <Standing schedule={schedule} />
@@ -104,9 +122,6 @@ function ScheduleTable({ items, onChange }: { items: Schedule[]; onChange: () =>
               {cronWords(schedule.cron) && <code>{schedule.cron}</code>} {schedule.zone}
             </div>
           </td>
-          <td>
-            <Link to={`/jobs?schedule_id=${schedule.id}`}>{schedule.job.type}</Link>
-          </td>
           <td class="number">
             <Ago at={schedule.status === "active" ? schedule.next_run_at : null} />
             {schedule.status === "active" && schedule.next_run_at && (
@@ -115,14 +130,20 @@ function ScheduleTable({ items, onChange }: { items: Schedule[]; onChange: () =>
               </div>
             )}
           </td>
-          <td class="number">
-            {schedule.last_job_id ? (
-              <Link to={`/jobs/${schedule.last_job_id}`}>
-                <Ago at={schedule.last_run_at} />
-              </Link>
-            ) : (
-              <Ago at={schedule.last_run_at} fallback={t.never} />
-            )}
+          <td>
+            <RunStrip runs={runsOf.get(schedule.id)?.runs ?? []} />
+            <div class="hint">
+              {schedule.last_job_id ? (
+                <Link to={`/jobs/${schedule.last_job_id}`}>
+                  <Ago at={schedule.last_run_at} />
+                </Link>
+              ) : (
+                schedule.last_run_at && <Ago at={schedule.last_run_at} />
+              )}
+            </div>
+          </td>
+          <td class="right number">
+            <Late seconds={runsOf.get(schedule.id)?.lateness_p95 ?? null} />
           </td>
           <td class="actions">
             <div class="row">
@@ -144,4 +165,10 @@ function ScheduleTable({ items, onChange }: { items: Schedule[]; onChange: () =>
       ))}
     </Table>
   );
+}
+
+/** How late the runs of a schedule start, but for the latest of them. */
+function Late({ seconds }: { seconds: number | null }) {
+  if (seconds === null) return <span class="faint">{t.none}</span>;
+  return <span class={seconds > 60 ? "warn" : ""}>{duration(seconds * 1_000)}</span>;
 }
