@@ -78,10 +78,14 @@ class JobSearch:
         """Count the matches, at most `most` and only as far as the time allows."""
         give_up_at = time.monotonic() + seconds
         count = 0
-        query = replace(query, limit=_COUNT_BATCH, is_light=True)
+        # The store counts; jobs are read only where terms have to be evaluated on them.
+        if query.terms:
+            query = replace(query, limit=_COUNT_BATCH, is_light=True)
+        else:
+            query = replace(query, limit=most + 1, is_count=True)
         while True:
             found = await self._deps.store.find_some(query)
-            count += len(found.jobs)
+            count += len(found.jobs) + found.count
             if found.resume is None:
                 return MatchCount(count, is_exact=True) if count <= most else MatchCount(most, is_exact=False)
             if count > most or time.monotonic() > give_up_at:

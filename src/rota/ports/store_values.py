@@ -133,7 +133,8 @@ class JobQuery:
     or fingerprint; then `before` needs `finished_before`, the end of that job. `created_from` and `created_until` use
     the time in the ids: a job whose submitter's clock was off by more than `CLOCK_SLACK` may be missed. With `ids` only
     these jobs are read. `terms` have no index: they are evaluated on the rows that the other filters give. With
-    `is_light`, payloads and results are not read and show as null: they may have a megabyte each.
+    `is_light`, payloads and results are not read and show as null: they may have a megabyte each. With `is_count`,
+    `find_some` only counts the jobs; it takes no `terms`.
     """
 
     states: tuple[State, ...] = ()
@@ -151,6 +152,7 @@ class JobQuery:
     finished_before: datetime | None = None
     limit: int = 100
     is_light: bool = False
+    is_count: bool = False
 
     @property
     def is_by_finish(self) -> bool:
@@ -173,10 +175,11 @@ class JobQuery:
 
 @value
 class JobSlice:
-    """A part of a list: jobs, and where to continue; None at the end of the list."""
+    """A part of a list: jobs, or their number if only that is asked for, and where to continue; None at the end."""
 
     jobs: Sequence[Job]
     resume: Position | None
+    count: int = 0
 
 
 @value

@@ -33,6 +33,8 @@ _GROWTH: Final = 4
 #: The most rows of a slice whose terms are evaluated here, and of the first one, before it is known what a row costs.
 MOST_ROWS: Final = 200
 FIRST_ROWS: Final = 20
+#: The first slice of a count.
+FIRST_COUNTED: Final = 1_000
 #: The time for a list that a person waits for: no further slice is begun after it, nor one that would exceed it at the
 #: speed of the last.
 BUDGET_SECONDS: Final = 0.02
@@ -65,9 +67,11 @@ class CandidateIndex:
 class Dialect(Protocol):
     """The parts of a list's statements that differ between stores."""
 
-    #: The beginning of a statement that reads jobs, with and without their texts, and its columns of id and end.
+    #: The beginning of a statement that reads jobs, with and without their texts, or counts them; its columns of id
+    #: and end.
     select: str
     select_light: str
+    count: str
     job_id: str
     finished_at: str
     #: The primary key as an index of candidates.
@@ -99,20 +103,23 @@ async def find_some(
 ) -> JobSlice:
     """Read slices with `ask(query, candidates)` until there are enough jobs or the time is up."""
     jobs: list[Job] = []
+    count = 0
     # With terms, the rows of a slice are limited by its size; without, by the limit of the list.
-    least = min(query.limit, FIRST_ROWS) if query.terms else query.limit
+    first = FIRST_ROWS if query.terms else FIRST_COUNTED if query.is_count else query.limit
+    least = min(query.limit, first)
     rest, size = query, max(least, 1)
     begun_at = monotonic()
     give_up_at = begun_at + seconds
     while True:
         found = await ask(rest, size)
         jobs += found.jobs
+        count += found.count
         now = monotonic()
         size = _next_size(size, now - begun_at, give_up_at - now)
         if query.terms:
             size = min(size, MOST_ROWS) if give_up_at > now else 0
-        if found.resume is None or len(jobs) >= query.limit or size < least:
-            return JobSlice(jobs, found.resume)
+        if found.resume is None or len(jobs) + count >= query.limit or size < least:
+            return JobSlice(jobs, found.resume, count)
         rest = replace(rest.behind(found.resume), limit=query.limit - len(jobs))
         begun_at = now
 
@@ -242,6 +249,8 @@ def _finish_bounds(query: JobQuery, job_id: str) -> Iterable[Condition]:
 
 def _jobs_statement(dialect: Dialect, query: JobQuery, chosen: Condition, order: str) -> BoundStatement:
     text, values = _joined(dialect, [chosen, *dialect.conditions(query)])
+    if query.is_count:
+        return f"{dialect.count} WHERE {text}", values
     select = dialect.select_light if query.is_light else dialect.select
     return f"{select} WHERE {text} ORDER BY {order} LIMIT {_most_rows(query):d}", values
 
@@ -251,6 +260,8 @@ def _most_rows(query: JobQuery) -> int:
 
 
 def _slice(query: JobQuery, rows: Sequence[Row], lowest: Position | None) -> JobSlice:
+    if query.is_count:
+        return JobSlice((), lowest, rows[0][0])
     jobs = [job_of(row) for row in rows]
     if len(jobs) == _most_rows(query) and jobs:
         lowest = query.position_of(jobs[-1])

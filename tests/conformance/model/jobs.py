@@ -476,6 +476,8 @@ class Jobs(Memory):
         return [replace(job, payload="null", result=None) for job in found] if query.is_light else found
 
     async def find_some(self, query: JobQuery) -> JobSlice:
+        if query.is_count:
+            return JobSlice((), None, sum(_matches(job, query) for job in self.jobs.values()))
         jobs = await self.find(query)
         return JobSlice(jobs, query.position_of(jobs[-1]) if jobs and len(jobs) == query.limit else None)
 

@@ -53,6 +53,50 @@ async def test_a_light_list_leaves_out_payloads_and_results_only(store: Store, s
         assert light == [replace(job, payload="null", result=None) for job in whole]
 
 
+COUNTED = {
+    "all": JobQuery(),
+    "pending": JobQuery(states=(State.PENDING,)),
+    "completed": JobQuery(states=(State.COMPLETED,)),
+    "dead": JobQuery(states=(State.DEAD,)),
+    "finished": JobQuery(states=(State.COMPLETED, State.DEAD)),
+    "both": JobQuery(states=(State.PENDING, State.COMPLETED)),
+    "type": JobQuery(types=("report",)),
+    "queue": JobQuery(queues=("other",)),
+    "tag": JobQuery(tag="rich"),
+    "type and state": JobQuery(types=("report",), states=(State.COMPLETED,)),
+}
+
+
+@pytest.mark.parametrize("query", COUNTED.values(), ids=COUNTED)
+@pytest.mark.parametrize("first", [1, 3, 1_000])
+async def test_a_count_is_the_number_of_the_jobs_that_are_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, query: JobQuery, first: int
+) -> None:
+    monkeypatch.setattr(listing, "FIRST_COUNTED", first)
+    jobs = [
+        new_job(
+            ("mail", "report")[number % 2],
+            queue=("default", "other")[number % 3 // 2],
+            tags=("rich",) * (number % 5 == 0),
+        )
+        for number in range(24)
+    ]
+    await store.insert(jobs, now=BASE)
+    for job in jobs[:12]:
+        await complete(store, job)
+    for job in jobs[12:16]:
+        await kill(store, job)
+    count, rest = 0, replace(query, is_count=True)
+    while True:
+        found = await store.find_some(rest)
+        assert not found.jobs
+        count += found.count
+        if found.resume is None:
+            break
+        rest = rest.behind(found.resume)
+    assert count == len(await store.find(query)) > 0
+
+
 async def test_no_more_than_the_limit_are_given(store: Store) -> None:
     jobs = new_jobs(5)
     await store.insert(jobs, now=BASE)

@@ -23,6 +23,7 @@ class MysqlDialect:
 
     select = statement("list_jobs")
     select_light = statement("list_light_jobs")
+    count = statement("count_jobs")
     job_id = "job.id"
     finished_at = "job.finished_at"
     walk = CandidateIndex("rota_job AS job FORCE INDEX (PRIMARY)", "true")

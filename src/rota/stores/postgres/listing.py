@@ -37,6 +37,7 @@ class PostgresDialect:
         self._qualifier = qualifier
         self.select = statement("list_jobs", qualifier)
         self.select_light = statement("list_light_jobs", qualifier)
+        self.count = statement("count_jobs", qualifier)
         self.walk = CandidateIndex(f"{qualifier}rota_any_job", "true", within=_BETWEEN)
 
     def placeholder(self, number: int) -> str:

@@ -32,6 +32,7 @@ class SqliteDialect:
 
     select = statement("select_jobs")
     select_light = statement("select_light_jobs")
+    count = statement("count_jobs")
     job_id = "id"
     finished_at = "finished_at"
     walk = CandidateIndex("rota_job", "true")

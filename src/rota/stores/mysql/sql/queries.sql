@@ -10,6 +10,10 @@ SELECT {job_columns} FROM rota_job AS job LEFT JOIN rota_lease AS lease ON lease
 -- The same for a list without payloads and results. Primary key.
 SELECT {light_job_columns} FROM rota_job AS job LEFT JOIN rota_lease AS lease ON lease.id = job.id;
 
+-- name: count_jobs
+-- The same for a count. Primary key.
+SELECT count(*) FROM rota_job AS job LEFT JOIN rota_lease AS lease ON lease.id = job.id;
+
 -- name: attempts
 -- Read the stored attempts of a job. Primary key.
 SELECT job_id, fence, worker, boot, started_at, ended_at, event, error, progress, log_tail

@@ -27,6 +27,10 @@ SELECT {job_columns} FROM {schema}rota_any_job AS any_job
 -- The same for a list without payloads and results. By primary key.
 SELECT {light_job_columns} FROM {schema}rota_any_job AS any_job
 
+-- name: count_jobs
+-- The same for a count. By primary key.
+SELECT count(*) FROM {schema}rota_any_job AS any_job
+
 -- name: attempts
 -- The attempts of a job that have a row. By primary key.
 SELECT job_id, fence, worker, boot, started_at, ended_at, event, error, progress, log_tail

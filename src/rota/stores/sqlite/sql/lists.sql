@@ -6,6 +6,10 @@ SELECT {job_columns} FROM rota_job
 -- The same for a list without payloads and results. By primary key.
 SELECT {light_job_columns} FROM rota_job
 
+-- name: count_jobs
+-- The same for a count. By primary key.
+SELECT count(*) FROM rota_job
+
 -- name: next_queue
 -- Find the next queue name: one step of a loose index scan of rota_job_lane.
 SELECT queue FROM rota_job INDEXED BY rota_job_lane WHERE queue >= ? ORDER BY queue LIMIT 1
