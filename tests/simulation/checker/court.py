@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -62,8 +63,6 @@ class Twin:
     #: The fence under which a handler began last.
     starts_under: int = 0
     last_event: str = ""
-    #: How many jobs of each other key went first although this one could have started.
-    overtaken_by: dict[str, int] = field(default_factory=dict)
     #: The numbers of all records that touched this job.
     trail: list[int] = field(default_factory=list)
 
@@ -132,6 +131,8 @@ class Court:
         #: The limits of the world by name, and the times at which jobs started under each.
         self.limits: dict[str, dict[str, Any]] = {}
         self.limited_starts: dict[str, list[int]] = {}
+        #: Of each key whose jobs could have started since it started one: how many each other key has started.
+        self.overtaken: dict[str, Counter[str]] = {}
         #: How far the store's clock was ahead of the true time when it was last looked at.
         self.clock_ahead = 0
 

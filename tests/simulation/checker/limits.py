@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any, Final
 
 from simulation.checker.court import Court, Twin
@@ -54,22 +53,23 @@ def judge_turns(court: Court, record: Record, given: list[Twin]) -> None:
     if ask.get("ids") is not None:
         return
     running = Counter(name for twin in court.jobs.values() if twin.state == "running" for name in _names(twin))
-    for left in _first_of_keys(court, ask, record["clock"]):
-        if not _could_start(court, record, left, running):
-            left.overtaken_by.clear()
-        elif len(record["got"]) < ask["limit"]:
+    started = [twin for twin in given if twin.concurrency_key is not None]
+    for twin in started:
+        court.overtaken.pop(str(twin.concurrency_key), None)
+    for key, left in _first_of_keys(court, ask, record["clock"]).items():
+        if not _could_start(court, record, left, running) or any(twin.concurrency_key == key for twin in started):
+            court.overtaken.pop(key, None)
+            continue
+        if len(record["got"]) < ask["limit"]:
             court.blame("G7", "left behind although its limits allow it and there was room for it", record, left)
-        for twin in given:
-            key = twin.concurrency_key
-            if key in {None, left.concurrency_key} or twin.priority > left.priority:
-                continue
-            left.overtaken_by[str(key)] = left.overtaken_by.get(str(key), 0) + 1
-            if left.overtaken_by[str(key)] > MOST_OVERTAKING:
-                court.blame("G7", f"{left.overtaken_by[str(key)]} jobs of {key} went first", record, left)
-                left.overtaken_by.clear()
+        overtaken = court.overtaken.setdefault(key, Counter())
+        overtaken.update(str(twin.concurrency_key) for twin in started if twin.priority <= left.priority)
+        if max(overtaken.values(), default=0) > MOST_OVERTAKING:
+            court.blame("G7", f"{dict(overtaken)} went first", record, left)
+            overtaken.clear()
 
 
-def _first_of_keys(court: Court, ask: dict[str, Any], now: int) -> Iterable[Twin]:
+def _first_of_keys(court: Court, ask: dict[str, Any], now: int) -> dict[str, Twin]:
     """Return the first claimable job of each key without a strict order, by turn."""
     first: dict[str, Twin] = {}
     for twin in court.pending.values():
@@ -78,7 +78,7 @@ def _first_of_keys(court: Court, ask: dict[str, Any], now: int) -> Iterable[Twin
             continue
         if key not in first or (twin.turn, twin.id) < (first[key].turn, first[key].id):
             first[key] = twin
-    return first.values()
+    return first
 
 
 def _could_start(court: Court, record: Record, twin: Twin, running: Counter[str]) -> bool:
