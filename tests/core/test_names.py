@@ -30,9 +30,9 @@ QUEUE_WORDS = """
 """
 #: Databases and storage.
 STORE_WORDS = """
-    apsw audit base cache caller check commit condition cursor cursors database dialect driver file files fork
-    grants growth identity inputs insert inspection json listing location locks low memory merge migrations multi
-    mysql optimistic partitions pipeline pool postgres provision queries query read reader record records row rows
+    apsw audit base cache caller check commit condition counted cursor cursors database dialect driver file files
+    fork grants growth identity inputs insert inspection json listing location locks low memory merge migrations multi
+    mysql optimistic partitions pipeline pool postgres provision queries query rates read reader record records row rows
     scan scanner search session sql sqlite state statement statements storage store stores table tables terms
     transaction transactions tx unique update uri url versions wal water write writer
 """

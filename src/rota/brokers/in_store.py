@@ -20,6 +20,7 @@ from rota.core.cluster import Rank
 from rota.core.errors import RotaError
 from rota.core.ids import JobId
 from rota.ports.broker import DispatchQueue, Subscription
+from rota.ports.rates import RateCounter
 from rota.ports.store import Store
 from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Topic, Wake, single_job_of, without_number
 from rota.stagger import stagger_seconds
@@ -107,6 +108,7 @@ class InStoreBroker:
 
     #: No ids are dispatched: workers claim from the store.
     dispatch_queue: DispatchQueue | None = None
+    rate_counter: RateCounter | None = None
     is_up = True
 
     def __init__(self, store: Store) -> None:

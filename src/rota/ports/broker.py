@@ -15,6 +15,7 @@ from rota.core.cluster import Rank
 from rota.core.ids import JobId
 from rota.core.queue import Lane
 from rota.core.value import value
+from rota.ports.rates import RateCounter
 from rota.ports.store import Dispatched
 from rota.ports.wakeup import Wake
 
@@ -74,6 +75,11 @@ class Broker(Protocol):
     @property
     def dispatch_queue(self) -> DispatchQueue | None:
         """The broker's queues of dispatched jobs; None if workers claim from the store."""
+        ...
+
+    @property
+    def rate_counter(self) -> RateCounter | None:
+        """Counts fast rates in the place of the store; None if the store counts all."""
         ...
 
     @property

@@ -25,6 +25,7 @@ from rota.core.payload_schema import PayloadSchema
 from rota.core.queue import Queue
 from rota.core.webhook import Webhook
 from rota.core.worker_orders import OrderChange, WorkerOrders
+from rota.ports.rates import RateCounter
 
 
 class ClusterStore(Protocol):
@@ -116,6 +117,10 @@ class LimitStore(Protocol):
 
     def limit_pause(self, claim: Claim) -> timedelta | None:
         """Return how soon a claim that found nothing should look again because of a limit, once. Reads nothing."""
+        ...
+
+    def count_rates_with(self, counter: RateCounter) -> None:
+        """Let a counter outside the store count fast rates; a store whose claims cannot wait for it ignores it."""
         ...
 
     def frees_permit(self, ids: Collection[JobId]) -> bool:

@@ -122,6 +122,8 @@ async def connect(
     except BaseException:
         await store.close()
         raise
+    if opened.rate_counter is not None:
+        store.count_rates_with(opened.rate_counter)
     caller_tx = CallerTxConfig(CALLER_TX_FACTORY, url)
     link = link_of(
         store, queue_bound=queue_bound, caller_tx=caller_tx, broker=opened, telemetry=telemetry, namespace=namespace

@@ -14,6 +14,7 @@ from typing import Final
 from rota.core.ids import JobId
 from rota.core.lease import Claim
 from rota.core.limit import Turns, queue_limit, task_limit
+from rota.ports.rates import RateCounter
 from rota.stores.lane_merge import LaneKey
 
 #: How soon a waiting claim looks again if a limit keeps jobs from it and no time is known at which the limit opens.
@@ -36,6 +37,8 @@ class LimitMemory:
         self.turns = Turns()
         #: The key up to which the keys of a lane were served: the next claim reads those behind it first.
         self.last_keys: dict[LaneKey, str] = {}
+        #: Counts fast rates in the place of the store.
+        self.rate_counter: RateCounter | None = None
         self._is_ordinary_first = False
         self._is_in_use = True
         #: The limits of queues and tasks that the last claim has seen, by name, and whether jobs with a key waited.

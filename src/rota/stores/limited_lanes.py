@@ -36,6 +36,7 @@ from rota.core.limit import (
     task_of_key,
 )
 from rota.core.submission import BREAKER
+from rota.ports.rates import CountedRate
 from rota.stores.lane_merge import LaneKey
 from rota.stores.limit_memory import LOOK_AGAIN, NEXT_TRY, LimitMemory
 from rota.stores.rows import Row
@@ -127,6 +128,8 @@ class LimitedClaim:
     memory: LimitMemory
     running: dict[str, int] = field(default_factory=dict)
     arrivals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: Rates that are counted outside the store: their `arrivals` are the counter's.
+    counted: dict[str, CountedRate] = field(default_factory=dict)
     allowances: dict[str, Allowance] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     #: Limits of tasks that have made keys of jobs of another type; None if there is none.
@@ -198,8 +201,8 @@ class LimitedClaim:
         self.task_limits.update(dict.fromkeys(names))
         self.task_limits.update((limit.name, limit) for limit in found)
 
-    def open_keys(self, lane: LaneKey, rows: Sequence[Row]) -> list[tuple[str, int]]:
-        """Return those keys of a lane of which jobs may start, and how many.
+    def note_keys(self, lane: LaneKey, rows: Sequence[Row]) -> list[str]:
+        """Note what limits some keys of a lane, and return the names of their limits.
 
         A row has a key, the columns of the limit that is stored for it, if any, and the times of its rates, if any.
         """
@@ -211,6 +214,10 @@ class LimitedClaim:
             name = key_limit(key)
             if name not in self.limits:
                 self.limits[name] = self._limit_of(key, lane[1], stored)
+        return list(map(key_limit, keys))
+
+    def open_keys(self, lane: LaneKey, keys: Sequence[str]) -> list[tuple[str, int]]:
+        """Return those keys of a lane of which jobs may start, and how many. What limits them must have been noted."""
         most = self.allows(*lane, None)
         found = [(key, min(most, self._starts_of(lane, key))) for key in keys] if most else []
         return [one for one in found if one[1] > 0]
@@ -290,6 +297,10 @@ class LimitedClaim:
             self._note_pause()
         return chosen
 
+    def look_again_soon(self) -> None:
+        """Have the claim look again: the jobs that it chose may not start after all."""
+        self.memory.note_pause(self.claim, NEXT_TRY)
+
     def _note_pause(self) -> None:
         """Have the claim look again: soon if another one holds a limit, or when a limit opens."""
         if self.missed:
@@ -309,7 +320,7 @@ class LimitedClaim:
             chosen = ()
         for one in chosen:
             for name in limits_passed(one.queue, one.type, one.key, self.limits):
-                if self.limits[name].rates:
+                if self.limits[name].rates and name not in self.counted:
                     starts[name] = starts.get(name, 0) + 1
         rows = []
         for name, count in sorted(starts.items()):

@@ -10,6 +10,7 @@ from rota.core.ids import JobId
 from rota.core.lease import Claim
 from rota.core.ledger import LedgerEntry
 from rota.core.limit import Limit, LimitUsage
+from rota.ports.rates import RateCounter
 
 
 class NoLimits:
@@ -18,6 +19,9 @@ class NoLimits:
     def limit_pause(self, claim: Claim) -> timedelta | None:
         del claim
         return None
+
+    def count_rates_with(self, counter: RateCounter) -> None:
+        raise NotImplementedError
 
     def frees_permit(self, ids: Collection[JobId]) -> bool:
         del ids

@@ -19,6 +19,7 @@ from rota.brokers.redis_streams.connection import Observe, RedisConnection
 from rota.brokers.redis_streams.dispatch import StreamDispatch
 from rota.brokers.redis_streams.keys import StreamKeys
 from rota.brokers.redis_streams.location import location_of, warn_of_plain_text
+from rota.brokers.redis_streams.rates import RedisRates
 from rota.brokers.redis_streams.reader import StreamReader
 from rota.brokers.redis_streams.subscription import RedisSubscription
 from rota.core.cluster import Rank
@@ -50,6 +51,7 @@ class RedisStreamsBroker:
         self._subscription = RedisSubscription(self._redis, keys.channel, self._on_work)
         self._reader = StreamReader(self._redis, keys, group, self._subscription, is_cluster=location.is_cluster)
         self.dispatch_queue = StreamDispatch(self._redis, keys, group, self._subscription)
+        self.rate_counter = RedisRates(self._redis, keys)
         self._listeners: list[StreamListener] = []
         self._tasks: list[asyncio.Task[None]] = []
 

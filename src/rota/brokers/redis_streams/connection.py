@@ -23,7 +23,7 @@ from rota.core.errors import BrokerUnavailable
 _log = logging.getLogger("rota.broker")
 #: What the driver raises for an unavailable server; a cluster without nodes has an error class outside RedisError.
 UNAVAILABLE_ERRORS: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
-_SCRIPTS: Final = ("acknowledge", "audit", "capacity", "hand_over", "leave", "register", "take", "take_over")
+_SCRIPTS: Final = ("acknowledge", "audit", "capacity", "hand_over", "leave", "rates", "register", "take", "take_over")
 _PROBE_SECONDS: Final = 60
 
 #: Called with the name and the seconds of each call.

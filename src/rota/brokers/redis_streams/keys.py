@@ -28,6 +28,10 @@ class StreamKeys:
         """Give the key of the sorted set of a queue's lanes that have readers."""
         return f"{self.of_queue(queue)}lanes"
 
+    def rate(self, limit: str) -> str:
+        """Give the key of a limit's rates. They share a hash tag: one script takes from several."""
+        return f"{self._prefix}:{{rates}}:{quote(limit, safe='')}"
+
     def stream(self, lane: Lane, band: PriorityClass) -> str:
         return f"{self.of_queue(lane.queue)}{escaped(lane.type)}:{band}"
 

@@ -29,6 +29,7 @@ from rota.core.step import Resolution, Step
 from rota.core.time import to_micros
 from rota.core.webhook import Webhook
 from rota.core.worker_orders import OrderChange, WorkerOrders
+from rota.ports.rates import RateCounter
 from rota.ports.store import (
     Ahead,
     Census,
@@ -154,6 +155,9 @@ class BaseStore(ABC, Generic[C]):
 
     def limit_pause(self, claim: Claim) -> timedelta | None:
         return self._memory.pause(claim)
+
+    def count_rates_with(self, counter: RateCounter) -> None:
+        self._memory.rate_counter = counter
 
     def frees_permit(self, ids: Collection[JobId]) -> bool:
         return self._memory.note_settled(ids)

@@ -29,6 +29,7 @@ from rota.core.limit import (
 )
 from rota.core.submission import BREAKER, NewJob
 from rota.core.time import from_micros
+from rota.stores.counted_rates import arrivals_of, look_at_rates, take_from_rates
 from rota.stores.full_keys import (
     NO_FULL_KEYS,
     FullKeys,
@@ -91,9 +92,12 @@ async def take_limited(
         for lane in keyed:
             await _read_keys(connection, limited, lane)
     chosen = await _lock(connection, limited.choose())
+    ceilings = await take_from_rates(limited, chosen)
+    if ceilings is None:
+        return [], {}
     for chunk in chunks(chosen):
         connection.defer(collated(statement("delete_limited"), connection.collation), {"keys": _ready_keys(chunk)})
-    rates = limited.new_arrivals(chosen)
+    rates = [*limited.new_arrivals(chosen), *ceilings]
     if rates:
         await connection.many(statement("save_arrivals"), rates)
     ids = [one.id for one in chosen]
@@ -167,6 +171,7 @@ async def _begin(
     limited = LimitedClaim(claim, heeded.now, limits, memory, missed=missed)
     limited.running = running_by_name(await connection.prepared_rows(statement("running_by_limit"), {}))
     limited.arrivals = await _arrivals(connection, [limit.name for limit in limits.values() if limit.rate_limit])
+    await look_at_rates(limited, limits)
     return limited
 
 
@@ -221,7 +226,8 @@ async def _read_jobs_of(connection: MysqlConnection, claim: LimitedClaim, lane: 
         claim.note_tasks(
             names, map(limit_of, await connection.rows(statement("limits_by_name"), {"names": tuple(names)}))
         )
-    strict, reads = claim.split_strict(claim.open_keys(lane, keys))
+    await look_at_rates(claim, claim.note_keys(lane, keys))
+    strict, reads = claim.split_strict(claim.open_keys(lane, [row[0] for row in keys]))
     many = [(*lane, key, most) for key, most in reads if most > JOBS_WITH_KEY == len(jobs_of[key])]
     again = {key for _, _, key, _ in many}
     rows = [job for key, most in reads if key not in again for job in jobs_of[key][:most]]
@@ -328,12 +334,13 @@ async def limits(connection: MysqlConnection, names: Sequence[str] | None, after
     return found
 
 
-async def usage(connection: MysqlConnection, limit: Limit, now: int) -> LimitUsage:
+async def usage(connection: MysqlConnection, limit: Limit, memory: LimitMemory, now: int) -> LimitUsage:
     """Return what runs and waits under a limit."""
     kind, rest = scope_of(limit.name)
     fields = {"queue": None, "type": None, "key": None, _FIELDS[kind]: rest}
     running = [JobId(job_id) for (job_id,) in await connection.rows(statement("holders_of_limit"), fields)]
-    arrivals = (await _arrivals(connection, [limit.name])).get(limit.name, (0, 0))
+    stored = (await _arrivals(connection, [limit.name])).get(limit.name, (0, 0))
+    arrivals = await arrivals_of(memory.rate_counter, limit, stored, now)
     allowance = allowance_of(limit, len(running), arrivals, now)
     return LimitUsage(
         limit,

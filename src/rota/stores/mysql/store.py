@@ -364,7 +364,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return await self._read(limits.limits, names, after, limit)
 
     async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
-        return await self._read_at(limits.usage, limit, now=now)
+        return await self._read_at(limits.usage, limit, self._memory, now=now)
 
     # Circuit breakers
 

@@ -33,6 +33,7 @@ from rota.core.limit import (
 )
 from rota.core.submission import BREAKER, NewJob
 from rota.core.time import from_micros, span_to_micros
+from rota.stores.counted_rates import arrivals_of, look_at_rates, take_from_rates
 from rota.stores.full_keys import (
     NO_FULL_KEYS,
     FullKeys,
@@ -122,9 +123,12 @@ async def claim_limited(
         for lane in keyed:
             await _read_keys(session, limited, lane)
     chosen = limited.choose()
+    ceilings = await take_from_rates(limited, chosen)
+    if ceilings is None:
+        return []
     leases = await _lease(session, claim, chosen, heeded.now, before, may_be_open=may_be_open) if chosen else []
     leased = {row[0] for row in leases}
-    await _take_rates(session, limited, [one for one in chosen if one.id in leased])
+    await _take_rates(session, [*limited.new_arrivals(one for one in chosen if one.id in leased), *ceilings])
     return leases
 
 
@@ -192,6 +196,7 @@ async def _begin(
     )
     limited.running = running_by_name(row[1:5] for row in rows if row[0] == _RUNNING)
     limited.arrivals = {row[1]: (row[4], row[5]) for row in rows if row[0] == _ARRIVALS}
+    await look_at_rates(limited, names)
     if few or not lanes:
         opened = {(queue, type_) for queue, type_, _ in limited.open_lanes(lanes)}
         limited.add_lane_jobs((*row[4:], row[1], row[2]) for row in rows if row[0] == _WAITING and row[1:3] in opened)
@@ -241,7 +246,8 @@ async def _read_jobs_of(
         keys = claim.without_missed(keys, set(open_breakers) - locked)
     if names := claim.other_tasks(lane, keys):
         claim.note_tasks(names, map(limit_of, await session.rows("limits_by_name", names)))
-    strict, reads = claim.split_strict(claim.open_keys(lane, keys))
+    await look_at_rates(claim, claim.note_keys(lane, keys))
+    strict, reads = claim.split_strict(claim.open_keys(lane, [row[0] for row in keys]))
     many = [(key, most) for key, most in reads if most > _JOBS_WITH_KEY]
     few = {key for key, most in reads if most <= _JOBS_WITH_KEY}
     rows = [row for row in first if row[3] in few]
@@ -275,9 +281,8 @@ async def _lease(
     return [rows[one.id] for one in chosen if one.id in rows]
 
 
-async def _take_rates(session: Session, claim: LimitedClaim, chosen: Iterable[Candidate]) -> None:
+async def _take_rates(session: Session, rows: Sequence[tuple[str, int, int]]) -> None:
     """Write the rates from which jobs have been started."""
-    rows = claim.new_arrivals(chosen)
     if rows:
         names, first, second = zip(*rows, strict=True)
         await session.run("save_arrivals", list(names), numbers(first), numbers(second))
@@ -346,12 +351,13 @@ async def limits(session: Session, names: Sequence[str] | None, after: str, limi
     return [limit_of(row) for row in await session.rows("limits_after", after, limit)]
 
 
-async def usage(session: Session, limit: Limit, now: int) -> LimitUsage:
+async def usage(session: Session, limit: Limit, memory: LimitMemory, now: int) -> LimitUsage:
     """Return what runs and waits under a limit."""
     kind, rest = scope_of(limit.name)
     fields = [rest if kind == one else None for one in ("queue", "task", "key")]
     running = await session.values("holders_of_limit", *fields)
-    arrivals = (await _arrivals(session, [limit.name])).get(limit.name, (0, 0))
+    stored = (await _arrivals(session, [limit.name])).get(limit.name, (0, 0))
+    arrivals = await arrivals_of(memory.rate_counter, limit, stored, now)
     allowance = allowance_of(limit, len(running), arrivals, now)
     return LimitUsage(
         limit,

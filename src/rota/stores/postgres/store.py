@@ -405,7 +405,7 @@ class PostgresStore(BaseStore[Session]):
         return await self._read(limits.limits, names, after, limit)
 
     async def limit_usage(self, limit: Limit, *, now: datetime | None = None) -> LimitUsage:
-        return await self._read_at(limits.usage, limit, now=now)
+        return await self._read_at(limits.usage, limit, self._memory, now=now)
 
     # Circuit breakers
 

@@ -123,7 +123,8 @@ def _read_jobs_of(connection: SqliteConnection, claim: LimitedClaim, lane: LaneK
     keys = [row[:KEY_COLUMNS] for row in keys]
     if names := claim.other_tasks(lane, keys):
         claim.note_tasks(names, _by_name(connection, names))
-    strict, reads = claim.split_strict(claim.open_keys(lane, keys))
+    claim.note_keys(lane, keys)
+    strict, reads = claim.split_strict(claim.open_keys(lane, [row[0] for row in keys]))
     found = 0
     for key, most in reads:
         jobs = jobs_of[key][:most]
