@@ -133,6 +133,63 @@ def _stripped(text: str, name: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", text).replace(name, "NAME")
 
 
+async def test_an_id_of_another_namespace_within_a_request_is_unknown_too(host: Hosting) -> None:
+    """In batches, as a parent, in a selection, a cursor, a stream, or with the lease token that belongs to it."""
+    acme, beta = await host.token("acme"), await host.token("beta")
+    ids = await filled(host, acme, "acmex")
+    other = (await host.ask("POST", "/v1/jobs", 201, token=acme, json={"type": "run", "queue": "run"}))["id"]
+    claim = {"worker_id": "w", "boot_id": "b", "queues": ["run"], "claim_id": "c"}
+    taken = await host.ask("POST", "/v1/leases:claim", token=acme, json=claim)
+    lease = {"id": other, "fence": 1, "lease_token": taken["lease_tokens"][other]}
+    page = await host.ask("GET", "/v1/jobs?limit=1", token=acme)
+    before = await seen(host, acme)
+
+    async def beta_asks(path: str, body: object, status: int = 200) -> Any:  # noqa: ANN401 - JSON
+        return await host.ask("POST", path, status, token=beta, json=body)
+
+    for path in ("/v1/jobs:cancel", "/v1/jobs:retry", "/v1/jobs:run-now"):
+        assert [one["status"] for one in (await beta_asks(path, {"ids": [ids["jobs"], other]}))["items"]] == [404] * 2
+    for path in ("/v1/dead-letters:retry", "/v1/dead-letters:discard"):
+        reply = await beta_asks(path, {"ids": [other]})
+        assert (reply["done"], reply["refused"][0]["status"]) == (0, 404)
+    counted = await beta_asks("/v1/operations", {"action": "cancel", "ids": [other], "dry_run": True})
+    assert counted["matched"] == (await beta_asks("/v1/operations", {
+        "action": "cancel", "ids": ["0000000000001"], "dry_run": True,
+    }))["matched"]  # fmt: skip
+    child = {"type": "x", "after": [other]}
+    await beta_asks("/v1/jobs", child, 422)
+    assert (await beta_asks("/v1/jobs:batch", {"jobs": [child]}))["items"][0]["status"] == 422
+    graph = {"name": "g", "nodes": [{"name": "a", "type": "x", "after": [{"job": other}]}]}
+    assert (await host.ask("POST", "/v1/workflows", None, token=beta, json=graph)).status_code == 422
+    # Everything that the worker of the other namespace knows is of no use here.
+    assert (await beta_asks("/v1/leases:claim", claim))["jobs"] == []
+    assert (await beta_asks("/v1/leases:renew", {"renewals": [lease]}))["lost"] == [other]
+    settled = await beta_asks("/v1/leases:settle", {"reports": [{**lease, "outcome": "succeeded", "result": 1}]})
+    assert (settled["settled"], settled["refused"]) == ([], [other])
+    assert not (await beta_asks("/v1/leases:step", {**lease, "key": "k", "act": "intend"}))["holds"]
+    assert not (await beta_asks("/v1/leases:input", lease))["holds"]
+    assert (await beta_asks("/v1/leases:watch", {"worker_id": "w", "wait": 0}))["cancel"] == []
+    listed = await host.ask("GET", f"/v1/jobs?ids={other},{ids['jobs']}", token=beta)
+    assert listed["items"] == []
+    behind = await host.ask("GET", f"/v1/jobs?limit=1&cursor={page['next_cursor']}", token=beta)
+    assert (behind["items"], behind["next_cursor"]) == ([], None)
+    topics = f"job:{other},jobs:run,dead,schedules,workers,ledger,operations"
+    headers = {"Authorization": f"Bearer {beta}"}
+    async with host.client.stream("GET", f"/v1/events/stream?topics={topics}", headers=headers) as response:
+        lines = response.aiter_lines()
+        assert await anext(lines) == ": here"
+        await anext(lines)
+        await host.ask("POST", f"/v1/jobs/{other}/cancel", 202, token=acme)
+        # A change of its own is told; it follows the other's, so that would have come before.
+        own = (await beta_asks("/v1/jobs", {"type": "run", "queue": "run"}, 201))["id"]
+        assert await anext(lines) == "event: changed"
+        assert await anext(lines) == 'data: {"topic":"jobs:run"}'
+    assert own != other
+    running = await host.ask("GET", f"/v1/jobs/{other}", token=acme)
+    assert (running["status"], running["fence"]) == ("running", 1)
+    assert {**await seen(host, acme), "/v1/jobs": None} == {**before, "/v1/jobs": None}
+
+
 class Player:
     """Does random things in one namespace, and checks that no answer has anything of the others."""
 
