@@ -6,12 +6,10 @@ Flag over environment over file (`rota.toml`, or `[tool.rota]` in `pyproject.tom
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -370,25 +368,6 @@ def _in_environment(environment: Mapping[str, str]) -> Iterator[Finding]:
         for variable, parse in {f"ROTA_{name.upper()}": option.parse, **option.older}.items():
             if environment.get(variable):
                 yield _parsed(name, parse, environment[variable], variable)
-
-
-#: Variables that Kubernetes sets in every pod for a Service such as `rota-api`.
-_OF_KUBERNETES: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$", re.ASCII)
-
-
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Say which `ROTA_` variables name no setting, each in a sentence with the setting that was probably meant.
-
-    They are not refused: a program may keep variables of its own there.
-    """
-    known = [f"ROTA_{name.upper()}" for name in OPTIONS]
-    sentences = []
-    for name in sorted(environment):
-        if name.startswith("ROTA_") and name not in known and not _OF_KUBERNETES.search(name):
-            close = get_close_matches(name, known, 1, 0.8)
-            remedy = f"did you mean {close[0]}?" if close else "`rota config show` lists the settings"
-            sentences.append(f"the environment variable {name} is no setting and has no effect; {remedy}")
-    return sentences
 
 
 def _in_files(folder: Path | None) -> Iterator[Finding]:

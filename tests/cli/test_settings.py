@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.settings import OPTIONS, InvalidSetting, Settings, read, shown, unknown_variables
+from rota.cli.settings_warnings import unknown_variables, warnings_about
+from rota.settings import OPTIONS, InvalidSetting, Settings, read, shown
 
 
 def test_flags_win_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
@@ -159,6 +160,31 @@ def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant() ->
     mistyped, other = unknown_variables({**environment, **dict.fromkeys(kubernetes, "tcp://10.0.0.1:80")})
     assert mistyped.endswith("ROTA_CONCURENCY is no setting and has no effect; did you mean ROTA_CONCURRENCY?")
     assert "ROTA_MINE is no setting" in other
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("token", "0123456789abcdef"), ("store", "postgresql://ada:hush@db/rota"), ("encryption_keys", "k1=" + "A" * 44)],
+)
+def test_a_secret_that_others_can_read_is_warned_of_and_not_shown(tmp_path: Path, name: str, value: str) -> None:
+    file = tmp_path / "rota.toml"
+    file.write_text(f'{name} = "{value}"\n', encoding="utf-8")
+    file.chmod(0o644)
+    (warning,) = warnings_about(read(folder=tmp_path), {}, tmp_path)
+    assert f"rota.toml: every user of this machine can read the secret in '{name}'; chmod 600 it" == warning
+    file.chmod(0o600)
+    assert warnings_about(read(folder=tmp_path), {}, tmp_path) == []
+    file.unlink()
+    (warning,) = warnings_about(read({name: value}), {}, tmp_path)
+    assert warning.startswith(f"--{name.replace('_', '-')}: every user of this machine can see")
+    assert value not in warning
+    assert warnings_about(read(environment={f"ROTA_{name.upper()}": value}), {}, tmp_path) == []
+
+
+def test_what_is_no_secret_may_be_read_by_all(tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text('store = "rota.db"\nport = 1\n', encoding="utf-8")
+    flags = {"host": "127.0.0.1", "encryption_keys": "file:/etc/rota/keys"}
+    assert warnings_about(read(flags, folder=tmp_path), {}, tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ CODE_WORDS = """
     exceptions exits expression field filter finite flags format formats hash ids in init integrations kinds lazy
     link links loader loop offset option options output parser pattern payload payloads plan ports problem problems
     recovery references roles run runtime scalars schema sdk settings simple testing text time tree type types ui
-    value values version waiting zone zones
+    value values version waiting warnings zone zones
 """
 WORDS = frozenset(
     f"{QUEUE_WORDS} {STORE_WORDS} {NETWORK_WORDS} {ENCRYPTION_WORDS} {TELEMETRY_WORDS} {CODE_WORDS}".split()

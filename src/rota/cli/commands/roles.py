@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from pathlib import Path
 from typing import Final
 
 from rota.cli.commands.arguments import settings_of
 from rota.cli.exits import CommandFailed, Exit, code_of
+from rota.cli.settings_warnings import warnings_about
 from rota.core.errors import RotaError, StoreUnavailable
 from rota.core.redaction import redacted
 from rota.runtime.assembly import AppDefinition
 from rota.runtime.process import run_role, set_up_logs, works_over_http
 from rota.sdk.loader import definition_of, load_app
-from rota.settings import OPTIONS, Settings, unknown_variables
+from rota.settings import OPTIONS, Settings
 
 _log = logging.getLogger("rota")
 _OF_PORTS: Final = ("tls_cert", "tls_key", "tls_client_ca", "behind_proxy", "insecure")
@@ -27,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options, OPTIONS)
     _refuse_unused_flags(options.command, settings)
     set_up_logs(settings)
-    for sentence in unknown_variables(os.environ):
+    for sentence in warnings_about(settings, os.environ, Path.cwd()):
         _log.warning("%s", sentence)
     try:
         _run(options.command, settings)
