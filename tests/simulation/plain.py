@@ -65,6 +65,7 @@ def limit(limit: Limit) -> dict[str, Plain]:
         "max_running": limit.max_running,
         "rates": [[rate.interval, rate.burst] for rate in limit.rates],
         "per_key_max_running": limit.per_key_max_running,
+        "weight": limit.weight,
         "order": limit.order,
         "closed_until": micros(limit.closed_until),
     }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 from simulation.checker.court import Court, Twin
 from simulation.checker.verdict import Record
-
-#: A key starts at most as many jobs in a round as the largest weight that is drawn. One more round may be under way.
-MOST_OVERTAKING: Final = 2
 
 
 def on_limits(court: Court, record: Record) -> None:
@@ -64,9 +61,15 @@ def judge_turns(court: Court, record: Record, given: list[Twin]) -> None:
             court.blame("G7", "left behind although its limits allow it and there was room for it", record, left)
         overtaken = court.overtaken.setdefault(key, Counter())
         overtaken.update(str(twin.concurrency_key) for twin in started if twin.priority <= left.priority)
-        if max(overtaken.values(), default=0) > MOST_OVERTAKING:
+        # As many as the weight in a round, and one more if both are due at the same virtual time.
+        if any(count > _weight(court, other) + 1 for other, count in overtaken.items()):
             court.blame("G7", f"{dict(overtaken)} went first", record, left)
             overtaken.clear()
+
+
+def _weight(court: Court, key: str) -> int:
+    own, task = court.limits.get(f"key:{key}", {}), court.limits.get(f"task:{key.partition(':')[0]}", {})
+    return int(own.get("weight") or (":" in key and task.get("weight")) or 1)
 
 
 def _first_of_keys(court: Court, ask: dict[str, Any], now: int) -> dict[str, Twin]:
