@@ -104,6 +104,15 @@ async def test_chunk_extensions_count_as_head(address: str, size: int, status: i
         assert (await reader.readline()).split()[1] == b"%d" % status
 
 
+async def test_nothing_is_written_behind_an_error(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The route asked for the body of a request that was refused already: `100 Continue` was written, and failed."""
+    head = CHUNKED.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+    async with connected(address) as (reader, writer):
+        writer.write(head + b"no chunk at all\r\n")
+        assert statuses(await reader.read()) == [400]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 async def test_small_chunks_are_allowed(address: str) -> None:
     body = b'{"type":"mail","payload":"%b"}' % (b"x" * 50_000)
     chunks = b"".join(b"1\r\n%c\r\n" % one for one in body)

@@ -216,12 +216,9 @@ class ClosingProtocol(DeadlineProtocol):
     def _finish(self) -> None:
         """Send no more, discard what still arrives, and close in a moment: the caller reads its response meanwhile."""
         self._discards_input, self.transport.on_close = True, None
-        self.transport.flush()
+        self.transport.end()
         if self.transport.is_closing():
             return
-        # TLS has no half-closed connections: the caller finds the end of the response by its length.
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
         self.flow.resume_reading()
         self._wait_for(self.timeouts.linger.total_seconds(), self.transport.close)
 

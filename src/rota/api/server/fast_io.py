@@ -104,12 +104,13 @@ class CoalescingTransport:
     packets. Data is kept until the next write, or until the current turn of the loop is over.
     """
 
-    __slots__ = ("_kept", "_loop", "_transport", "is_closing", "on_close")
+    __slots__ = ("_has_ended", "_kept", "_loop", "_transport", "is_closing", "on_close")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._kept: bytes | None = None
+        self._has_ended = False
         #: Called for every response: bound here, past `__getattr__`.
         self.is_closing = transport.is_closing
         #: Called instead of closing, once everything written was handed over.
@@ -117,6 +118,8 @@ class CoalescingTransport:
 
     def write(self, data: bytes) -> None:
         """Send this with the next piece, or at the end of this turn. At most one piece is kept."""
+        if self._has_ended:
+            return
         if self._kept is None:
             self._kept = data
             self._loop.call_soon(self.flush)
@@ -126,6 +129,8 @@ class CoalescingTransport:
 
     def send(self, data: bytes) -> None:
         """Send a whole response now, behind what was kept."""
+        if self._has_ended:
+            return
         kept, self._kept = self._kept, None
         self._transport.write(data if kept is None else kept + data)
 
@@ -133,6 +138,16 @@ class CoalescingTransport:
         kept, self._kept = self._kept, None
         if kept is not None:
             self._transport.write(kept)
+
+    def end(self) -> None:
+        """Send what was kept, and no more: uvicorn may still write for a request that was refused already."""
+        self.flush()
+        if self._transport.is_closing() or self._has_ended:
+            return
+        self._has_ended = True
+        # TLS has no half-closed connections: the caller finds the end of the response by its length.
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Close, once everything written is sent."""
