@@ -145,6 +145,22 @@ async def test_an_error_in_a_query_says_so_too(client: httpx.AsyncClient, query:
     assert problem_of(await client.get(f"/v1/jobs?{query}"), 422)["detail"] == detail
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tokens", {"name": "ci", "role": "viewer"}),
+        ("/v1/users", {"name": "ada", "role": "viewer"}),
+        ("/v1/webhooks", {"name": "ops", "url": "https://example.com/hook", "events": ["job.dead"]}),
+    ],
+)
+async def test_an_empty_list_of_queues_is_not_all_queues(
+    client: httpx.AsyncClient, path: str, body: dict[str, object]
+) -> None:
+    """`rota token create ci --queues "$UNSET"` made a token for every queue."""
+    problem = problem_of(await client.post(path, json={**body, "queues": []}), 422)
+    assert problem["detail"] == "queues: it must not be empty"
+
+
 async def test_an_error_shows_no_value_that_may_be_secret(client: httpx.AsyncClient) -> None:
     body = {"name": "ada", "role": "viewer", "password": 7_000_001}
     problem = problem_of(await client.post("/v1/users", json=body), 422)

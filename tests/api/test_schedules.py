@@ -48,11 +48,28 @@ async def test_a_name_belongs_to_one(stage: Stage) -> None:
         ({"blackouts": [{"lasting": "1h"}]}, "blackouts"),
         ({"start_at": "2026-05-01T00:00:00Z", "end_at": "2026-04-01T00:00:00Z"}, "end_at"),
         ({"crn": "x"}, "crn"),
+        ({"job": {"type": "report", "delay": 5}}, "job.delay"),
+        ({"job": {"type": "report", "takes": "result"}}, "job.takes"),
+        ({"grace": 5}, "grace"),
+        ({"grace": 5, "catch_up": "all"}, "grace"),
+        ({"catch_up_limit": 5}, "catch_up_limit"),
+        ({"catch_up_limit": 5, "catch_up": "skip"}, "catch_up_limit"),
     ],
 )
 async def test_a_wrong_schedule_is_named(stage: Stage, change: dict[str, Any], field: str) -> None:
     problem = problem_of(await stage.client.post("/v1/schedules", json={**NIGHTLY, **change}), 422)
     assert field in fields_of(problem)
+
+
+async def test_what_belongs_to_a_policy_needs_it_also_in_a_change(stage: Stage) -> None:
+    """A grace and a limit that the policy does not use were stored and shown, and did nothing."""
+    await create(stage, catch_up="skip", grace=300)
+    for change, field in (({"catch_up_limit": 5}, "catch_up_limit"), ({"job": {"delay": 5}}, "job.delay")):
+        problem = problem_of(await stage.client.patch("/v1/schedules/nightly", json=change), 422)
+        assert fields_of(problem) == {field}
+    # What was set for another policy may stay.
+    after = body_of(await stage.client.patch("/v1/schedules/nightly", json={"catch_up": "all", "catch_up_limit": 5}))
+    assert (after["catch_up_limit"], after["grace"]) == (5, 300)
 
 
 async def test_a_change_leaves_the_rest(stage: Stage) -> None:

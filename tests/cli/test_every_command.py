@@ -543,6 +543,8 @@ CASES = [
     # Tokens.
     Case("token create ci --role submitter --queues mail,report-* --expires 90d", prints("rota_", "shown this once")),
     Case("token create worker --role worker --queues a,a:0", prints("shown this once")),
+    Case("token create ci2 --role viewer --queues=", prints("queues: it must not be empty"), Exit.USAGE),
+    Case("token create ci2 --role viewer --expires=", prints("expires"), Exit.USAGE),
     Case("token create reader --actions jobs.read -o ids", counts(1)),
     Case(
         "token create slow --role viewer --requests-per-second 5 --streams-per-second 1 --bytes-in-flight 1000",

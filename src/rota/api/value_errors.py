@@ -41,7 +41,7 @@ def wrong_value(message: str, value: object, form: Any, field: str) -> str:  # n
 
 def _reason(message: str, form: Any) -> str:  # noqa: ANN401 - any type
     if found := _BOUND.fullmatch(message):
-        return f"it must be {_BOUNDS[found[1]].format(found[2])}"
+        return f"it must be {_BOUNDS[found[1]].format(found[2].removesuffix('.0'))}"
     if found := _LENGTH.fullmatch(message):
         unit = "characters" if "str" in found[1] else "entries"
         return "it must not be empty" if found.group(2, 3) == (">=", "1") else (

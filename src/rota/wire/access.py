@@ -17,7 +17,8 @@ from rota.wire.scalars import Duration, Moment, Name, QueueName, moment_of
 _ActionName = Annotated[str, Meta(min_length=1, max_length=40)]
 _Actions = Annotated[list[_ActionName], Meta(max_length=40)]
 _Limit = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-_Queues = Annotated[list[QueueName], Meta(max_length=100)]
+#: Left out for all queues. An empty list is refused: it would be all queues too, where somebody meant none.
+_Queues = Annotated[list[QueueName], Meta(min_length=1, max_length=100)]
 
 
 class TokenLimitsForm(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from rota.core.cron import ClockChange
 from rota.core.duration import parse_duration
+from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, ScheduleId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import State
@@ -251,11 +252,27 @@ class PauseRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     resume_at: Moment | None = None
 
 
+def refuse_without_effect(form: ScheduleRequest | ScheduleChange, catch_up: CatchUp) -> None:
+    """Refuse what a schedule with this policy would not use."""
+    if isinstance(form.job, FollowUp):
+        if form.job.delay is not None:
+            remedy = "the job of a schedule starts at its fire time; leave it out, or change 'cron'"
+            raise InvalidRequest(f"delay: has no effect here: {remedy}", field="job.delay")
+        if form.job.takes is not None:
+            message = "takes: the job of a schedule waits for no other job; leave it out"
+            raise InvalidRequest(message, field="job.takes")
+    for name, policy, default in (("grace", CatchUp.SKIP, 60.0), ("catch_up_limit", CatchUp.ALL, 100)):
+        if getattr(form, name) not in {UNSET, default} and catch_up is not policy:
+            message = f"{name}: has no effect while catch_up is {str(catch_up)!r}; it belongs to {str(policy)!r}"
+            raise InvalidRequest(message, field=name)
+
+
 def draft_of(form: ScheduleRequest, defaults: Defaults = SERVER_DEFAULTS) -> Draft:
     return Draft(
         name=form.name,
         rule=str(rule_of(form.cron)),
-        template=template_of(form.job, defaults),
+        # A delay of the task holds for its submissions.
+        template=replace(template_of(form.job, defaults), delay=None),
         zone=form.zone,
         catch_up=form.catch_up,
         catch_up_limit=form.catch_up_limit,
@@ -287,6 +304,7 @@ def draft_form(draft: Draft) -> ScheduleRequest:
 
 def apply_change(schedule: Schedule, change: ScheduleChange, defaults: Defaults = SERVER_DEFAULTS) -> Schedule:
     """Apply a change to a schedule."""
+    refuse_without_effect(change, schedule.catch_up if change.catch_up is UNSET else change.catch_up)
     merged = draft_form(schedule)
     for name in change.__struct_fields__:
         if (value := getattr(change, name)) is not UNSET:

@@ -16,12 +16,12 @@ from rota.wire.scalars import Count, Duration, Identifier, Moment, Name, QueueNa
 
 
 class WebhookRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A webhook to create: its address, the events it is told of, and the queues whose jobs count; none for all."""
+    """A webhook to create: its address, the events it is told of, and the queues whose jobs count; left out, all."""
 
     name: Name
     url: Annotated[str, Meta(min_length=1, max_length=2_000)]
     events: Annotated[list[Annotated[str, Meta(max_length=100)]], Meta(min_length=1, max_length=100)]
-    queues: Annotated[list[QueueName], Meta(max_length=100)] = []
+    queues: Annotated[list[QueueName], Meta(min_length=1, max_length=100)] = []
 
 
 class WebhookRotateRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

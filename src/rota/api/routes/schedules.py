@@ -49,6 +49,7 @@ from rota.wire.schedules import (
     draft_of,
     occurrence_form,
     recent_runs,
+    refuse_without_effect,
     schedule_form,
 )
 
@@ -95,7 +96,9 @@ async def requested_schedule(request: Request) -> Schedule:
 
 async def create(request: Request) -> Response:
     """Create a schedule; its name must be free."""
-    draft = draft_of(await request.read(ScheduleRequest), request.context.settings.defaults)
+    form = await request.read(ScheduleRequest)
+    refuse_without_effect(form, form.catch_up)
+    draft = draft_of(form, request.context.settings.defaults)
     check_payloads(draft.template, request.context.settings, "job.")
     require_queues(request.key, draft.template)
     schedule = await request.engine.schedules.create(draft, request.actor)

@@ -17,9 +17,9 @@ def create(options: argparse.Namespace) -> int:
     if options.role:
         body["role"] = options.role
     for field in ("actions", "queues"):
-        if text := getattr(options, field):
+        if (text := getattr(options, field)) is not None:
             body[field] = [part.strip() for part in text.split(",") if part.strip()]
-    if options.expires:
+    if options.expires is not None:
         body["expires"] = options.expires
     limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
     if limits:

@@ -17,9 +17,9 @@ def add(options: argparse.Namespace) -> int:
     if options.role:
         body["role"] = options.role
     for field in ("actions", "queues"):
-        if text := getattr(options, field):
+        if (text := getattr(options, field)) is not None:
             body[field] = [part.strip() for part in text.split(",") if part.strip()]
-    if options.expires:
+    if options.expires is not None:
         body["expires"] = options.expires
     if not options.no_password:
         body["password"] = _read_password()

@@ -12,7 +12,7 @@ from rota.cli.output import column, say
 
 def add(options: argparse.Namespace) -> int:
     body = {"name": options.name, "url": options.url, "events": _words(options.events)}
-    if options.queues:
+    if options.queues is not None:
         body["queues"] = _words(options.queues)
     return _show_secret(options, api_client_of(options).post("/v1/webhooks", body))
 

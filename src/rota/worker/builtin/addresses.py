@@ -83,8 +83,7 @@ class AddressGuard:
         if host.lower().rstrip(".") not in self.allow_hosts:
             for text in addresses:
                 if not self.permits(ip_address(text.partition("%")[0])):
-                    raise Forbidden(
-                        f"{host} is {text}, which is not a public address; to reach it, add it to the worker's list of "
-                        f"allowed hosts"
-                    )
+                    named = host if host == text else f"{host} ({text})"
+                    remedy = "name it in allow_hosts (ROTA_ALLOW_HOSTS) of the process that sends"
+                    raise Forbidden(f"{named} is not a public address; to allow it, {remedy}")
         return addresses
