@@ -2,6 +2,7 @@
 
     python -m bench.dashboard_pages sqlite:///lists.db --finished 5000000 --waiting 1000000 --dead 100000
 
+The store is an address, or `postgres` or `mysql` for a private server that lasts as long as the run.
 Fills an empty store (see `bench.list_latency`; with 0 jobs what is there is measured), starts an API process on it,
 opens each page in Chromium to learn which requests it makes, and repeats each of them alone. Then one process claims
 and completes jobs, first alone and then while others ask for pages as fast as ten people click.
@@ -29,6 +30,7 @@ from typing import Final, Self
 from playwright.sync_api import Request, sync_playwright
 
 from bench.list_latency import fill_store
+from bench.servers import Servers
 from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.lease import Claim, WorkerId
@@ -193,12 +195,25 @@ def measure_claims(url: str, address: str, pages: dict[str, list[str]], count: i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store", help="its address: sqlite:///…, postgresql://…, mysql://…")
+    parser.add_argument("store", help="its address: sqlite:///…, postgresql://…, mysql://…; or postgres, mysql")
     for name, default in (("finished", 5_000_000), ("waiting", 1_000_000), ("dead", 100_000)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"so many {name} jobs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--claims", type=int, default=900, help="0 measures none")
     options = parser.parse_args()
+    servers = Servers()
+    try:
+        if options.store in _OWN_SERVERS:
+            options.store = _OWN_SERVERS[options.store](servers)
+        run(options)
+    finally:
+        servers.close()
+
+
+_OWN_SERVERS: Final = {"postgres": Servers.new_postgres_database, "mysql": Servers.new_mariadb_database}
+
+
+def run(options: argparse.Namespace) -> None:
     counts = (options.finished, options.waiting, 0, options.dead)
     if any(counts):
         asyncio.run(_prepare(options.store, counts))

@@ -29,6 +29,10 @@ TOPICS = {
     "/v1/system": "members",
     "/v1/attention": "condition",
     "/v1/overview": "members",
+    "/v1/jobs:histogram?q=status:pending": "find_some",
+    "/v1/schedules:recent?count=60&limit=100": "schedules",
+    "/v1/system/doctor": "condition",
+    "/v1/system/store": "sizes",
 }
 
 

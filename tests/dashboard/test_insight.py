@@ -50,6 +50,26 @@ def test_the_errors_of_attempts_are_compared_and_a_job_is_put_off_and_duplicated
     shown.sees("made from")
 
 
+def test_a_payload_is_checked_against_what_workers_expect(shown: Shown) -> None:
+    dead = shown.stage.ask("GET", "/v1/jobs?status=dead&type=charge_card")["items"][0]["id"]
+    shown.open(f"/jobs/{dead}")
+    shown.press("Retry with changes")
+    shown.sees("Workers expect:", within="dialog[open]")
+    shown.page.locator("#edit-payload").fill('{"amount": "much"}')
+    shown.sees("payload.amount: ", within="dialog[open]")
+    shown.page.keyboard.press("Escape")
+
+
+def test_the_palette_does_what_can_be_done_everywhere(shown: Shown) -> None:
+    shown.open()
+    for text, seen in (("submit a", "Submit a job"), ("new sch", "New schedule")):
+        shown.page.keyboard.press("Control+k")
+        shown.page.get_by_role("combobox", name="Search").fill(text)
+        shown.page.keyboard.press("Enter")
+        shown.sees(seen, within="dialog[open] h2")
+        shown.page.keyboard.press("Escape")
+
+
 def test_the_jobs_around_a_job_are_named(shown: Shown) -> None:
     (workflow, *_) = shown.stage.ask("GET", "/v1/workflows")["items"]
     nodes = shown.stage.ask("GET", f"/v1/workflows/{workflow['id']}")["nodes"]

@@ -3,6 +3,7 @@
 import { batch, signal } from "@preact/signals";
 import type { Filter } from "./lib/filter.ts";
 import { queryOf } from "./lib/filter.ts";
+import type { PayloadSchema } from "./lib/schema.ts";
 import { parseJson, RawJson, writeJson } from "./lib/json.ts";
 import { apiBase } from "./lib/router.ts";
 
@@ -318,12 +319,6 @@ export interface TypeForm {
   wait: Percentiles;
   duration: Percentiles;
   live_workers: number;
-}
-export interface PayloadSchema {
-  type?: string;
-  properties?: Record<string, PayloadSchema>;
-  required?: string[];
-  description?: string;
 }
 export interface Histogram {
   by: "created" | "finished";

@@ -65,6 +65,8 @@ export const t = {
     searchJobs: (text: string) => `Search jobs: ${text}`,
     openJob: (id: string) => `Open job ${id}`,
     goTo: (page: string) => `Go to ${page}`,
+    submitJob: "Submit a job",
+    newSchedule: "New schedule",
   },
   login: {
     title: "Sign in",
@@ -261,6 +263,7 @@ export const t = {
     tags: "Tags",
     tagsHint: "separated by commas",
     delayHint: "such as 90s or 2h from now; empty to keep its time",
+    expects: "Workers expect:",
     same: "Nothing differs yet.",
     made: (id: string) => `Job ${id} made`,
     changed: "The job is changed",

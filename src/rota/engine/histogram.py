@@ -22,7 +22,7 @@ from rota.engine.deps import EngineDeps
 from rota.ports.store import JobQuery
 
 #: For how long jobs are read at most, and how many.
-READ_SECONDS: Final = 0.15
+READ_SECONDS: Final = 0.1
 MOST_READ: Final = 5_000
 _BATCH: Final = 100
 MOST_BARS: Final = 60

@@ -131,6 +131,12 @@ export function Command({ text }: { text: string }) {
   );
 }
 
+/** A remedy: a command to copy if it is one, otherwise its words. */
+export function Remedy({ text }: { text: string }) {
+  if (!/^rota |: rota /.test(text)) return <>{text}</>;
+  return <Command text={text.replace(/^.*?(?=rota )/, "")} />;
+}
+
 export function Loading() {
   return (
     <p class="loading" role="status">

@@ -14,7 +14,7 @@ const HEIGHT = 56;
 
 export function HistogramCard({ filter }: { filter: Filter }) {
   const query = searchOf(filter) ?? "";
-  const found = useQuery(`histogram ${query}`, (signal) => api.histogram(query, signal), { topic: "jobs", every: 15 });
+  const found = useQuery(`histogram ${query}`, (signal) => api.histogram(query, signal), { every: 15 });
   const [isTable, setTable] = useState(false);
   const data = found.data;
   if (found.error) return null;

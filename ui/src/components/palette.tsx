@@ -3,7 +3,9 @@
 import { useState } from "preact/hooks";
 import { queryOf, readSearch } from "../lib/filter.ts";
 import { NAVIGATION } from "../lib/navigation.ts";
+import { theme, zone } from "../lib/preferences.ts";
 import { navigate } from "../lib/router.ts";
+import { isPaused } from "../live.ts";
 import { t } from "../strings.ts";
 import { Dialog } from "./dialog.tsx";
 import { Icon } from "./icons.tsx";
@@ -11,7 +13,22 @@ import { Icon } from "./icons.tsx";
 interface Choice {
   label: string;
   icon: string;
-  to: string;
+  /** Where it leads, or what it does. */
+  to: string | (() => void);
+}
+
+/** What can be done from everywhere. */
+function commands(): Choice[] {
+  const themes = { system: "light", light: "dark", dark: "system" } as const;
+  const next = themes[theme.peek()];
+  const other = zone.peek() === "utc" ? "local" : "utc";
+  return [
+    { label: t.search.submitJob, icon: "plus", to: "/jobs?submit=1" },
+    { label: t.search.newSchedule, icon: "plus", to: "/schedules?new=1" },
+    { label: isPaused.peek() ? t.live.resume : t.live.pause, icon: "pause", to: () => (isPaused.value = !isPaused.peek()) },
+    { label: t.theme[next], icon: "moon", to: () => (theme.value = next) },
+    { label: t.zone.switchTo(t.zone[other]), icon: "schedules", to: () => (zone.value = other) },
+  ];
 }
 
 function choicesOf(text: string): Choice[] {
@@ -21,7 +38,7 @@ function choicesOf(text: string): Choice[] {
     icon: item.icon,
     to: item.path,
   }));
-  if (!wanted) return pages;
+  if (!wanted) return [...pages, ...commands()];
   const search = readSearch(text);
   const found: Choice[] = [];
   if (search.job) found.push({ label: t.search.openJob(search.job), icon: "external", to: `/jobs/${search.job}` });
@@ -30,7 +47,8 @@ function choicesOf(text: string): Choice[] {
     found.push({ label: t.search.searchJobs(text.trim()), icon: "search", to: `/jobs?${query}` });
   }
   const isWord = !wanted.includes(":") && pages.length > 0;
-  return isWord ? [...pages, ...found] : [...found, ...pages];
+  const meant = commands().filter((one) => one.label.toLowerCase().includes(wanted));
+  return isWord ? [...pages, ...meant, ...found] : [...meant, ...found, ...pages];
 }
 
 export function Palette({ onClose }: { onClose: () => void }) {
@@ -40,7 +58,8 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const go = (choice: Choice | undefined): void => {
     if (!choice) return;
     onClose();
-    navigate(choice.to);
+    if (typeof choice.to === "string") navigate(choice.to);
+    else choice.to();
   };
   const onKey = (event: KeyboardEvent): void => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

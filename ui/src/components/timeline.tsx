@@ -139,5 +139,5 @@ function ticks(from: number, span: number, isNarrow: boolean): number[] {
   const most = isNarrow ? 3 : 8;
   const step = (STEPS.find((hours) => span / (hours * HOUR) <= most) ?? 48) * HOUR;
   const first = Math.ceil((from - offset) / step) * step + offset;
-  return Array.from({ length: Math.ceil(span / step) }, (_, index) => first + index * step).filter((at) => at <= from + span && Math.abs(at - (from + span * PAST_SHARE)) > span * 0.03);
+  return Array.from({ length: Math.ceil(span / step) }, (_, index) => first + index * step).filter((at) => at <= from + span && Math.abs(at - (from + span * PAST_SHARE)) > span * (isNarrow ? 0.14 : 0.03));
 }

@@ -11,7 +11,9 @@ export interface Query<T> {
   reload: () => void;
 }
 
+/** The least time between two loads; less after a change of the topic that is followed, which is to be seen at once. */
 const SHORTEST_MILLISECONDS = 1_000;
+const SHORTEST_AFTER_CHANGE = 200;
 
 /**
  * Loads data and keeps it up to date. `every` is how often to look when nothing was heard, in seconds; `isLive` also
@@ -38,8 +40,9 @@ export function useQuery<T>(
   useEffect(() => {
     let stop = new AbortController();
     let isBusy = false;
-    let isWanted = false;
+    let wanted: number | null = null;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let dueAt = 0;
     let lastAt = 0;
 
     const run = async (): Promise<void> => {
@@ -55,16 +58,23 @@ export function useQuery<T>(
       } finally {
         isBusy = false;
       }
-      if (isWanted) wish();
+      if (wanted !== null) wish(wanted);
     };
-    const wish = (): void => {
-      isWanted = false;
+    const wish = (least: number = SHORTEST_MILLISECONDS): void => {
       if (isBusy) {
-        isWanted = true;
+        wanted = Math.min(wanted ?? least, least);
         return;
       }
+      wanted = null;
+      const at = lastAt + least;
+      // A load that is due sooner stays so.
+      if (timer !== undefined && dueAt <= at) return;
       clearTimeout(timer);
-      timer = setTimeout(() => void run(), Math.max(lastAt + SHORTEST_MILLISECONDS - Date.now(), 0));
+      dueAt = at;
+      timer = setTimeout(() => {
+        timer = undefined;
+        void run();
+      }, Math.max(at - Date.now(), 0));
     };
     again.current = () => {
       stop.abort();
@@ -80,7 +90,7 @@ export function useQuery<T>(
     const topic = options.topic;
     const unfollow = topic ? followTopic(topic) : undefined;
     const seenChange = changed.peek().count;
-    const leaveTopic = topic ? changed.subscribe((change) => change.count !== seenChange && change.topic === topic && wish()) : undefined;
+    const leaveTopic = topic ? changed.subscribe((change) => change.count !== seenChange && change.topic === topic && wish(SHORTEST_AFTER_CHANGE)) : undefined;
     const leaveToken = signIns.subscribe((count) => count && !needsToken.peek() && lastAt && wish());
     const clock = setInterval(() => {
       if (!document.hidden && !isPaused.peek()) wish();

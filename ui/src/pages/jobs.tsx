@@ -24,7 +24,9 @@ const PAGE_SIZE = 100;
 export default function JobsPage() {
   const filter = filterOf(parameters.value);
   const key = queryOf(filter).toString();
-  const [isSubmitting, setSubmitting] = useState(false);
+  // The address may ask for the form, so that the palette can lead to it.
+  const isSubmitting = parameters.value.get("submit") === "1";
+  const setSubmitting = (isOpen: boolean): void => setParameters({ submit: isOpen ? "1" : null }, { replace: true });
   return (
     <>
       <PageHead title={t.jobsPage.title}>

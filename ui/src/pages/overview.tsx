@@ -3,7 +3,7 @@
 import { lazy, Suspense } from "preact/compat";
 import { useState } from "preact/hooks";
 import { api, type History } from "../api.ts";
-import { Ago, Card, Command, Lamp, Link, Loaded, Loading, Meter, PageHead, StateBadge, Table } from "../components/basics.tsx";
+import { Ago, Card, Command, Lamp, Link, Loaded, Loading, Meter, PageHead, Remedy, StateBadge, Table } from "../components/basics.tsx";
 import { Sparkline } from "../components/charts.tsx";
 import { Icon } from "../components/icons.tsx";
 import { useQuery } from "../lib/query.ts";
@@ -133,7 +133,7 @@ function Attention() {
                   </span>
                   <Link to={problem.link}>{t.open}</Link>
                   <span class="fix">
-                    {/^rota |: rota /.test(problem.fix) ? <Command text={problem.fix.replace(/^.*?(?=rota )/, "")} /> : problem.fix}
+                    <Remedy text={problem.fix} />
                   </span>
                 </li>
               ))}

@@ -10,7 +10,7 @@ import { ScheduleForm } from "../components/schedule_form.tsx";
 import { Timeline } from "../components/timeline.tsx";
 import { cronWords } from "../lib/cron.ts";
 import { useQuery } from "../lib/query.ts";
-import { navigate } from "../lib/router.ts";
+import { navigate, parameters, setParameters } from "../lib/router.ts";
 import { duration } from "../lib/time.ts";
 import { t } from "../strings.ts";
 
@@ -22,7 +22,8 @@ const MOST_RECENT = 60;
 export default function SchedulesPage() {
   const schedules = useQuery("schedules", api.schedules, { topic: "schedules", every: 10 });
   const recent = useQuery("recent runs", (signal) => api.recentRuns(MOST_RECENT, signal), { topic: "schedules", every: 15 });
-  const [isCreating, setCreating] = useState(false);
+  const isCreating = parameters.value.get("new") === "1";
+  const setCreating = (isOpen: boolean): void => setParameters({ new: isOpen ? "1" : null }, { replace: true });
   return (
     <>
       <PageHead title={words.title}>

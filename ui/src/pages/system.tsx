@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { access, api, type Check, type Health, type Setting, type StoreSizes, type System } from "../api.ts";
-import { Ago, Card, Command, Lamp, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
+import { Ago, Card, Lamp, Link, Loaded, Moment, PageHead, Remedy, Table } from "../components/basics.tsx";
 import { useQuery } from "../lib/query.ts";
 import { apiBase } from "../lib/router.ts";
 import { duration } from "../lib/time.ts";
@@ -90,7 +90,7 @@ function CheckTable({ items }: { items: Check[] }) {
           <td>
             <code class="faint">{one.code}</code>
           </td>
-          <td>{one.fix && (/^rota /.test(one.fix) ? <Command text={one.fix} /> : <span class="faint">{one.fix}</span>)}</td>
+          <td>{one.fix && <Remedy text={one.fix} />}</td>
         </tr>
       ))}
     </Table>

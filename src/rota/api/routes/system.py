@@ -9,6 +9,7 @@ from rota.api.http import Request, Response, json_response
 from rota.api.router import Route
 from rota.api.routes.health import leader_of, problems_of
 from rota.core.access import Action
+from rota.core.cluster import LEAD
 from rota.core.health import CHECKS
 from rota.wire.system import (
     CheckForm,
@@ -77,7 +78,10 @@ async def doctor(request: Request) -> Response:
 
 async def leaders(request: Request) -> Response:
     """Show who leads, and who has led since this process was started."""
-    seen = request.context.leaders
+    seen, coordinator = list(request.context.leaders), request.context.settings.coordinator
+    if not seen and coordinator is not None and (now := await coordinator.leader(LEAD)) is not None:
+        # It led before this process listened.
+        seen = [(request.context.started_at, now)]
     terms = [LeaderTerm(name=one.holder, term=one.term, seen_at=at) for at, one in reversed(seen)]
     return json_response(
         LeaderList(current_leader=leader_of(request.context), items=terms, since=request.context.started_at)
