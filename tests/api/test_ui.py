@@ -161,3 +161,12 @@ async def test_it_is_served_over_a_socket(stage: Stage) -> None:
         for _ in range(2):
             assert (await client.get("/ui/assets/app-AB12.js")).text == "export {}"
             assert (await client.get("/livez")).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [("/ui/jobs/x", "../"), ("/ui/types/a%2Fb", "../"), ("/ui/types/a%2fb%2Fc", "../"), ("/ui/x", "./")],
+)
+async def test_a_slash_within_a_name_does_not_lead_the_page_astray(stage: Stage, path: str, root: str) -> None:
+    page = await stage.client.get(path)
+    assert f'content="{root}"' in page.text

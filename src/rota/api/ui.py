@@ -103,7 +103,9 @@ async def serve_ui(path: str, scope: AsgiScope, headers: Mapping[bytes, bytes], 
         found = _compressed(plain) if b"gzip" in headers.get(b"accept-encoding", b"") else plain
         cache = _FOREVER if name.startswith("assets/") else _ASK_FIRST
     else:
-        found, cache = _page(root_of(path)), _ASK_FIRST
+        # A slash within a name is encoded; for a browser it divides nothing.
+        within_names = scope.get("raw_path", b"").lower().count(b"%2f")
+        found, cache = _page(root_of(path, within_names)), _ASK_FIRST
     is_known = headers.get(b"if-none-match") == found.etag
     body = b"" if is_known or scope["method"] == "HEAD" else found.content
     length = () if is_known else ((b"content-length", b"%d" % len(found.content)),)
@@ -112,10 +114,11 @@ async def serve_ui(path: str, scope: AsgiScope, headers: Mapping[bytes, bytes], 
     await _send(send, 304 if is_known else 200, body, (b"vary", b"accept-encoding"), *more)
 
 
-def root_of(path: str) -> str:
-    """Give the relative URL that leads from a path to the dashboard's files."""
+def root_of(path: str, within_names: int = 0) -> str:
+    """Give the relative URL that leads from a path to the dashboard's files; some slashes are within names."""
     inside = path.removeprefix(PREFIX)
-    return "ui/" if not inside else "./" if inside.count("/") == 1 else "../" * (inside.count("/") - 1)
+    depth = inside.count("/") - within_names
+    return "ui/" if not inside else "./" if depth == 1 else "../" * (depth - 1)
 
 
 async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
