@@ -53,7 +53,7 @@ async def test_the_bound_can_be_taken_away(stage: Stage) -> None:
     await stage.submit(type="mail")
 
 
-async def test_who_set_a_bound_stands_in_the_ledger(stage: Stage) -> None:
+async def test_the_ledger_names_the_operator_that_set_a_bound(stage: Stage) -> None:
     await bound(stage, 7)
     (entry,) = await stage.store.ledger()
     assert (entry.action, entry.target, entry.detail) == ("queues.limit", "default", "max_depth=7")

@@ -56,7 +56,7 @@ async def test_the_configuration_is_set_recorded_and_forgotten(cluster: Stage, c
     assert acts == [("cluster.forget", "log_level", ""), ("cluster.configure", "log_level", "debug")]
 
 
-async def test_what_nobody_heeds_is_refused(cluster: Stage, coordinator: LocalCoordinator) -> None:
+async def test_a_key_without_an_effect_is_refused(cluster: Stage, coordinator: LocalCoordinator) -> None:
     colour = await cluster.client.put("/v1/cluster/configuration/colour", json={"value": "red"})
     level = await cluster.client.put("/v1/cluster/configuration/log_level", json={"value": "loud"})
     gone = await cluster.client.delete("/v1/cluster/configuration/colour")

@@ -219,7 +219,9 @@ async def test_a_result_is_there_or_not_yet(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("asked", [("?wait=30", {}), ("", {"Prefer": "respond-async, wait=30"})])
-async def test_whoever_waits_for_a_result_is_told_at_once(stage: Stage, asked: tuple[str, dict[str, str]]) -> None:
+async def test_a_caller_that_waits_for_a_result_gets_it_at_once(
+    stage: Stage, asked: tuple[str, dict[str, str]]
+) -> None:
     job = await stage.submit()
     address = f"/v1/jobs/{job['id']}/result{asked[0]}"
     waiting = asyncio.create_task(stage.client.get(address, headers=asked[1]))

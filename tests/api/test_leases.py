@@ -141,7 +141,7 @@ async def test_a_wrong_request_is_named(stage: Stage, path: str, request_body: d
     assert field in fields_of(problem)
 
 
-async def test_whoever_goes_while_waiting_leaves_nothing_leased(stage: Stage) -> None:
+async def test_a_client_that_disconnects_while_it_waits_leaves_nothing_leased(stage: Stage) -> None:
     """A worker that hangs up must not take jobs with it: they would only return when its lease ends."""
     async with served(stage.api) as address, httpx.AsyncClient(base_url=address) as client:
         request = {"worker_id": "ada", "boot_id": "b", "max": 1, "wait": 60}
@@ -153,7 +153,7 @@ async def test_whoever_goes_while_waiting_leaves_nothing_leased(stage: Stage) ->
 
 
 @pytest.mark.parametrize(("name", "state"), [(None, State.PENDING), ("question-1", State.RUNNING)])
-async def test_what_was_leased_to_a_caller_who_went_is_handed_back_unless_it_can_be_asked_for_again(
+async def test_jobs_leased_to_a_caller_that_left_are_handed_back_unless_it_can_repeat_the_claim(
     name: str | None, state: State
 ) -> None:
     """A server that was paused woke up, and handed back what its caller had fetched elsewhere and begun."""

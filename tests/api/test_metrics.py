@@ -100,7 +100,7 @@ def taken(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[Census]:
     return taken
 
 
-async def test_a_few_jobs_are_counted_anew_for_everyone_who_looks(stage: Stage, taken: list[Census]) -> None:
+async def test_few_jobs_are_counted_anew_for_each_request(stage: Stage, taken: list[Census]) -> None:
     for number in range(1, 4):
         await stage.submit(queue="a")
         assert body_of(await stage.client.get("/v1/stats"))["queue_depth"] == number
@@ -272,7 +272,7 @@ async def test_many_scrapers_cost_one_census(stage: Stage, taken: list[Census]) 
     assert len(taken) == 1
 
 
-async def test_many_who_look_at_once_share_a_census_that_begins_after_they_asked(
+async def test_concurrent_requests_share_a_count_that_begins_after_they_came(
     stage: Stage, taken: list[Census], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     census = stage.engine.jobs.census

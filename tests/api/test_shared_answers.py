@@ -75,7 +75,7 @@ async def test_programs_always_ask_the_store(stage: Stage, asked: Counter[str]) 
     assert asked["ledger"] == 6
 
 
-async def test_whoever_acts_sees_the_effect_at_once(stage: Stage) -> None:
+async def test_a_caller_that_acts_sees_the_effect_at_once(stage: Stage) -> None:
     path = "/v1/queues?limit=500"
     await stage.submit(type="mail")
     assert [one["is_paused"] for one in body_of(await stage.client.get(path, headers=TAB))["items"]] == [False]

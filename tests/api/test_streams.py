@@ -175,7 +175,7 @@ async def test_a_stream_that_fails_later_ends(
     assert not stage.api.context.streams._open
 
 
-async def test_whoever_hangs_up_is_forgotten(stage: Stage, remote: httpx.AsyncClient) -> None:
+async def test_a_stream_whose_client_disconnects_is_forgotten(stage: Stage, remote: httpx.AsyncClient) -> None:
     live = stage.api.context.live
     async with remote.stream("GET", "/v1/events/stream") as response:
         await anext(events(response))

@@ -49,7 +49,7 @@ async def test_a_wait_ends_when_its_time_is_over(engine: Engine) -> None:
             await subscription.wait(timedelta(milliseconds=20))
 
 
-async def test_who_waits_for_work_is_woken_by_a_submission(engine: Engine) -> None:
+async def test_a_claim_that_waits_is_woken_by_a_submission(engine: Engine) -> None:
     waiting = asyncio.create_task(engine.claim(claim(types=TYPES), wait=LONG))
     await asyncio.sleep(0)
     job = new_job()

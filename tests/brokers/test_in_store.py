@@ -31,7 +31,7 @@ async def test_what_was_rung_before_a_wait_ends_it_at_once_and_is_told_once(brok
         assert not await subscription.wait(SHORT)
 
 
-async def test_whoever_is_called_off_as_it_rings_goes_and_the_next_wait_is_told(broker: InStoreBroker) -> None:
+async def test_a_wait_cancelled_during_a_wake_up_ends_and_the_next_wait_gets_the_wake_up(broker: InStoreBroker) -> None:
     with broker.subscribe(["a"]) as subscription:
         waiting = asyncio.ensure_future(subscription.wait(LONG))
         await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_whoever_is_called_off_as_it_rings_goes_and_the_next_wait_is_told(
         assert await subscription.wait(LONG) == {"a"}
 
 
-async def test_who_is_slow_to_leave_does_not_take_the_bell_along(broker: InStoreBroker) -> None:
+async def test_a_subscription_that_ends_late_takes_no_wake_up_from_the_next(broker: InStoreBroker) -> None:
     with broker.subscribe(["a"]) as subscription:
         leaving = asyncio.ensure_future(subscription.wait(LONG))
         await asyncio.sleep(0)

@@ -107,7 +107,9 @@ async def test_a_lane_that_nobody_reads_is_not_dispatched_and_hides_no_other(sta
     assert await stage.count(State.PENDING) == 5
 
 
-async def test_who_waits_keeps_its_own_lanes_and_no_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_claim_that_waits_keeps_its_own_lanes_and_no_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lane that nobody reads any more must not be filled because somebody waits for another type of its queue."""
     monkeypatch.setattr(reader, "READ_SECONDS", 0.3)
     monkeypatch.setattr(dispatch, "REGISTERED_SECONDS", 3.0)
@@ -126,7 +128,7 @@ async def wait_for_ever(node: Engine) -> None:
     await node.claim(claim(BEN, types=TYPES), wait=timedelta(seconds=600))
 
 
-async def test_what_is_leased_leaves_the_stream_whoever_settles_it(stage: Stage) -> None:
+async def test_a_leased_job_leaves_the_stream_whichever_process_settles_it(stage: Stage) -> None:
     dispatching, worker, other = await stage.engine(), await stage.engine(), await stage.engine()
     await attended(stage)
     await stage.submit(3)
@@ -324,7 +326,7 @@ async def test_ids_that_could_not_be_tried_are_handed_over_again(stage: Stage, m
     assert held.id == job.id
 
 
-async def test_ids_on_their_way_to_a_caller_who_is_cancelled_are_kept(stage: Stage) -> None:
+async def test_ids_on_their_way_to_a_cancelled_caller_are_kept(stage: Stage) -> None:
     dispatching, broker = await stage.engine(), await stage.broker()
     await attended(stage)
     (job,) = await stage.submit(1)
@@ -390,7 +392,7 @@ async def test_two_dispatchers_at_once_hand_each_job_over_and_none_is_lost(stage
     assert sorted(done) == sorted(job.id for job in jobs)
 
 
-async def test_who_does_not_lead_does_not_dispatch_and_workers_are_not_left_waiting(stage: Stage) -> None:
+async def test_a_follower_does_not_dispatch_and_workers_are_not_left_waiting(stage: Stage) -> None:
     idle = await stage.engine()
     stage.tasks.append(asyncio.create_task(Dispatcher(idle, stands_by=lambda: True).run()))
     worker = await stage.engine()

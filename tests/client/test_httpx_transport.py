@@ -130,7 +130,7 @@ async def test_no_more_connections_than_allowed() -> None:
         assert server.connections <= 2
 
 
-async def test_who_gets_no_connection_in_time_is_told() -> None:
+async def test_a_request_that_gets_no_connection_in_time_fails() -> None:
     async with serving(never_answering) as server, client(PooledTransport(1), pool=0.05) as http:
         first = asyncio.create_task(http.get(server.url))
         await asyncio.sleep(0)
@@ -294,7 +294,7 @@ async def test_what_is_not_http_is_told() -> None:
             await http.get(server.url)
 
 
-async def test_who_says_more_than_asked_is_not_listened_to() -> None:
+async def test_a_server_that_sends_more_than_one_response_is_disconnected() -> None:
     other = b"HTTP/1.1 500 No\r\nX-Other: 1\r\nContent-Length: 5\r\n\r\nother"
     async with serving(saying(OK + other), saying(OK)) as server, client() as http:
         for _ in range(2):
@@ -376,7 +376,7 @@ async def test_nobody_there_is_told() -> None:
             await http.get(url)
 
 
-async def test_who_stops_waiting_hangs_up() -> None:
+async def test_a_cancelled_request_closes_its_connection() -> None:
     async with serving(never_answering) as server, client() as http:
         asking = asyncio.create_task(http.get(server.url))
         await server.opened.wait()
@@ -415,7 +415,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return sign_itself(tmp_path_factory.mktemp("tls"))
 
 
-async def test_over_tls_only_a_server_that_shows_who_it_is_is_spoken_to(certificate: tuple[Path, Path]) -> None:
+async def test_over_tls_only_a_server_with_a_valid_certificate_is_used(certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*certificate)
     async with serving(saying(OK), context=context) as server:

@@ -119,7 +119,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return sign_itself(tmp_path_factory.mktemp("tls"))
 
 
-async def test_over_tls_only_a_node_that_shows_who_it_is_is_spoken_to(certificate: tuple[Path, Path]) -> None:
+async def test_over_tls_only_a_node_with_a_valid_certificate_is_used(certificate: tuple[Path, Path]) -> None:
     cluster = EtcdCluster(require_binary(), tls=certificate)
     try:
         async with opened(f"etcds://{cluster.endpoints}?ca={certificate[0]}") as ours:

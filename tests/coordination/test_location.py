@@ -23,7 +23,7 @@ def test_every_form_of_an_address_names_its_nodes(url: str, endpoints: tuple[str
     assert location_of(url).endpoints == endpoints
 
 
-def test_an_address_says_as_whom_to_come_where_our_keys_stand_and_whom_to_trust() -> None:
+def test_a_url_has_the_user_the_prefix_of_keys_and_the_certificate_authority() -> None:
     found = location_of("etcds://us%40er:p%3Aw%2F@a,b/deep/prefix/?ca=/ca.pem&cert=/c.pem&key=/k.pem")
     assert (found.user, found.password, found.prefix) == ("us@er", "p:w/", "deep/prefix")
     assert (found.ca, found.cert, found.key, found.verify) == ("/ca.pem", "/c.pem", "/k.pem", True)

@@ -235,7 +235,7 @@ def test_a_planted_revival_is_found(text: str) -> None:
     assert revivals(text)
 
 
-def test_who_may_import_by_name_may_do_nothing_else_of_the_kind() -> None:
+def test_a_module_that_may_import_by_name_may_do_nothing_else_of_the_kind() -> None:
     found = [text for text in REVIVED if not revivals(text, may_import=True)]
     assert found == ["import importlib\nimportlib.import_module('os')", "from importlib import import_module"]
 

@@ -110,7 +110,7 @@ async def test_calls_of_any_size_fill_batches_in_their_order(desk: Batcher[int, 
     assert counter.batches == [[0], first + second, third, fourth, fifth]
 
 
-async def test_who_shares_nothing_with_whom_it_follows_opens_a_batch_of_its_own(
+async def test_a_call_that_shares_nothing_with_the_one_before_opens_a_batch_of_its_own(
     desk: Batcher[int, int], counter: Counter
 ) -> None:
     counter.gate.set()
@@ -119,7 +119,7 @@ async def test_who_shares_nothing_with_whom_it_follows_opens_a_batch_of_its_own(
     assert counter.batches == [[0, 1], [2], [3, 4]]
 
 
-async def test_who_leaves_takes_nothing_of_what_others_brought(desk: Batcher[int, int], counter: Counter) -> None:
+async def test_a_cancelled_call_takes_no_items_of_other_calls_along(desk: Batcher[int, int], counter: Counter) -> None:
     first = asyncio.ensure_future(desk.run([0]))
     await counter.has_begun.wait()
     calls = [asyncio.ensure_future(desk.run(batch)) for batch in ([1, 2], [3], [4, 5, 6], [7])]
@@ -168,7 +168,7 @@ async def test_everybody_is_told_that_the_store_is_away_and_nothing_is_tried_aga
     assert counter.batches == [[0], [1, 404]]
 
 
-async def test_a_caller_who_left_before_the_beginning_is_left_out(desk: Batcher[int, int], counter: Counter) -> None:
+async def test_a_call_cancelled_before_its_batch_begins_is_left_out(desk: Batcher[int, int], counter: Counter) -> None:
     first = asyncio.ensure_future(desk.run([0]))
     await counter.has_begun.wait()
     gone, stays = (asyncio.ensure_future(desk.run([number])) for number in (1, 2))
@@ -179,7 +179,7 @@ async def test_a_caller_who_left_before_the_beginning_is_left_out(desk: Batcher[
     assert counter.batches == [[0], [2]]
 
 
-async def test_a_caller_who_leaves_midway_does_not_stop_the_others(desk: Batcher[int, int], counter: Counter) -> None:
+async def test_a_call_cancelled_midway_does_not_stop_the_others(desk: Batcher[int, int], counter: Counter) -> None:
     first = asyncio.ensure_future(desk.run([1]))
     await counter.has_begun.wait()
     first.cancel()
@@ -203,7 +203,7 @@ async def test_nothing_is_served_for_an_empty_batch(desk: Batcher[int, int], cou
     assert counter.batches == []
 
 
-async def test_who_brings_nothing_shifts_nobodys_answers(desk: Batcher[int, int], counter: Counter) -> None:
+async def test_a_call_without_items_shifts_no_other_answers(desk: Batcher[int, int], counter: Counter) -> None:
     """As many answers as calls were taken for one each: the second had what was the third's."""
     first = desk.hand_in([0])
     await counter.has_begun.wait()
@@ -218,16 +218,16 @@ def prompt(counter: Counter) -> Batcher[int, int]:
     return Batcher(counter, prompt=True)
 
 
-async def test_a_prompt_desk_serves_who_comes_alone_at_its_own_hands(
-    prompt: Batcher[int, int], counter: Counter
-) -> None:
+async def test_a_prompt_batcher_runs_a_lone_call_in_its_own_task(prompt: Batcher[int, int], counter: Counter) -> None:
     counter.gate.set()
     before = asyncio.all_tasks()
     assert await prompt.run([1]) == [2]
     assert asyncio.all_tasks() == before, "no task was made for it"
 
 
-async def test_who_comes_meanwhile_is_served_together_afterwards(prompt: Batcher[int, int], counter: Counter) -> None:
+async def test_calls_that_come_meanwhile_are_run_together_afterwards(
+    prompt: Batcher[int, int], counter: Counter
+) -> None:
     calls = await crowd(prompt, counter, [1], [2])
     assert await asyncio.gather(*calls) == [[2], [4]]
     assert counter.batches == [[0], [1, 2]]
@@ -240,7 +240,7 @@ async def test_in_a_crowd_nobody_goes_alone(prompt: Batcher[int, int], counter: 
     assert counter.batches == [[0, 1, 2, 3, 4]]
 
 
-async def test_two_who_were_told_to_go_ahead_do_not_go_at_once(prompt: Batcher[int, int], counter: Counter) -> None:
+async def test_two_calls_that_may_run_do_not_run_at_once(prompt: Batcher[int, int], counter: Counter) -> None:
     """Both found nobody there when they called, and awaited it later."""
     first, second = prompt.run([1]), prompt.run([2])
     calls = [asyncio.ensure_future(call) for call in (first, second)]
@@ -251,9 +251,7 @@ async def test_two_who_were_told_to_go_ahead_do_not_go_at_once(prompt: Batcher[i
     assert await asyncio.gather(*calls) == [[2], [4]]
 
 
-async def test_who_was_told_to_go_ahead_does_not_go_once_it_is_closed(
-    prompt: Batcher[int, int], counter: Counter
-) -> None:
+async def test_a_call_that_may_run_does_not_run_after_the_end(prompt: Batcher[int, int], counter: Counter) -> None:
     call = prompt.run([1])
     await prompt.close()
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -261,7 +259,9 @@ async def test_who_was_told_to_go_ahead_does_not_go_once_it_is_closed(
     assert counter.batches == []
 
 
-async def test_who_goes_away_from_a_prompt_desk_holds_up_nobody(prompt: Batcher[int, int], counter: Counter) -> None:
+async def test_a_call_cancelled_in_a_prompt_batcher_holds_up_no_other(
+    prompt: Batcher[int, int], counter: Counter
+) -> None:
     leaving = asyncio.ensure_future(prompt.run([0]))
     await counter.has_begun.wait()
     waiting = asyncio.ensure_future(prompt.run([1]))
@@ -272,7 +272,7 @@ async def test_who_goes_away_from_a_prompt_desk_holds_up_nobody(prompt: Batcher[
     assert leaving.cancelled()
 
 
-async def test_a_prompt_desk_closes_when_all_are_served(prompt: Batcher[int, int], counter: Counter) -> None:
+async def test_a_prompt_batcher_closes_after_all_calls(prompt: Batcher[int, int], counter: Counter) -> None:
     calls = [asyncio.ensure_future(prompt.run([number])) for number in range(3)]
     await counter.has_begun.wait()
     await asyncio.sleep(0)

@@ -17,7 +17,7 @@ def there(here: float) -> datetime:
     return START + timedelta(seconds=here)
 
 
-def test_who_has_heard_nothing_never_sees_the_moment_come() -> None:
+def test_without_any_answer_the_moment_never_comes() -> None:
     assert ClockOffset().local_time(START) == inf
 
 
@@ -28,7 +28,7 @@ def test_the_quickest_word_is_what_counts() -> None:
     assert 4.001 <= reckoning.local_time(there(4.0)) < 4.003
 
 
-def test_what_was_heard_long_ago_counts_for_less() -> None:
+def test_an_old_answer_counts_for_less() -> None:
     reckoning = ClockOffset()
     reckoning.observe(there(0.0), 0.001)
     reckoning.observe(there(60.0), 60.014)
@@ -49,7 +49,7 @@ def test_a_clock_that_was_set_back_makes_us_forget_what_we_knew() -> None:
     assert 2.002 <= reckoning.local_time(there(1.0)) < 2.003
 
 
-def test_who_has_asked_sees_the_least_step_back() -> None:
+def test_after_an_answer_the_least_step_back_is_seen() -> None:
     reckoning = ClockOffset()
     reckoning.observe(there(0.0), 0.001, 0.0)
     reckoning.observe(there(1.0) - timedelta(seconds=0.015), 1.001, 1.0)
@@ -64,7 +64,7 @@ def test_an_answer_that_took_long_takes_nothing_from_what_is_known() -> None:
 
 
 @given(heard=st.lists(st.tuples(st.floats(0.001, 30.0), ways), min_size=1), drift=st.floats(-DRIFT, DRIFT))
-def test_nothing_is_ever_reckoned_too_early(heard: list[tuple[float, float]], drift: float) -> None:
+def test_no_moment_is_ever_computed_too_early(heard: list[tuple[float, float]], drift: float) -> None:
     """Nor later than the last word's way, whatever the ways were, while the clocks drift apart."""
     reckoning, said_at, now = ClockOffset(), 0.0, 0.0
     for pause, way in heard:

@@ -24,7 +24,7 @@ def test_no_process_loads_what_only_a_command_line_of_somebody_else_needs() -> N
     assert loaded.isdisjoint({"rich", "pygments", "httpx._main"})
 
 
-def test_whoever_wants_the_command_line_of_httpx_still_finds_it() -> None:
+def test_the_command_line_of_httpx_can_still_be_imported() -> None:
     assert "httpx._main" in loaded_by("import rota._httpx, httpx._main")
     assert "httpx._main" in loaded_by("import httpx, rota._httpx")
 

@@ -12,7 +12,7 @@ from rota.stagger import HEAD_START_SECONDS, stagger_seconds
 
 @pytest.mark.parametrize("of", [1, 2, 3, 50])
 @pytest.mark.parametrize("first", [0, 7, -3, 2**63])
-def test_of_those_who_agree_on_their_ranks_each_goes_first_in_its_turn(of: int, first: int) -> None:
+def test_workers_that_agree_on_their_ranks_go_first_in_turn(of: int, first: int) -> None:
     at_once = [
         [place for place in range(of) if not stagger_seconds(Rank(place, of), number)]
         for number in range(first, first + of)
@@ -32,7 +32,7 @@ def test_the_last_of_many_does_not_wait_for_long(of: int) -> None:
     assert max(stagger_seconds(Rank(place, of), 5) for place in range(of)) <= 4 * HEAD_START_SECONDS
 
 
-def test_who_has_no_rank_goes_at_once_and_so_do_all_where_nobody_knows_how_much_there_is() -> None:
+def test_a_worker_without_a_rank_goes_at_once_and_so_do_all_if_the_number_of_jobs_is_unknown() -> None:
     assert stagger_seconds(None, 5) == 0
     assert stagger_seconds(Rank(0, 50), None) == 0
     assert stagger_seconds(Rank(49, 50), None) == 0

@@ -60,7 +60,7 @@ def test_a_job_takes_over_all_that_its_template_says(template: Template, now: da
     assert job.expires_at == (None if template.expires is None else starts + template.expires)
 
 
-def test_only_delay_and_expiry_are_reckoned_anew() -> None:
+def test_only_delay_and_expiry_are_computed_anew() -> None:
     """A field added to one of the two and forgotten in the other is found here."""
     assert {field.name for field in fields(Template)} - TAKEN_OVER == {"delay", "expires"}
     assert {field.name for field in fields(NewJob)} - TAKEN_OVER == {

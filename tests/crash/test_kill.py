@@ -85,7 +85,7 @@ def test_a_writer_that_is_told_to_go_says_all_it_knows_and_leaves_no_log(forker:
     assert verify(path, promises) == []
 
 
-def test_the_nursery_tells_how_a_writer_ended(forker: WriterForker, tmp_path: Path) -> None:
+def test_the_end_of_a_writing_process_is_reported(forker: WriterForker, tmp_path: Path) -> None:
     child = forker.start(Errand(str(tmp_path / "killed.db"), SEED))
     child.kill()
     assert child.bury() == -signal.SIGKILL

@@ -38,7 +38,7 @@ def test_uv_looks_where_pip_would_and_gets_there_as_pip_would() -> None:
     }
 
 
-def test_who_may_ask_no_index_asks_none() -> None:
+def test_without_an_allowed_index_none_is_asked() -> None:
     assert install.asks_no_index(install.settings_of_pip("global.no-index='true'"))
     assert not install.asks_no_index(install.settings_of_pip("global.no-index='false'"))
     assert not install.asks_no_index(install.settings_of_pip(LISTING))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conformance.guests.callers import ASYNCMY, ASYNCPG, DRIVERS, OWN_TABLE, PYMYSQL, SQLITE3, Way, mysql_options
+from conformance.caller_tx.callers import ASYNCMY, ASYNCPG, DRIVERS, OWN_TABLE, PYMYSQL, SQLITE3, Way, mysql_options
 from rota import Rota
 from rota.ports.store import JobQuery
 from rota.runtime.store import open_store

@@ -84,7 +84,7 @@ def test_a_claim_says_how_much_longer_it_stays_each_time_it_is_asked() -> None:
     played(act)
 
 
-def test_who_is_told_of_an_answer_asks_for_it() -> None:
+def test_a_claim_woken_by_a_hand_over_asks_for_its_job() -> None:
     async def act(place: Place) -> None:
         waiting = place.ask()
         await asyncio.sleep(1)
@@ -95,7 +95,7 @@ def test_who_is_told_of_an_answer_asks_for_it() -> None:
     played(act)
 
 
-def test_who_is_told_of_an_answer_that_is_at_hand_takes_it_without_asking() -> None:
+def test_a_claim_takes_a_job_that_was_sent_with_the_wake_up_without_asking() -> None:
     async def act(place: Place) -> None:
         waiting = place.ask()
         await asyncio.sleep(1)
@@ -119,7 +119,7 @@ def test_an_answer_to_another_wakes_nobody() -> None:
     played(act)
 
 
-def test_who_is_rung_for_all_the_time_gives_up_all_the_same() -> None:
+def test_a_claim_that_is_woken_all_the_time_gives_up_all_the_same() -> None:
     """A lease is counted from when the question was sent: what is found too late after that cannot be begun."""
 
     async def act(place: Place) -> None:

@@ -54,7 +54,7 @@ async def test_a_claim_that_waits_is_woken_by_a_submission(bench: Bench) -> None
         assert [one.id for one in await waiting] == [job.id]
 
 
-async def test_only_who_has_found_nothing_anywhere_may_be_given_what_it_was_woken_for_alone(
+async def test_only_a_claim_that_found_nothing_may_be_given_just_the_announced_job(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits already may be more urgent than what somebody tells of."""
@@ -78,7 +78,7 @@ async def test_only_who_has_found_nothing_anywhere_may_be_given_what_it_was_woke
         assert not (await asked.get()).is_woken
 
 
-async def test_a_claim_that_nobody_rings_for_gives_up_and_asks_the_store_once(bench: Bench) -> None:
+async def test_a_claim_without_a_wake_up_gives_up_and_asks_the_store_once(bench: Bench) -> None:
     assert list(await bench.engine.claim(claim(), wait=timedelta(milliseconds=1))) == []
     assert bench.line.calls.count("claim") == 1
 
@@ -151,7 +151,7 @@ async def test_another_engine_settles_what_this_one_claimed(bench: Bench) -> Non
 @pytest.mark.parametrize(
     ("outcome", "due"), [(failure(), at(10)), (Snoozed(MINUTE), at(60))], ids=["failed", "snoozed"]
 )
-async def test_when_a_job_is_due_again_is_reckoned_by_the_stores_clock(
+async def test_when_a_job_is_due_again_is_computed_by_the_stores_clock(
     bench: Bench, host_is_off_by: timedelta, outcome: Outcome, due: object
 ) -> None:
     """A worker whose clock was an hour ahead sent failed jobs back for an hour later."""
@@ -182,7 +182,7 @@ async def test_plain_ends_do_not_ask_for_the_time(bench: Bench) -> None:
     [(Released(started=True), "default"), (failure(), TIMETABLE), (Snoozed(MINUTE), TIMETABLE)],
     ids=["released", "failed", "snoozed"],
 )
-async def test_who_waits_for_a_settled_job_is_rung_for(bench: Bench, outcome: Outcome, place: Topic) -> None:
+async def test_a_settlement_wakes_those_that_wait_for_the_job(bench: Bench, outcome: Outcome, place: Topic) -> None:
     (held,) = await bench.begin(new_job(backoff=LATER))
     assert await bench.rings_at(place, bench.report(held, outcome))
 
@@ -252,7 +252,7 @@ async def test_a_pass_reaps_no_more_than_its_limit(bench: Bench) -> None:
     assert [await bench.engine.upkeep.reap(2) for _ in range(4)] == [2, 2, 1, 0]
 
 
-async def test_who_looks_again_is_spared_the_search_for_a_former_answer(
+async def test_a_claim_that_looks_again_skips_the_lookup_of_a_former_answer(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []

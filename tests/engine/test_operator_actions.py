@@ -112,7 +112,7 @@ async def test_what_may_have_run_and_must_run_once_is_not_retried(bench: Bench) 
 
 
 @pytest.mark.parametrize("verb", ["retry", "run_now"])
-async def test_at_once_is_reckoned_by_the_stores_clock(bench: Bench, verb: str) -> None:
+async def test_at_once_is_a_time_of_the_stores_clock(bench: Bench, verb: str) -> None:
     job = new_job(run_at=at(3600))
     await bench.submit(job)
     bench.host_clock.move(HOUR * 2)
@@ -135,7 +135,7 @@ async def test_a_job_that_is_to_run_now_is_rung_for(bench: Bench) -> None:
     assert await bench.rings_at("bulk", bench.engine.jobs.run_now([job.id], OLGA))
 
 
-async def test_who_keeps_the_time_hears_of_a_cancel(bench: Bench) -> None:
+async def test_a_cancel_wakes_the_listeners_of_the_timetable(bench: Bench) -> None:
     job = new_job(run_at=at(3600))
     await bench.submit(job)
     assert await bench.rings_at(TIMETABLE, bench.engine.cancel([job.id], OLGA))

@@ -165,7 +165,7 @@ async def test_what_another_one_fired_is_no_event(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("host_is_off_by", [HOUR, -HOUR], ids=["ahead", "behind"])
-async def test_fire_times_are_reckoned_by_the_stores_clock(bench: Bench, host_is_off_by: timedelta) -> None:
+async def test_fire_times_are_computed_by_the_stores_clock(bench: Bench, host_is_off_by: timedelta) -> None:
     """A scheduler whose clock was an hour ahead planned past fire times that had not come yet."""
     made = await put_up(bench, catch_up=CatchUp.ALL)
     bench.host_clock.move(host_is_off_by)

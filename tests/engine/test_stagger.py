@@ -86,7 +86,7 @@ def test_whose_turn_it_is_asks_at_once_and_the_other_later() -> None:
     played(act)
 
 
-def test_a_job_whose_turn_belongs_to_somebody_who_does_not_come_is_taken_by_the_next() -> None:
+def test_a_job_whose_first_worker_does_not_come_is_taken_by_the_next() -> None:
     async def act(place: Place) -> None:
         (bobs,) = await place.listen(BOB)
         told_at = await place.tell("default", ADAS)
@@ -142,7 +142,7 @@ def test_those_who_come_later_ask_once_for_all_that_came_meanwhile() -> None:
     played(act)
 
 
-def test_who_came_later_in_vain_comes_later_to_the_next_job_too() -> None:
+def test_a_worker_that_came_later_in_vain_comes_later_to_the_next_job_too() -> None:
     async def act(place: Place) -> None:
         (bobs,) = await place.listen(BOB)
         await place.tell("default", ADAS, jobs=0)
@@ -154,7 +154,7 @@ def test_who_came_later_in_vain_comes_later_to_the_next_job_too() -> None:
     played(act)
 
 
-def test_who_was_told_of_no_rank_asks_at_once() -> None:
+def test_a_worker_without_a_rank_asks_at_once() -> None:
     async def act(place: Place) -> None:
         nobody = WorkerId("eve", "boot-3")
         (theirs,) = await place.listen(nobody)

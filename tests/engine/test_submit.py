@@ -140,11 +140,11 @@ async def test_doubt_is_over_with_the_answer(bench: Bench) -> None:
     ],
     ids=["due", "later", "expiring", "due already"],
 )
-async def test_who_has_to_know_is_rung_for(bench: Bench, job: NewJob, place: Topic) -> None:
+async def test_a_submission_wakes_those_that_it_concerns(bench: Bench, job: NewJob, place: Topic) -> None:
     assert await bench.rings_at(place, bench.submit(job))
 
 
-async def test_a_plain_job_does_not_wake_who_keeps_the_time(bench: Bench) -> None:
+async def test_a_plain_job_does_not_wake_the_listeners_of_the_timetable(bench: Bench) -> None:
     assert not await bench.rings_at(TIMETABLE, bench.submit(new_job()))
 
 
@@ -155,7 +155,7 @@ async def test_waiting_for_a_job_ends_when_it_does(bench: Bench) -> None:
     assert (await bench.engine.wait(job.id, HOUR)).state is State.CANCELLED
 
 
-async def test_waiting_for_a_job_ends_also_when_nobody_tells_of_it(bench: Bench) -> None:
+async def test_waiting_for_a_job_ends_also_without_a_wake_up(bench: Bench) -> None:
     """It ended in another process, and the store, one on a server, tells of no ends."""
     job = new_job()
     await bench.submit(job)

@@ -104,7 +104,7 @@ def test_a_worker_that_slept_past_its_lease_changes_nothing_when_it_wakes(stage:
 
 
 @on_every_store
-def test_workers_told_to_go_burn_no_attempt_and_lose_no_job(stage: Stage) -> None:
+def test_workers_that_drain_use_no_attempt_and_lose_no_job(stage: Stage) -> None:
     scheduler(stage)
     ids = [stage.ask("POST", "/jobs", {"type": "sleep", "payload": {"duration": 0.3}})["id"] for _ in range(60)]
     for number in range(3):

@@ -19,7 +19,7 @@ async def _crowd(app: Rota, number: int) -> tuple[int, int]:
     return len(answers) - len(refused), len(refused)
 
 
-def test_callers_who_share_a_request_with_a_bad_one_get_one_job_each(stage: Stage) -> None:
+def test_callers_that_share_a_request_with_a_bad_one_get_one_job_each(stage: Stage) -> None:
     stage.start("-mode", "scheduler", "-port", str(stage.port), "-db", stage.store)
     stage.until_up()
     app = Rota(stage.url)

@@ -141,7 +141,7 @@ async def test_a_slow_answer_does_not_lengthen_the_trust(faulty: Faulty, engine:
     assert not membership.is_leader
 
 
-async def test_who_was_stopped_past_its_term_leads_no_more_and_learns_who_does(
+async def test_a_process_suspended_past_its_term_no_longer_leads_and_learns_the_leader(
     faulty: Faulty, engine: Engine, watch: Watch
 ) -> None:
     ours, theirs = membership_of(faulty, engine, watch), membership_of(faulty, engine, watch, name="other")
@@ -155,7 +155,7 @@ async def test_who_was_stopped_past_its_term_leads_no_more_and_learns_who_does(
     assert (ours.leader, ours.stands_by, theirs.is_leader) == ("other", True, True)
 
 
-async def test_an_api_node_knows_who_leads_and_never_leads(faulty: Faulty, engine: Engine, watch: Watch) -> None:
+async def test_an_api_node_knows_the_leader_and_never_leads(faulty: Faulty, engine: Engine, watch: Watch) -> None:
     api = membership_of(faulty, engine, watch, Role.API, name="api")
     seen = []
     for _ in range(2):
@@ -230,7 +230,7 @@ async def test_all_in_a_process_are_known_while_it_runs_and_gone_afterwards(
     assert await faulty._real.leader(LEAD) is None, "the lead was given up"
 
 
-async def test_the_store_is_told_who_is_alive_while_the_coordinator_is_away(
+async def test_heartbeats_reach_the_store_while_the_coordinator_is_away(
     faulty: Faulty, engine: Engine, watch: Watch
 ) -> None:
     faulty.is_away = True
@@ -317,7 +317,7 @@ async def test_a_word_that_was_lost_is_said_again_while_the_lead_is_trusted(in_s
     assert loop.time() - begun < LEAD_INTERVAL.total_seconds() * 0.8
 
 
-async def test_who_gets_no_answer_says_it_anew_before_it_is_taken_for_gone(
+async def test_a_heartbeat_without_an_answer_is_repeated_before_the_process_counts_as_stopped(
     in_store: InStore, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     longest = HEARTBEAT.total_seconds() + ANSWER_SECONDS + RETRY_SECONDS

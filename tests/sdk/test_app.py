@@ -107,7 +107,7 @@ async def test_a_submission_is_a_coroutine_like_any_other(
         assert await _state_of(handle) is State.PENDING
 
 
-async def test_whoever_is_given_asubmit_sees_that_it_is_async(app: Rota) -> None:
+async def test_asubmit_is_seen_as_an_async_function(app: Rota) -> None:
     """Web frameworks run what is not in a thread, and drop what it gives: the job was never submitted."""
     mail = app.task(_mail)
     for function in (mail.asubmit, mail.call("ada").asubmit, app.asubmit_many):

@@ -159,7 +159,7 @@ async def test_listeners_are_told_on_the_portals_loop(app: Rota) -> None:
     assert set(told) == {app.portal._thread.ident}
 
 
-async def test_who_listens_hears_of_work_from_another_thread() -> None:
+async def test_a_listener_is_woken_by_work_from_another_thread() -> None:
     # So that the loop objects to whoever touches it from another thread.
     asyncio.get_running_loop().set_debug(True)
     store = await SqliteStore.open(":memory:")

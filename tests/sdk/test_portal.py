@@ -20,7 +20,7 @@ async def nothing() -> None:
     pass
 
 
-async def test_who_comes_too_late_is_refused() -> None:
+async def test_a_call_after_the_end_is_refused() -> None:
     portal = Portal()
     portal.close()
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -29,7 +29,7 @@ async def test_who_comes_too_late_is_refused() -> None:
         await portal.acall(nothing())
 
 
-async def test_who_waits_for_something_while_it_closes_is_told_so() -> None:
+async def test_a_call_that_waits_while_the_portal_closes_fails_with_that_reason() -> None:
     portal = Portal()
     begun = threading.Event()
 
@@ -49,7 +49,7 @@ async def test_who_waits_for_something_while_it_closes_is_told_so() -> None:
             await asyncio.wait_for(suspended, 60)
 
 
-async def test_who_stops_waiting_is_cancelled_as_ever() -> None:
+async def test_a_call_whose_caller_stops_waiting_is_cancelled() -> None:
     portal = Portal()
     waiting = asyncio.create_task(portal.acall(asyncio.sleep(60)))
     await asyncio.sleep(0)

@@ -85,7 +85,7 @@ def test_surroundings_fill_in_only_what_a_record_does_not_say() -> None:
         (LeaderChanged(Leadership("scheduler", "ada", 3, NOW)), "INFO", "ada leads, in term 3"),
     ],
 )
-def test_the_diary_notes_what_did_not_simply_succeed(
+def test_the_event_log_notes_what_did_not_simply_succeed(
     caplog: pytest.LogCaptureFixture, event: Event, level: str, said: str
 ) -> None:
     with caplog.at_level(logging.INFO, logger="rota.jobs"):
@@ -93,7 +93,7 @@ def test_the_diary_notes_what_did_not_simply_succeed(
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [(level, said)]
 
 
-def test_the_diary_keeps_silent_about_success_and_about_what_errors_say(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_event_log_leaves_out_successes_and_error_messages(caplog: pytest.LogCaptureFixture) -> None:
     canary = JobError("OSError", "password=canary")
     with caplog.at_level(logging.DEBUG, logger="rota.jobs"):
         EventLogger().on_event(JobsSettled([ONE], [ONE.settled(Move.SUCCEED)], 0.1))

@@ -175,7 +175,7 @@ def test_openmetrics_readers_understand_the_text(metrics: Metrics) -> None:
         ("application/openmetrics-text;version=1.0.0;q=0.7", True),
     ],
 )
-def test_only_who_names_text_gets_text(accept: str | None, is_text: bool) -> None:  # noqa: FBT001
+def test_text_is_sent_only_to_a_client_that_accepts_text_by_name(accept: str | None, is_text: bool) -> None:  # noqa: FBT001
     assert is_asked_for(accept) == is_text
 
 

@@ -78,7 +78,7 @@ def test_a_failed_run_is_shown_as_one(exporter: InMemorySpanExporter, app: Rota)
     assert run.parent is None
 
 
-def test_whoever_has_no_span_notes_none(exporter: InMemorySpanExporter, app: Rota) -> None:
+def test_without_a_span_no_trace_context_is_stored(exporter: InMemorySpanExporter, app: Rota) -> None:
     del exporter
     assert current_traceparent() is None
     with app.run():

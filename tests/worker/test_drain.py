@@ -171,7 +171,7 @@ async def test_cancelling_the_run_hands_back_too(stage: Stage) -> None:
     assert (job.state, job.attempts) == (State.PENDING, 0)
 
 
-async def test_fifty_stops_under_load_lose_nothing_and_burn_nothing(stage: Stage) -> None:
+async def test_fifty_stops_under_load_lose_no_job_and_use_no_attempt(stage: Stage) -> None:
     """Each job may be tried once: an attempt that a stop had used up would leave it dead."""
     rng = Random(11)
     done: list[str] = []

@@ -64,7 +64,7 @@ async def test_only_what_is_not_there_is_asked_for(
     assert bool(asked) is is_asked
 
 
-async def test_who_goes_after_its_body_was_taken_is_missed(stage: Stage, asked: list[str]) -> None:
+async def test_a_client_that_disconnects_after_its_body_was_read_is_noticed(stage: Stage, asked: list[str]) -> None:
     async with served(stage.api) as address:
         _, writer = await connected(address)
         writer.write(said("leases:claim", '{"worker_id":"ada","boot_id":"b","wait":60}'))

@@ -134,7 +134,7 @@ async def test_no_header_can_make_another(address: str, value: bytes) -> None:
         assert await heard(address, LAST) == b""
 
 
-async def test_no_request_leaves_a_ring_to_the_collector(address: str) -> None:
+async def test_no_request_leaves_a_reference_cycle_to_the_collector(address: str) -> None:
     """It had: with the collector at work every so many requests, one in a hundred took 28 ms instead of 14."""
     stream = b"GET /v1/events HTTP/1.1\r\n" + HOST + b"\r\n"
     for said in (SUBMIT, b"GET /v1/jobs HTTP/1.1\r\n" + HOST + b"\r\n", stream.replace(b"GET", b"HEAD")):
@@ -154,7 +154,7 @@ async def test_no_request_leaves_a_ring_to_the_collector(address: str) -> None:
         assert len(scopes) < 10
 
 
-async def test_who_listens_for_requests_hears_of_them(
+async def test_a_listener_for_requests_is_called(
     address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("uvicorn.access"), "hasHandlers", lambda: True)

@@ -162,7 +162,7 @@ async def test_a_large_body_is_refused_and_the_refusal_arrives(stage: Stage, add
     assert body_of(await stage.client.get("/stats"))["queue_depth"] == 0
 
 
-async def test_whoever_is_answered_early_may_not_send_for_ever(stage: Stage) -> None:
+async def test_a_client_that_was_answered_early_may_not_send_for_ever(stage: Stage) -> None:
     async with served(stage.api, QUICK) as address:
         head = b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
         answer = await spoken(address, head, b"a")
@@ -186,7 +186,7 @@ async def test_websockets_are_not_served(address: str) -> None:
         assert (await client.get("/v1/events/socket", headers=headers)).status_code == 404
 
 
-async def test_stopping_answers_whoever_waits_and_cuts_nobody_off(stage: Stage) -> None:
+async def test_stopping_answers_waiting_clients_and_cuts_nobody_off(stage: Stage) -> None:
     async with httpx.AsyncClient() as client:
         async with served(stage.api) as address:
             request = {"worker_id": "a", "boot_id": "b", "wait": 60}

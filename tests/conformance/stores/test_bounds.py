@@ -46,7 +46,7 @@ async def test_a_queue_s_own_bound_counts_instead_of_the_general_one(store: Stor
     ]
 
 
-async def test_a_queue_s_own_bound_counts_for_those_who_come_alone(store: Store) -> None:
+async def test_a_queue_s_own_bound_holds_for_a_single_job(store: Store) -> None:
     await store.put_queue(Queue("narrow", max_depth=1), now=BASE)
     lone = [receipts(await store.insert([new_job(queue="narrow")], now=BASE)) for _ in range(2)]
     assert lone == [[Receipt.CREATED], [Receipt.QUEUE_FULL]]

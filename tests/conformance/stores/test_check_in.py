@@ -31,7 +31,7 @@ def candidate(holder: str, *members: Member) -> MemberHeartbeat:
     return MemberHeartbeat(members, "upkeep", holder, TEN)
 
 
-async def test_all_who_check_in_are_on_record_as_they_described_themselves(store: Store) -> None:
+async def test_members_are_recorded_as_they_described_themselves(store: Store) -> None:
     await store.check_in(candidate("a", SAM, ADA), now=at(1))
     await store.check_in(candidate("a", replace(SAM, pid=7), replace(ADA, busy=8, is_draining=False)), now=at(2))
     assert await store.members() == [
@@ -40,7 +40,7 @@ async def test_all_who_check_in_are_on_record_as_they_described_themselves(store
     ]
 
 
-async def test_who_says_later_when_it_started_is_believed(store: Store) -> None:
+async def test_a_start_time_that_comes_with_a_later_heartbeat_is_recorded(store: Store) -> None:
     await store.check_in(candidate("a", replace(ADA, started_at=None)), now=at(1))
     await store.check_in(candidate("a", ADA), now=at(2))
     assert [member.started_at for member in await store.members()] == [at(-60)]
@@ -54,14 +54,14 @@ async def test_the_first_to_check_in_leads_and_keeps_its_lead_without_a_new_term
     assert await store.leader("upkeep", now=at(5)) == again.leadership
 
 
-async def test_others_are_told_who_leads_until_its_time_is_over(store: Store) -> None:
+async def test_other_processes_see_the_leader_until_its_term_ends(store: Store) -> None:
     first = await store.lead("upkeep", "a", TEN, now=BASE)
     assert (await store.check_in(candidate("b"), now=at(10) - MICROSECOND)).leadership == first
     assert (await store.check_in(candidate("b"), now=at(10))).leadership == Leadership("upkeep", "b", 2, at(20))
     assert (await store.check_in(candidate("a"), now=at(11))).leadership == Leadership("upkeep", "b", 2, at(20))
 
 
-async def test_who_would_not_lead_takes_no_lead_and_knows_who_has_it(store: Store) -> None:
+async def test_a_process_that_does_not_ask_for_the_lead_only_sees_the_leader(store: Store) -> None:
     onlooker = MemberHeartbeat((ADA,), "upkeep")
     assert (await store.check_in(onlooker, now=BASE)).leadership is None
     lead = await store.lead("upkeep", "a", TEN, now=BASE)
@@ -99,7 +99,7 @@ async def test_changes_of_several_keys_at_once_all_hold(store: Store) -> None:
     assert await store.configuration() == Configuration(dict.fromkeys(keys, "value"), len(keys))
 
 
-async def test_of_many_who_check_in_at_once_one_leads(store: Store) -> None:
+async def test_of_many_processes_at_once_one_leads(store: Store) -> None:
     for turn in range(3):
         told = [candidate(f"node-{number}", replace(SAM, boot=str(number))) for number in range(8)]
         found = await asyncio.gather(*(store.check_in(one, now=at(20 * turn)) for one in told))

@@ -147,7 +147,7 @@ async def test_a_claim_ahead_that_is_repeated_gives_the_same(store: Store) -> No
     assert await snapshot(store) == before
 
 
-async def test_who_claims_at_the_same_moment_and_does_not_look_ahead_gets_nothing_early(store: Store) -> None:
+async def test_a_concurrent_claim_that_does_not_look_ahead_gets_nothing_early(store: Store) -> None:
     """Claims that come in together may share a transaction."""
     await store.insert([new_job(run_at=at(1)) for _ in range(20)], now=BASE)
     spans = [timedelta(0), SECOND] * 4
@@ -155,7 +155,7 @@ async def test_who_claims_at_the_same_moment_and_does_not_look_ahead_gets_nothin
     assert [len(jobs) for jobs in given] == [0, 2] * 4
 
 
-async def test_two_who_claim_ahead_never_get_the_same_job(open_store: OpenStore) -> None:
+async def test_two_claims_ahead_never_get_the_same_job(open_store: OpenStore) -> None:
     store, other = await open_store(), await open_store()
     await store.insert([new_job(run_at=at(number / 100)) for number in range(1, 41)], now=BASE)
     given = await gather(

@@ -89,7 +89,7 @@ async def test_a_released_child_is_due_since_it_was_released(store: Store) -> No
 
 
 @pytest.mark.parametrize("final", sorted(FINISHED))
-async def test_who_waits_for_the_end_is_released_by_any_end(store: Store, final: State) -> None:
+async def test_a_child_that_needs_the_end_is_released_by_any_end(store: Store, final: State) -> None:
     parent = new_job()
     child = new_job(after=after(parent, need=Need.END))
     await store.insert([parent, child], now=BASE)
@@ -224,7 +224,7 @@ async def test_a_failed_parent_cancels_even_beside_an_unfinished_one(store: Stor
     assert await state(store, child) is State.CANCELLED
 
 
-async def test_a_failed_parent_does_not_hinder_who_waits_for_its_end(store: Store) -> None:
+async def test_a_failed_parent_does_not_hinder_a_child_that_needs_its_end(store: Store) -> None:
     parent = new_job()
     await store.insert([parent], now=BASE)
     await kill(store, parent)
@@ -232,12 +232,12 @@ async def test_a_failed_parent_does_not_hinder_who_waits_for_its_end(store: Stor
     assert answer.state is State.PENDING
 
 
-async def test_an_unknown_parent_fails_who_wants_its_success(store: Store) -> None:
+async def test_an_unknown_parent_fails_a_child_that_needs_its_success(store: Store) -> None:
     (answer,) = await store.insert([new_job(after=after(fresh_id()))], now=BASE)
     assert answer.state is State.CANCELLED
 
 
-async def test_an_unknown_parent_has_ended_for_who_wants_its_end(store: Store) -> None:
+async def test_an_unknown_parent_has_ended_for_a_child_that_needs_its_end(store: Store) -> None:
     (answer,) = await store.insert([new_job(after=after(fresh_id(), need=Need.END))], now=BASE)
     assert answer.state is State.PENDING
 

@@ -12,7 +12,7 @@ from rota.ports.store import Store
 
 
 @pytest.mark.parametrize("final", [State.DEAD, State.CANCELLED])
-async def test_a_failed_parent_cancels_who_wanted_its_success(store: Store, final: State) -> None:
+async def test_a_failed_parent_cancels_children_that_need_its_success(store: Store, final: State) -> None:
     parent = new_job()
     child = new_job(after=after(parent))
     await store.insert([parent, child], now=BASE)
@@ -44,7 +44,7 @@ async def test_a_failure_goes_down_a_long_chain(store: Store) -> None:
     assert (await store.census()).total(State.CANCELLED) == 1_500
 
 
-async def test_a_failure_stops_at_who_only_waits_for_the_end(store: Store) -> None:
+async def test_a_failure_stops_at_a_child_that_only_needs_the_end(store: Store) -> None:
     parent = new_job()
     child = new_job(after=after(parent))
     cleanup = new_job(after=after(child, need=Need.END))

@@ -133,7 +133,7 @@ async def test_a_queued_job_still_expires_and_can_be_cancelled(store: Store) -> 
     assert await store.claim(claim(ids=(cancelled.id, late.id)), now=at(5)) == []
 
 
-async def test_many_who_dispatch_recall_and_claim_at_once_take_each_job_once(store: Store) -> None:
+async def test_concurrent_dispatch_recall_and_claim_take_each_job_once(store: Store) -> None:
     jobs = new_jobs(60)
     await store.insert(jobs, now=BASE)
     started: list[int] = []

@@ -369,7 +369,7 @@ async def test_a_waiting_job_knows_its_position_and_when_it_starts(scene: Scene)
     assert timedelta(seconds=1) < wait < MINUTE
 
 
-async def test_a_free_slot_is_for_those_who_come_first(scene: Scene) -> None:
+async def test_a_free_slot_is_for_the_jobs_that_come_first(scene: Scene) -> None:
     await scene.worker(slots=1)
     await scene.submit()
     causes = await scene.causes(await scene.submit())

@@ -265,7 +265,7 @@ async def test_a_finished_predecessor_is_left_alone(store: Store) -> None:
     assert await look(store, previous) == before
 
 
-async def test_who_waited_for_a_replaced_job_is_cancelled_with_it(store: Store) -> None:
+async def test_a_job_that_waited_for_a_replaced_one_is_cancelled_with_it(store: Store) -> None:
     found = await put(store, schedule(overlap=Overlap.CANCEL_PREVIOUS))
     (previous,) = await store.fire([planned(found, at(61))], now=at(61))
     waiter = new_job(after=after(previous))

@@ -26,7 +26,7 @@ async def test_a_lead_that_has_run_out_can_be_taken(store: Store) -> None:
     assert await store.lead("upkeep", "b", TEN, now=at(10)) == Leadership("upkeep", "b", 2, at(20))
 
 
-async def test_who_lost_the_lead_does_not_keep_it(store: Store) -> None:
+async def test_a_former_leader_does_not_keep_the_lead(store: Store) -> None:
     await store.lead("upkeep", "a", TEN, now=BASE)
     taken = await store.lead("upkeep", "b", TEN, now=at(10))
     assert await store.lead("upkeep", "a", TEN, now=at(11)) == taken
@@ -45,7 +45,7 @@ async def test_the_term_goes_on_counting_after_a_resignation(store: Store) -> No
     assert (await store.lead("upkeep", "b", TEN, now=at(1))).term == 2
 
 
-async def test_who_resigned_may_lead_again(store: Store) -> None:
+async def test_a_process_that_resigned_may_lead_again(store: Store) -> None:
     await store.lead("upkeep", "a", TEN, now=BASE)
     await store.resign("upkeep", "a")
     assert await store.lead("upkeep", "a", TEN, now=at(1)) == Leadership("upkeep", "a", 1, at(11))
@@ -82,7 +82,7 @@ async def test_the_term_grows_with_every_change_of_leader(store: Store) -> None:
     assert terms == [1, 2, 2, 3, 4]
 
 
-async def test_who_leads_is_told_without_taking_part(store: Store) -> None:
+async def test_the_leader_can_be_read_without_taking_part(store: Store) -> None:
     first = await store.lead("upkeep", "a", TEN, now=BASE)
     assert await store.leader("upkeep", now=at(10) - MICROSECOND) == first
     assert (await store.lead("upkeep", "b", TEN, now=at(10))).term == 2

@@ -233,7 +233,7 @@ async def test_a_late_settlement_of_an_expired_lease_changes_nothing(store: Stor
     assert await snapshot(store) == before
 
 
-async def test_who_takes_jobs_from_silent_workers_does_not_take_one_that_was_heard_of(store: Store) -> None:
+async def test_reaping_does_not_take_a_job_whose_lease_was_renewed_meanwhile(store: Store) -> None:
     """The reaper looked, the worker renewed, the reaper spoke: the job is not lost after all."""
     job = new_job()
     await store.insert([job], now=BASE)

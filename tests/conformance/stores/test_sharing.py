@@ -163,7 +163,7 @@ async def test_what_was_written_before_a_watch_began_is_told_at_once(store: Stor
     assert await store.watch(LONG)
 
 
-async def test_everyone_who_watches_is_told(store: Store, open_store: OpenStore) -> None:
+async def test_every_watch_returns_after_a_change(store: Store, open_store: OpenStore) -> None:
     other = await open_store()
     await store.claim(claim(), now=BASE)
     watching = [asyncio.ensure_future(store.watch(2 * SECOND)) for _ in range(3)]
@@ -172,7 +172,7 @@ async def test_everyone_who_watches_is_told(store: Store, open_store: OpenStore)
     assert all(await asyncio.gather(*watching))
 
 
-async def test_who_asks_for_work_while_it_watches_is_told_of_work_from_then_on(
+async def test_a_watch_returns_for_work_from_the_moment_when_work_is_asked_for(
     store: Store, open_store: OpenStore
 ) -> None:
     """Until then a store may keep it to itself."""
@@ -190,7 +190,7 @@ async def test_who_asks_for_work_while_it_watches_is_told_of_work_from_then_on(
     watching.cancel()
 
 
-async def test_who_only_wants_to_know_of_work_hears_of_it_at_once(store: Store, open_store: OpenStore) -> None:
+async def test_a_watch_for_work_alone_returns_at_once(store: Store, open_store: OpenStore) -> None:
     """A page of the dashboard, which takes none: it had to look by itself, every two seconds."""
     other = await open_store()
     broker = InStoreBroker(store)
@@ -217,7 +217,7 @@ async def test_a_process_that_comes_and_goes_does_not_cut_off_one_that_stays(
     """
     for job in new_jobs(3):
         await store.insert([job], now=BASE)
-        seen, complaint = await _run("visitor", adapter.name, place)
+        seen, complaint = await _run("reader_process", adapter.name, place)
         assert complaint == ""
         assert str(job.id) in seen.split()
 
@@ -227,7 +227,7 @@ async def test_processes_that_use_one_database_at_once_run_every_job_exactly_onc
 ) -> None:
     """Four processes insert, claim, renew and settle at once. Nobody sees an error, nothing is lost or runs twice."""
     results = await asyncio.gather(
-        *(_run("hammer", adapter.name, place, str(number), str(JOBS_EACH)) for number in range(PROCESSES))
+        *(_run("concurrent_process", adapter.name, place, str(number), str(JOBS_EACH)) for number in range(PROCESSES))
     )
     assert [complaint for _, complaint in results] == [""] * PROCESSES
     ran = Counter(line for output, _ in results for line in output.split())

@@ -458,7 +458,7 @@ async def test_a_slot_is_taken_once(url: str, stranger: MysqlConnection) -> None
         await connection.close()
 
 
-async def test_many_jobs_at_once_are_heard_of(store: MysqlStore, other: MysqlStore) -> None:
+async def test_a_notification_of_many_jobs_arrives(store: MysqlStore, other: MysqlStore) -> None:
     await all_listening(other)
     watching = asyncio.ensure_future(other.watch(SOON))
     await store.insert(new_jobs(500))

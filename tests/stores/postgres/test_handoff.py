@@ -28,7 +28,7 @@ from rota.stores.handoff import DELIVERY_MARGIN, LONGEST_WAIT, SHORTEST_WAIT, Ha
 from rota.stores.postgres import PostgresStore, handoff, notify
 from rota.stores.postgres import claim as claims
 from rota.stores.postgres.handoff import LONGEST_ANSWER
-from stores.coming import each_job_comes_once
+from stores.handoff_cases import each_job_comes_once
 from stores.postgres.listening import SHORT, all_listening, until_notified
 
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"

@@ -38,7 +38,7 @@ from rota.stores.sqlite.handoff import claim_handoff, claims_file, wakeup
 from rota.stores.sqlite.handoff.claim_handoff import ClaimHandoff
 from rota.stores.sqlite.handoff.claims_file import ClaimSlot, claims_file_of
 from rota.stores.sqlite.handoff.wakeup import WakeupReceiver, WakeupSender
-from stores.coming import each_job_comes_once
+from stores.handoff_cases import each_job_comes_once
 
 STAYS = timedelta(seconds=5)
 CLAIM = claim(limit=2, types=("mail", "bill"), claim_id="claim", is_new=True, waits=STAYS)

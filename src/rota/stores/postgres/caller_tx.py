@@ -53,7 +53,7 @@ from rota.stores.postgres.workflows import insert_nodes
 from rota.stores.rows import Row, are_plain
 
 #: The sender's mark of our notifications: that of no store, so every listener takes them for another's.
-_MARK: Final = "guest"
+_MARK: Final = "caller"
 #: SQLSTATEs: there is no such table, column or schema.
 _MISSING: Final = frozenset({"42P01", "42703", "3F000"})
 #: Unique violation: a job came and ended, or a key was taken, while our statement was running.

@@ -75,7 +75,7 @@ async def test_a_lead_that_was_given_up_is_free_at_once_and_the_term_goes_on_gro
     assert (await theirs.campaign("scheduler", "b", LONG)).term > first.term
 
 
-async def test_who_resigned_may_lead_again(ours: Coordinator) -> None:
+async def test_a_process_that_resigned_may_lead_again(ours: Coordinator) -> None:
     await ours.campaign("scheduler", "a", LONG)
     await ours.resign("scheduler", "a")
     assert (await ours.campaign("scheduler", "a", LONG)).holder == "a"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from building import after, key, new_job
-from conformance.guests.callers import DRIVERS, Caller, Way
+from conformance.caller_tx.callers import DRIVERS, Caller, Way
 from rota import Rota, Task
 from rota.core.errors import InvalidRequest, KeyReused, QueueFull
 from rota.core.ids import JobId, to_number, to_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.guests.callers import OWN_TABLE, WAYS, Caller, Way
+from conformance.caller_tx.callers import OWN_TABLE, WAYS, Caller, Way
 from rota import Rota, Task
 from rota.ports.store import Store
 

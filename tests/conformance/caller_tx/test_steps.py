@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from building import claim, new_job
-from conformance.guests.callers import ASYNCPG, Caller, Way
+from conformance.caller_tx.callers import ASYNCPG, Caller, Way
 from conformance.stores.adapters import SqliteFile
 from rota.core.errors import InvalidRequest
 from rota.core.job import Job

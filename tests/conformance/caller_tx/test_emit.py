@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from building import claim, means, new_job
-from conformance.guests.callers import Caller
+from conformance.caller_tx.callers import Caller
 from rota import Rota
 from rota.core.decision import decide
 from rota.core.job import Job

@@ -17,7 +17,7 @@ import pytest
 from asyncpg import exceptions
 from psycopg import errors
 
-from conformance.guests.callers import (
+from conformance.caller_tx.callers import (
     ASYNC_PSYCOPG,
     ASYNCMY,
     ASYNCPG,
@@ -90,7 +90,7 @@ async def test_a_program_that_is_killed_before_its_commit_leaves_nothing(
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "conformance.guests.dying",
+        "conformance.caller_tx.dying",
         way.name,
         place,
         stdin=asyncio.subprocess.PIPE,

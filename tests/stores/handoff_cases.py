@@ -1,4 +1,4 @@
-"""How jobs come to workers that wait, are called off and ask again, on a store that keeps claims."""
+"""How jobs are handed over to claims that wait, are cancelled and repeated, on a store that keeps claims."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from conformance.guests.callers import ASYNCPG, WRAPPED, Caller
+from conformance.caller_tx.callers import ASYNCPG, WRAPPED, Caller
 from rota import Handle, Rota, Task
 from rota.core.errors import KeyReused
 from rota.core.ids import JobId, to_number, to_text
@@ -105,7 +105,7 @@ async def test_a_refused_submission_leaves_the_transaction_as_it_was(
     assert await caller.fetch("SELECT number FROM purchase ORDER BY number") == [(1,), (2,)]
 
 
-async def test_many_jobs_stand_and_fall_together(caller: Caller, app: Rota, task: Ship, store: Store) -> None:
+async def test_many_jobs_are_stored_together_or_not_at_all(caller: Caller, app: Rota, task: Ship, store: Store) -> None:
     await caller.submit_many(app, [task.call(number) for number in range(50)])
     await caller.rollback()
     assert await ids(store) == []
@@ -139,7 +139,7 @@ async def test_what_a_submission_brings_is_stored_with_it(caller: Caller, task: 
     assert [found.id for found in await store.find(JobQuery(tag="100%s"))] == [job.id]
 
 
-async def test_times_are_reckoned_by_the_store_s_clock(caller: Caller, task: Ship, store: Store) -> None:
+async def test_times_are_computed_by_the_store_s_clock(caller: Caller, task: Ship, store: Store) -> None:
     before = await store.time()
     handle = await caller.submit(task, 5, delay="1h")
     after = await store.time()

@@ -27,7 +27,7 @@ def clock() -> datetime:
 
 async def submit(store: Store, number: int, count: int) -> None:
     for job in range(count):
-        await store.insert([NewJob(JobId(number * 1_000_000 + job + 1), "hammer")])
+        await store.insert([NewJob(JobId(number * 1_000_000 + job + 1), "concurrent_process")])
 
 
 async def work(store: Store, worker: WorkerId, submitting: asyncio.Future[None]) -> list[JobId]:

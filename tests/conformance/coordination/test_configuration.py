@@ -34,7 +34,7 @@ async def test_changes_of_different_keys_at_once_all_hold(place: Place) -> None:
     assert set((await several[0].configuration()).values) == {"key-0", "key-1", "key-2"}
 
 
-async def test_who_waits_is_told_of_a_change_by_another(ours: Coordinator, theirs: Coordinator) -> None:
+async def test_a_waiting_process_gets_a_change_by_another(ours: Coordinator, theirs: Coordinator) -> None:
     before = await theirs.configuration()
     waiting = asyncio.create_task(theirs.changed(before, LONG))
     await ours.configure("log_level", "debug")
@@ -44,7 +44,7 @@ async def test_who_waits_is_told_of_a_change_by_another(ours: Coordinator, their
     assert after.revision != before.revision
 
 
-async def test_who_waits_is_told_of_what_was_forgotten(ours: Coordinator, theirs: Coordinator) -> None:
+async def test_a_waiting_process_gets_the_removal_of_a_key(ours: Coordinator, theirs: Coordinator) -> None:
     await ours.configure("log_level", "debug")
     waiting = asyncio.create_task(theirs.changed(await theirs.configuration(), LONG))
     await ours.configure("log_level", None)
@@ -59,13 +59,13 @@ async def test_a_change_between_the_look_and_the_wait_is_not_missed(ours: Coordi
         assert (await theirs.changed(before, LONG)).values == {"log_level": "debug"}
 
 
-async def test_who_waits_in_vain_is_told_how_things_are(ours: Coordinator) -> None:
+async def test_a_process_that_waits_in_vain_gets_the_present_configuration(ours: Coordinator) -> None:
     await ours.configure("log_level", "debug")
     seen = await ours.configuration()
     assert (await ours.changed(seen, NOW)).values == {"log_level": "debug"}
 
 
-async def test_who_knows_nothing_yet_is_told_at_once_if_there_is_anything(ours: Coordinator) -> None:
+async def test_a_process_without_a_revision_gets_the_configuration_at_once(ours: Coordinator) -> None:
     await ours.configure("log_level", "debug")
     async with asyncio.timeout(50):
         assert (await ours.changed(Configuration(), LONG)).values == {"log_level": "debug"}

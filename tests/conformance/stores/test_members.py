@@ -127,13 +127,13 @@ async def test_role_and_moment_are_asked_for_together(store: Store) -> None:
     assert [member.name for member in await store.members(role=Role.WORKER, since=at(1))] == ["ada"]
 
 
-async def test_who_said_goodbye_is_forgotten(store: Store) -> None:
+async def test_a_member_that_left_is_deleted(store: Store) -> None:
     await store.beat([ADA, SAM], now=BASE)
     await store.leave(["b1", "unknown"])
     assert [member.name for member in await store.members()] == ["sam"]
 
 
-async def test_who_said_goodbye_may_come_back(store: Store) -> None:
+async def test_a_member_that_left_may_come_back(store: Store) -> None:
     await store.beat([ADA], now=BASE)
     await store.leave(["b1"])
     await store.beat([ADA], now=at(5))

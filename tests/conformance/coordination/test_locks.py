@@ -17,7 +17,7 @@ async def test_a_lock_has_one_holder(ours: Coordinator, theirs: Coordinator) -> 
     assert await theirs.lock("another", "b", LONG) is not None
 
 
-async def test_who_asks_again_keeps_lock_and_fence(ours: Coordinator) -> None:
+async def test_a_holder_that_asks_again_keeps_lock_and_fence(ours: Coordinator) -> None:
     first = await ours.lock("report", "a", LONG)
     assert first is not None
     assert (first.name, first.holder) == ("report", "a")
@@ -70,7 +70,7 @@ async def test_a_lock_of_any_holder_can_be_released(ours: Coordinator, theirs: C
     assert again.fence > first.fence, "its former holder learns that it lost the lock"
 
 
-async def test_of_many_who_take_a_lock_at_once_one_has_it(ours: Coordinator, theirs: Coordinator) -> None:
+async def test_of_many_holders_at_once_one_gets_the_lock(ours: Coordinator, theirs: Coordinator) -> None:
     asked = [(ours if number % 2 else theirs).lock("report", str(number), LONG) for number in range(10)]
     assert len([lock for lock in await asyncio.gather(*asked) if lock is not None]) == 1
 

@@ -1,4 +1,4 @@
-"""A process that opens a database, prints the ids of the jobs it sees, and goes."""
+"""A process that opens a database, prints the ids of the jobs it sees, and ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from conformance.stores.adapters import BY_NAME
-from conformance.stores.hammer import clock
+from conformance.stores.concurrent_process import clock
 from rota.ports.store import JobQuery
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from building import BASE
-from conformance.guests.callers import (
+from conformance.caller_tx.callers import (
     ASYNC_PSYCOPG,
     ASYNCMY,
     ASYNCPG,

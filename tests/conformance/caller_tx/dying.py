@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from conformance.guests.callers import BY_NAME
+from conformance.caller_tx.callers import BY_NAME
 from rota import Rota
 
 

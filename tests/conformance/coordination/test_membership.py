@@ -30,7 +30,7 @@ def unseen(members: Sequence[Member]) -> list[Member]:
     return [replace(member, seen_at=None) for member in members]
 
 
-async def test_who_is_enlisted_is_known_to_all_as_it_described_itself(ours: Coordinator, theirs: Coordinator) -> None:
+async def test_a_member_is_listed_everywhere_as_it_described_itself(ours: Coordinator, theirs: Coordinator) -> None:
     await ours.register([SCHEDULER, WORKER])
     assert unseen(await theirs.members()) == [WORKER, SCHEDULER]
     assert all(member.seen_at is not None for member in await theirs.members())
@@ -49,7 +49,7 @@ async def test_what_a_member_says_anew_is_known_at_once(ours: Coordinator, their
     assert unseen(await theirs.members()) == [draining]
 
 
-async def test_who_says_the_same_again_has_been_seen_later(
+async def test_a_repeated_heartbeat_moves_seen_at(
     ours: Coordinator, theirs: Coordinator, eventually: Eventually[datetime]
 ) -> None:
     """With etcd the time was that of the last change, and stood still in a cluster where nothing changed."""
@@ -65,7 +65,7 @@ async def test_who_says_the_same_again_has_been_seen_later(
     await eventually(seen, lambda moment: moment > first + timedelta(seconds=1))
 
 
-async def test_who_falls_silent_vanishes_and_who_does_not_stays(
+async def test_a_silent_member_vanishes_and_others_stay(
     ours: Coordinator, theirs: Coordinator, eventually: Eventually[list[str]]
 ) -> None:
     await ours.register([WORKER, SCHEDULER])
