@@ -31,9 +31,10 @@ from rota.wire.jobs import JobForm, job_form
 PAGE_BYTES: Final = 8_388_608
 #: The bytes of a batch of an export: each one is kept until a slow caller has taken it.
 EXPORT_BYTES: Final = 524_288
-#: The size of the first batch, before the size of the jobs is known, and of the largest.
+#: The size of the first batch with payloads, before their size is known, and of the largest batch: a page of a hundred
+#: jobs, and one to see whether there are more, takes two without payloads.
 _FIRST: Final = 20
-_MOST: Final = 50
+_MOST: Final = 51
 #: About how many bytes a job has without its texts.
 _FRAME_BYTES: Final = 700
 #: Fields that lists leave out unless requested.
@@ -75,7 +76,7 @@ async def _job_page(
     engine: Engine, query: JobQuery, kind: str, fields: frozenset[str]
 ) -> tuple[list[JobForm], str | None]:
     forms: list[JobForm] = []
-    total, size, limit = 0, _FIRST, query.limit
+    total, size, limit = 0, _MOST if query.is_light else _FIRST, query.limit
     position: Position | None = None
     while True:
         batch_size = min(size, limit - len(forms))
