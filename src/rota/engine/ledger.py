@@ -50,17 +50,17 @@ class LedgerFilter:
 
 
 async def search_ledger(
-    store: LedgerStore, wanted: LedgerFilter, *, before: int | None, limit: int
+    store: LedgerStore, filters: LedgerFilter, *, before: int | None, limit: int
 ) -> tuple[list[LedgerEntry], int | None]:
     """Return entries, newest first, and the number before which the search goes on; None at the end."""
     found: list[LedgerEntry] = []
     read = 0
-    while page := await store.ledger(before=before, limit=min(_PAGE, limit) if wanted == LedgerFilter() else _PAGE):
+    while page := await store.ledger(before=before, limit=min(_PAGE, limit) if filters == LedgerFilter() else _PAGE):
         for entry in page:
-            if wanted.is_past(entry):
+            if filters.is_past(entry):
                 return found, None
             before = entry.number
-            if wanted.matches(entry):
+            if filters.matches(entry):
                 found.append(entry)
                 if len(found) == limit:
                     return found, before if before > 1 else None
@@ -70,11 +70,11 @@ async def search_ledger(
     return found, None
 
 
-async def all_entries(store: LedgerStore, wanted: LedgerFilter) -> AsyncIterator[list[LedgerEntry]]:
+async def all_entries(store: LedgerStore, filters: LedgerFilter) -> AsyncIterator[list[LedgerEntry]]:
     """Give all entries, newest first, some at a time."""
     before: int | None = None
     while True:
-        found, before = await search_ledger(store, wanted, before=before, limit=_PAGE)
+        found, before = await search_ledger(store, filters, before=before, limit=_PAGE)
         if found:
             yield found
         if before is None:

@@ -45,14 +45,14 @@ class LedgerQuery(LedgerSearch, kw_only=True, forbid_unknown_fields=True):
     cursor: Annotated[str, Meta(max_length=500)] | None = None
 
 
-def _filter(wanted: LedgerSearch) -> LedgerFilter:
+def _filter(filters: LedgerSearch) -> LedgerFilter:
     return LedgerFilter(
-        actor=wanted.actor or "",
-        action=wanted.action or "",
-        target=wanted.target or "",
-        surface=wanted.surface or "",
-        since=moment_of(wanted.since, "since"),
-        until=moment_of(wanted.until, "until"),
+        actor=filters.actor or "",
+        action=filters.action or "",
+        target=filters.target or "",
+        surface=filters.surface or "",
+        since=moment_of(filters.since, "since"),
+        until=moment_of(filters.until, "until"),
     )
 
 
@@ -84,9 +84,9 @@ async def export(request: Request) -> StreamResponse:
     return StreamResponse(_lines(request, _filter(request.query(LedgerSearch))), JSON_LINES)
 
 
-async def _lines(request: Request, wanted: LedgerFilter) -> AsyncGenerator[bytes, None]:
+async def _lines(request: Request, filters: LedgerFilter) -> AsyncGenerator[bytes, None]:
     encode = msgspec.json.encode
-    async for entries in all_entries(request.engine.store, wanted):
+    async for entries in all_entries(request.engine.store, filters):
         yield b"".join(encode(ledger_entry_form(entry)) + b"\n" for entry in entries)
 
 

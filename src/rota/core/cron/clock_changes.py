@@ -65,20 +65,20 @@ def _effect(expression: CronExpression, zone: tzinfo, change: datetime) -> Clock
     is_gap = new > old
     first, last = min(old, new), max(old, new)
     # As in a zone without changes: what the rule means.
-    meant = _between(expression, first - SECOND, last)
+    intended = _between(expression, first - SECOND, last)
     is_continuous = isinstance(expression.rule, WallClock) and bool(
         _between(expression, last - SECOND, last + (last - first))
     )
-    if not meant or is_continuous:
+    if not intended or is_continuous:
         return None
     length = last - first
     runs = _between(expression, (change - (SECOND if is_gap else length + SECOND)).astimezone(zone), change + length)
     if is_gap:
         runs = [] if isinstance(expression.rule, WallClock) else runs[:1]
     else:
-        wall = meant[0].replace(tzinfo=None)
+        wall = intended[0].replace(tzinfo=None)
         runs = [one for one in runs if one.replace(tzinfo=None) == wall]
-    return ClockChange(change, is_gap, meant[0].replace(tzinfo=None), tuple(runs))
+    return ClockChange(change, is_gap, intended[0].replace(tzinfo=None), tuple(runs))
 
 
 def _between(expression: CronExpression, after: datetime, before: datetime) -> list[datetime]:
