@@ -133,6 +133,20 @@ def _stripped(text: str, name: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", text).replace(name, "NAME")
 
 
+async def test_a_namespace_is_told_nothing_of_the_deployment(host: Hosting) -> None:
+    """Neither settings, such as the address of the database, nor the paths of files, nor the other namespaces."""
+    acme = await host.token("acme")
+    listed = await host.ask("GET", "/v1/system/config")
+    assert {"store", "host", "allow_hosts"} <= {one["name"] for one in listed["items"]}
+    for path in ("/v1/system/config", "/v1/namespaces", "/v1/namespaces/acme"):
+        await host.ask("GET", path, 404, token=acme)
+    place = host.settings.store.rpartition("@")[2].partition("?")[0]
+    for path in set(READS) - OF_SERVER:
+        text = (await host.ask("GET", path, None, token=acme)).text
+        assert place not in text, path
+        assert "beta" not in text, path
+
+
 async def test_an_id_of_another_namespace_within_a_request_is_unknown_too(host: Hosting) -> None:
     """In batches, as a parent, in a selection, a cursor, a stream, or with the lease token that belongs to it."""
     acme, beta = await host.token("acme"), await host.token("beta")

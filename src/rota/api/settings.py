@@ -149,7 +149,8 @@ class ApiSettings:
     is_exposed: bool = False
     #: How long the schedulers of this deployment keep finished jobs.
     retention: Retention = field(default_factory=Retention)
-    #: Every setting of this process with its value as text, without secrets, and its origin.
-    effective: Callable[[], list[tuple[str, str, str]]] = list
+    #: Every setting of this process with its value as text, without secrets, and its origin. None in a namespace that
+    #: it hosts beside its own, whose callers may know nothing of the deployment.
+    effective: Callable[[], list[tuple[str, str, str]]] | None = list
     #: Whether the dashboard is served below `/ui`.
     ui: bool = True

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rota.api import Api, ApiKey, ApiSettings, Protection, create_app, serve
@@ -120,7 +121,8 @@ def host_namespaces(api: Api, namespaces: NamespaceServices, checks: Mapping[str
     """Have an API serve the other namespaces too."""
 
     def make_context(engine: Engine, settings: Settings, membership: Membership) -> Context:
-        return api.context.for_namespace(engine, api_settings(engine, settings, AppDefinition(), membership, checks))
+        own = api_settings(engine, settings, AppDefinition(), membership, checks)
+        return api.context.for_namespace(engine, replace(own, effective=None))
 
     namespaces.make_context = make_context
     api.context.namespaces = namespaces

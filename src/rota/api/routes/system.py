@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from rota.api.errors import HttpError
 from rota.api.http import Request, Response, json_response
 from rota.api.router import Route
 from rota.api.routes.health import leader_of, problems_of
@@ -49,10 +50,13 @@ def _seconds(span: timedelta | None) -> float | None:
 
 async def config(request: Request) -> Response:
     """Show every setting of this process, and where its value comes from."""
-    rows = request.context.settings.effective()
+    effective = request.context.settings.effective
+    if effective is None:
+        detail = "the settings of a server are shown in its own namespace only"
+        raise HttpError(404, "not_found", detail, fix="ask who operates it")
     items = [
         SettingForm(name=name, value=value, origin=origin, is_default=origin == _DEFAULT_ORIGIN)
-        for name, value, origin in rows
+        for name, value, origin in effective()
     ]
     return json_response(SettingList(instance_id=request.context.settings.instance_id, items=items))
 
@@ -106,6 +110,7 @@ ROUTES = (
         summary="Every setting of this process and where its value comes from; secrets are hidden",
         tag="system",
         responses={200: SettingList},
+        error_statuses=(404,),
     ),
     Route(
         method="GET",
