@@ -22,9 +22,9 @@ from rota.engine import Engine
 from rota.ports.client import Actor
 from rota.ports.store import JobQuery, Retention, Store
 from rota.scheduler import Scheduler
-from rota.scheduler.dispatcher import ABANDONED
+from rota.scheduler.dispatcher import ABANDONED, Dispatcher
 from rota.scheduler.loop import LONGEST_SLEEP_SECONDS, LONGEST_STUCK_PAUSE_SECONDS
-from rota.scheduler.operations import LOOK_EVERY
+from rota.scheduler.operations import LOOK_EVERY, OperationRunner
 from rota.scheduler.upkeep import Promoter
 from rota.stores.sqlite import SqliteStore
 from simulation.loop import run
@@ -180,7 +180,10 @@ def test_a_pass_that_fails_is_repeated() -> None:
     assert passes >= 2
 
 
-@pytest.mark.parametrize("verb", ["promote", "timetable", "due_schedules", "lost", "expired", "prune", "watch"])
+@pytest.mark.parametrize(
+    "verb",
+    ["promote", "end_waits", "timetable", "due_schedules", "lost", "expired", "prune", "due_operations", "watch"],
+)
 def test_a_pass_that_fails_unexpectedly_ends_no_scheduler(verb: str, caplog: pytest.LogCaptureFixture) -> None:
     """A driver that raised a plain RuntimeError while the server was away ended every scheduler for good."""
 
@@ -196,6 +199,32 @@ def test_a_pass_that_fails_unexpectedly_ends_no_scheduler(verb: str, caplog: pyt
     assert calls >= 2
     assert "the transport is closed" in caplog.text
     assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("part", [Dispatcher, OperationRunner])
+def test_a_loop_that_fails_outside_its_passes_is_run_again(
+    part: type[Dispatcher | OperationRunner], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[float] = []
+    go_on = part.run
+
+    async def fail_once(self: Dispatcher | OperationRunner) -> None:
+        begun.append(asyncio.get_running_loop().time())
+        if len(begun) == 1:
+            raise RuntimeError("nobody expected this")
+        await go_on(self)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(part, "run", fail_once)
+
+    async def story() -> float:
+        async with night() as one, asyncio.timeout(60):
+            job = new_job(run_at=one.now() + timedelta(seconds=40))
+            await one.engine.submit([job])
+            return await one.became_pending_after(job)
+
+    assert run(story()) == pytest.approx(40, abs=0.02)
+    assert len(begun) == 2
+    assert "nobody expected this" in caplog.text
 
 
 def test_two_schedulers_make_one_job_of_each_fire_time() -> None:
