@@ -26,6 +26,9 @@ NEXT_TRY: Final = timedelta(milliseconds=5)
 SHORTEST_PAUSE: Final = timedelta(milliseconds=1)
 #: How often a process that knows of no limits and keys looks for them, if no notification tells it before.
 LOOK_SECONDS: Final = 1.0
+#: For so long jobs without limits go first if limits keep all others from starting. A limit that another process opens
+#: is noticed so much later by a worker that finds enough of the former.
+HELD_SECONDS: Final = 0.5
 #: How many workers, lanes and leased jobs are remembered.
 MOST: Final = 50_000
 
@@ -45,6 +48,8 @@ class LimitMemory:
         self.limited: Collection[str] = ()
         self.has_keys = False
         self._looked_at = float("-inf")
+        #: Until when the limits of claims for some queues and types are taken to be full.
+        self._held_until: dict[tuple[object, object], float] = {}
         self._pauses: dict[str, timedelta] = {}
         self._held: set[JobId] = set()
 
@@ -52,9 +57,10 @@ class LimitMemory:
         """Whether jobs that limits concern may wait."""
         return self._is_in_use or monotonic() >= self._looked_at + LOOK_SECONDS
 
-    def note_in_use(self, *, is_in_use: bool = True) -> None:
-        """Note whether there are limits of queues and tasks, or waiting jobs with a key."""
-        self._is_in_use, self._looked_at = is_in_use, monotonic()
+    def note_in_use(self) -> None:
+        """Note that there may be jobs that limits concern, and that may start."""
+        self._is_in_use, self._looked_at = True, monotonic()
+        self._held_until.clear()
 
     @property
     def is_known_in_use(self) -> bool:
@@ -64,15 +70,27 @@ class LimitMemory:
     def note_limits(self, limited: Collection[str], *, has_keys: bool) -> None:
         """Note the limits of queues and tasks that there are, and whether jobs with a key wait."""
         self.limited, self.has_keys = limited, has_keys
-        self.note_in_use(is_in_use=bool(limited) or has_keys)
+        self._is_in_use, self._looked_at = bool(limited) or has_keys, monotonic()
+
+    def note_held(self, claim: Claim, opens_in: float = HELD_SECONDS) -> None:
+        """Note that limits keep all jobs that they concern from starting, of those that a claim asks for."""
+        if len(self._held_until) >= MOST:
+            self._held_until.clear()
+        self._held_until[claim.queues, claim.types] = monotonic() + min(opens_in, HELD_SECONDS)
 
     def is_ordinary_first(self, claim: Claim | None = None) -> bool:
         """Whether the next claim takes jobs without limits first: every other one does, so neither kind starves.
 
-        One whose queues or types all have limits does not: it finds hardly any job without.
+        One whose queues or types all have limits does not: it finds hardly any job without. While limits keep all
+        others from starting, all do: a full key must not cost jobs of others a second transaction.
         """
         self._is_ordinary_first = not self._is_ordinary_first
-        return self._is_ordinary_first and not (claim is not None and self.is_all_limited(claim))
+        if claim is None or not self._is_in_use:
+            return self._is_ordinary_first
+        if self.is_all_limited(claim):
+            return False
+        is_held = self._held_until.get((claim.queues, claim.types), 0.0) > monotonic()
+        return is_held or self._is_ordinary_first
 
     def is_all_limited(self, claim: Claim) -> bool:
         """Whether all queues of a claim have limits, or all of its types: then all of its lanes have."""
@@ -117,6 +135,8 @@ class LimitMemory:
             return False
         freed = self._held.intersection(ids)
         self._held -= freed
+        if freed:
+            self._held_until.clear()
         return bool(freed)
 
     def note_served(self, keys: Mapping[LaneKey, str]) -> None:

@@ -305,8 +305,10 @@ class LimitedClaim:
         """Have the claim look again: soon if another one holds a limit, or when a limit opens."""
         if self.missed:
             self.memory.note_pause(self.claim, NEXT_TRY)
-        elif self.is_held or self.candidates:
-            span = LOOK_AGAIN if self.opens_at is None else timedelta(microseconds=self.opens_at - self.now)
+            return
+        span = LOOK_AGAIN if self.opens_at is None else timedelta(microseconds=self.opens_at - self.now)
+        self.memory.note_held(self.claim, span.total_seconds())
+        if self.is_held or self.candidates:
             self.memory.note_pause(self.claim, span)
 
     def new_arrivals(self, chosen: Iterable[Candidate]) -> list[tuple[str, int, int]]:

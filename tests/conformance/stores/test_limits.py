@@ -130,9 +130,10 @@ async def test_a_key_with_one_job_starts_within_one_round_behind_three_thousand(
 
 
 async def test_keys_start_by_their_weights(store: Store) -> None:
-    await store.put_limits([Limit("key:heavy", 500, weight=3), Limit("key:light", 500)], now=BASE)
-    await keyed(store, heavy=400, light=400)
-    started = [key for _ in range(40) for key in keys_of(await start(store, 10))]
+    await store.put_limits([Limit("key:heavy", 5000, weight=3), Limit("key:light", 5000)], now=BASE)
+    await keyed(store, heavy=1900, light=900)
+    started = [key for _ in range(40) for key in keys_of(await start(store, 50))]
+    assert len(started) == 2000
     assert started.count("heavy") / started.count("light") == pytest.approx(3, rel=0.05)
 
 
@@ -181,6 +182,17 @@ async def test_neither_limited_nor_other_jobs_keep_the_others_from_starting(stor
     await store.insert([*new_jobs(20), *new_jobs(20, "report")], now=BASE)
     types = [job.type for _ in range(4) for job in await start(store, 3)]
     assert (types.count("mail"), types.count("report")) == (6, 6)
+
+
+async def test_a_permit_that_is_freed_is_given_although_ordinary_jobs_wait(store: Store) -> None:
+    """While a key is full, claims take ordinary jobs without looking at it; not any longer."""
+    await keyed(store, a=2)
+    await store.insert(new_jobs(40, "report"), now=BASE)
+    started = [job for _ in range(6) for job in await start(store, 1)]
+    (keyed_job,) = [job for job in started if job.concurrency_key == "a"]
+    await end(store, keyed_job, Succeeded())
+    assert store.frees_permit([keyed_job.id])
+    assert "a" in keys_of([job for _ in range(2) for job in await start(store, 1)])
 
 
 async def test_a_rate_lets_a_burst_start_and_then_one_for_each_interval(store: Store) -> None:

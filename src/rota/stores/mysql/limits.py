@@ -84,6 +84,7 @@ async def take_limited(
     keyed = await _keyed(connection, lanes) if heeded.has_keys else []
     lanes = [lane for lane in lanes if is_limited(lane, heeded.limited)]
     if not lanes and not keyed:
+        memory.note_held(claim)
         return [], {}
     limited = await _begin(connection, claim, heeded, memory, lanes, keyed)
     reads = [(queue, type_, "", most) for queue, type_, most in limited.open_lanes(lanes)]

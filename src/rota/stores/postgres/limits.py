@@ -116,6 +116,7 @@ async def claim_limited(
     lanes = [lane for lane in lanes if lane[0] not in heeded.paused and is_limited(lane, heeded.limited)]
     keyed = _keyed_lanes(claim, heeded)
     if not lanes and not keyed:
+        memory.note_held(claim)
         return []
     limits = await _lock_rest(session, heeded, [*lanes, *keyed], tried, locked, has_keys=bool(keyed))
     limited = await _begin(session, replace(claim, limit=claim.limit - len(before)), heeded, memory, lanes, limits)
