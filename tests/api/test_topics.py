@@ -16,6 +16,8 @@ import pytest
 
 from api.staging import Stage, problem_of, until
 from building import new_job
+from rota.api import live
+from rota.api.topics import TopicWatchers
 from rota.core.cluster import Member, Role
 from rota.core.ids import to_text
 from rota.core.lease import Claim, Renewal, WorkerId
@@ -100,6 +102,52 @@ async def test_a_topic_tells_of_a_change_that_was_written_past_this_process(
                 await stage.store.beat([replace(WORKER, busy=1)])
             await asyncio.wait([change], timeout=0.6)
         assert change.result() == topic
+
+
+@pytest.mark.parametrize(
+    ("where", "look", "topics"),
+    [
+        pytest.param(live, "overview_now", "overview", id="overview"),
+        pytest.param(TopicWatchers, "_workers", "workers", id="workers"),
+    ],
+)
+async def test_a_watch_that_fails_unexpectedly_is_begun_again(
+    stage: Stage,
+    remote: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: object,
+    look: str,
+    topics: str,
+) -> None:
+    """The stream stayed open and told nothing more."""
+    calls, go_on = 0, getattr(where, look)
+
+    async def fail_at_the_second(*arguments: Any) -> Any:  # noqa: ANN401 - as the function
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise RuntimeError("nobody expected this")
+        return await go_on(*arguments)
+
+    monkeypatch.setattr(where, look, fail_at_the_second)
+    async with asyncio.timeout(PATIENCE), remote.stream("GET", f"/v1/events/stream?topics={topics}") as response:
+        lines = response.aiter_lines()
+        await anext(lines)
+        told = asyncio.ensure_future(_told(lines))
+        while not told.done() or calls < 3:
+            await stage.store.beat([replace(WORKER, busy=calls % 4)])
+            await stage.store.insert([new_job(queue="mail")])
+            await asyncio.sleep(0.3)
+        assert told.result()
+    assert "nobody expected this" in caplog.text
+
+
+async def _told(lines: AsyncIterator[str]) -> str:
+    async for line in lines:
+        if line in {"event: changed", "event: update"}:
+            return line
+    return ""
 
 
 async def test_a_job_tells_of_its_state_its_progress_and_its_log(stage: Stage, remote: httpx.AsyncClient) -> None:
