@@ -64,7 +64,7 @@ def main() -> None:
         if folder is None:
             IMAGES.mkdir(exist_ok=True)
             for name, path, scheme in SHOWN:
-                picture = take(browser, url, path, IMAGES / f"{name}.png", scheme, (1400, 880), scale=0.62)
+                picture = take(browser, url, path, IMAGES / f"{name}.png", scheme, (1400, 880), scale=0.58)
                 if picture.stat().st_size > LARGEST_BYTES:
                     raise SystemExit(f"{picture}: {picture.stat().st_size} bytes; at most {LARGEST_BYTES}")
         else:
@@ -105,13 +105,13 @@ def demo() -> Iterator[str]:
 
 
 def _until(holds: Any) -> None:  # noqa: ANN401 - whatever can be asked
-    give_up_at = time.monotonic() + 90
+    give_up_at = time.monotonic() + 180
     while time.monotonic() < give_up_at:
         with suppress(URLError, ConnectionError):
             if holds():
                 return
         time.sleep(0.2)
-    raise SystemExit("tools/screenshots.py: the demo did not come up within 90 s")
+    raise SystemExit("tools/screenshots.py: the demo did not come up within 180 s")
 
 
 def ask(url: str, path: str) -> Any:  # noqa: ANN401 - JSON

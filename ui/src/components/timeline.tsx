@@ -52,7 +52,8 @@ export function Timeline({ forecast, recent, hours, now }: Props) {
   });
   const most = Math.max(...load, 1);
   /** The most that is to come. */
-  const peak = Math.max(...load.slice(Math.floor(SLICES * PAST_SHARE)), 0);
+  const first = Math.floor(SLICES * PAST_SHARE);
+  const peak = Math.max(...load.slice(first), 0);
   const top = 34;
   const height = top + shown.length * ROW + 22;
   return (
@@ -103,7 +104,7 @@ export function Timeline({ forecast, recent, hours, now }: Props) {
           {t.schedulesPage.now}
         </text>
       </svg>
-      {peak > 2 && <p class="faint">{t.schedulesPage.peak(peak, hourAndMinute(from + (load.lastIndexOf(peak) / SLICES) * span, zone.value))}</p>}
+      {peak > 2 && <p class="faint">{t.schedulesPage.peak(peak, hourAndMinute(from + (load.indexOf(peak, first) / SLICES) * span, zone.value))}</p>}
       {names.length > MOST_ROWS && <p class="faint">{t.schedulesPage.forecastMore(names.length - MOST_ROWS)}</p>}
     </>
   );

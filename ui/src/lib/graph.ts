@@ -42,3 +42,17 @@ export function drawn(nodes: readonly { name: string; after: readonly After[] }[
   const edges = parents.flatMap((all, to) => all.map((from): [number, number] => [from, to]));
   return { places, edges, columns: used.length, rows: Math.max(0, ...used) };
 }
+
+/**
+ * The chain of nodes that decided when the workflow was as far as it is: from the node that ended last back to the one
+ * before it that ended last, and so on. `ends` has the end of each node in milliseconds, or null.
+ */
+export function criticalPath(edges: readonly (readonly [number, number])[], ends: readonly (number | null)[]): number[] {
+  const parents = new Map<number, number[]>();
+  for (const [from, to] of edges) parents.set(to, [...(parents.get(to) ?? []), from]);
+  const latest = (nodes: readonly number[]): number | undefined =>
+    nodes.filter((at) => ends[at] !== null && ends[at] !== undefined).sort((one, other) => (ends[other] as number) - (ends[one] as number))[0];
+  const path: number[] = [];
+  for (let at = latest(ends.map((_, index) => index)); at !== undefined; at = latest(parents.get(at) ?? [])) path.unshift(at);
+  return path;
+}

@@ -21,7 +21,7 @@ export default function OverviewPage() {
     <>
       <PageHead title={t.overview.title} />
       <Attention />
-      <Tiles ended={ended} />
+      <Tiles lastEnd={ended} />
       <div class="columns">
         <div>
           <Activity isIdle={overview.data?.is_idle === true} ended={ended} />
@@ -163,7 +163,7 @@ function Tile(props: { title: string; value: string; hint: string; to?: string; 
   );
 }
 
-function Tiles({ ended }: { ended: string | null }) {
+function Tiles({ lastEnd }: { lastEnd: string | null }) {
   const history = useQuery("history", (signal) => api.history("1h", "1m", signal), { every: 15 });
   const counts = stats.value;
   if (counts === null) return <Loading />;
@@ -174,20 +174,24 @@ function Tiles({ ended }: { ended: string | null }) {
   const rate = seen.length < 6 ? minute : seen.reduce((sum, one) => sum + one.completed, 0) / seen.length;
   const isIdle = rate < 0.5 && counts.running === 0;
   const recent = samples.value.slice(-120);
+  const hour = history.data?.total;
+  const ended = hour ? hour.succeeded + hour.failed : 0;
+  /** Of the attempts that ended in the last hour. */
+  const share = hour && ended > 0 ? hour.failed / ended : null;
   const waiting = (counts.states.scheduled ?? 0) + (counts.states.retrying ?? 0) + (counts.states.blocked ?? 0);
   return (
     <div class="tiles">
       <Tile
         title={t.overview.rate}
         value={t.count(Math.round(rate))}
-        hint={isIdle && ended ? t.overview.idle(relative(ended, now.value)) : seen.length < 6 ? t.overview.rateMinute : t.overview.rateHint}
+        hint={isIdle && lastEnd ? t.overview.idle(relative(lastEnd, now.value)) : seen.length < 6 ? t.overview.rateMinute : t.overview.rateHint}
         to="/jobs?status=completed"
         values={history.data && byWholeMinute(history.data, "succeeded", Date.now())}
       />
       <Tile title={t.overview.running} value={t.count(counts.running)} hint={t.overview.runningHint(counts.slots)} to="/jobs?status=running" values={recent.length > 10 ? recent.map((one) => one.running) : null} />
       <Tile title={t.overview.due} value={t.count(counts.due)} hint={t.overview.dueHint} to="/jobs?status=pending,queued" values={recent.length > 10 ? recent.map((one) => one.due) : null} />
       <Tile title={t.overview.waiting} value={t.count(waiting)} hint={t.overview.waitingHint(counts.states.scheduled ?? 0, counts.states.retrying ?? 0)} to="/jobs?status=scheduled,retrying,blocked" />
-      <Tile title={t.overview.completed} value={t.count((counts.states.completed ?? 0) + (counts.pruned.completed ?? 0))} hint={t.overview.completedHint} to="/jobs?status=completed" />
+      <Tile title={t.overview.failed} value={share === null ? t.none : t.overview.percent(share)} hint={t.overview.failedHint} to="/jobs?q=attempts:>1" tone={share !== null && share >= 0.1 ? "bad" : ""} values={history.data && byWholeMinute(history.data, "failed", Date.now())} />
       <Tile title={t.overview.dead} value={t.count(counts.dlq_size)} hint={t.overview.deadHint} to="/dead" tone={counts.dlq_size ? "bad" : ""} values={history.data && byWholeMinute(history.data, "dead", Date.now())} />
     </div>
   );

@@ -5,7 +5,7 @@ import { Ago, Card, Empty, Lamp, Link, Loaded, PageHead, StateBadge, Table, Took
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
 import { attempt } from "../components/toasts.tsx";
-import { drawn } from "../lib/graph.ts";
+import { criticalPath, drawn } from "../lib/graph.ts";
 import { useQuery } from "../lib/query.ts";
 import { t } from "../strings.ts";
 
@@ -123,6 +123,9 @@ const MOST_DRAWN = 300;
 function Graph({ nodes }: { nodes: WorkflowNode[] }) {
   if (nodes.length > MOST_DRAWN) return <p class="faint">{t.workflowsPage.tooMany(nodes.length)}</p>;
   const { places, edges, columns, rows } = drawn(nodes);
+  const ends = nodes.map((node) => (node.finished_at ? Date.parse(node.finished_at) : node.started_at && node.state === "running" ? Date.now() : null));
+  const path = criticalPath(edges, ends);
+  const isCritical = (from: number, to: number): boolean => path.some((at, place) => at === from && path[place + 1] === to);
   const x = (column: number): number => column * (WIDTH + GAP.x) + 4;
   const y = (row: number): number => row * (HEIGHT + GAP.y) + 4;
   const size = { width: columns * (WIDTH + GAP.x) - GAP.x + 8, height: rows * (HEIGHT + GAP.y) + 8 };
@@ -138,12 +141,12 @@ function Graph({ nodes }: { nodes: WorkflowNode[] }) {
           const isLong = end.column - start.column > 1;
           const low = Math.max(top, bottom) + (isLong ? HEIGHT + GAP.y : 0);
           const [first, last] = isLong ? [left + GAP.x, right - GAP.x] : [(left + right) / 2, (left + right) / 2];
-          return <path key={`${from} ${to}`} class="edge" d={`M${left} ${top}C${first} ${isLong ? low : top} ${last} ${isLong ? low : bottom} ${right} ${bottom}`} />;
+          return <path key={`${from} ${to}`} class={isCritical(from, to) ? "edge critical" : "edge"} d={`M${left} ${top}C${first} ${isLong ? low : top} ${last} ${isLong ? low : bottom} ${right} ${bottom}`} />;
         })}
         {nodes.map((node, index) => {
           const place = places[index] as { column: number; row: number };
           return (
-            <g key={node.name} class={`node ${node.is_skipped ? "skipped" : (node.state ?? "")}`} transform={`translate(${x(place.column)} ${y(place.row)})`}>
+            <g key={node.name} class={`node ${path.length > 1 && path.includes(index) ? "critical " : ""}${node.is_skipped ? "skipped" : (node.state ?? "")}`} transform={`translate(${x(place.column)} ${y(place.row)})`}>
               <title>{`${node.name}: ${stateOf(node)}`}</title>
               <rect width={WIDTH} height={HEIGHT} rx={8} />
               <text x={12} y={18}>{cut(node.name, 20)}</text>
@@ -152,6 +155,11 @@ function Graph({ nodes }: { nodes: WorkflowNode[] }) {
           );
         })}
       </svg>
+      {path.length > 1 && (
+        <p class="hint">
+          {t.workflowsPage.critical} {path.map((at) => (nodes[at] as WorkflowNode).name).join(" → ")}
+        </p>
+      )}
     </div>
   );
 }
