@@ -111,10 +111,11 @@ def _query(selection: DeadLetterQuery | DeadLetterSelection, limit: int) -> JobQ
 
 async def groups(request: Request) -> Response:
     """Group dead letters by cause: the same type, and the same error except for numbers."""
-    causes = await request.engine.jobs.dead_groups(_MOST_GROUPS + 1)
+    letters = request.engine.dead_letters
+    # Both read every dead job: a server with several cores does so at the same time.
+    causes, trend = await asyncio.gather(request.engine.jobs.dead_groups(_MOST_GROUPS + 1), letters.trend())
     examples = {job.id: job for job in await request.engine.get([group.example for group in causes])}
-    trend = await request.engine.dead_letters.trend()
-    notes = await request.engine.dead_letters.notes()
+    notes = await letters.notes()
     items = [_group_form(group, examples.get(group.example), trend, notes) for group in causes[:_MOST_GROUPS]]
     is_complete = len(causes) <= _MOST_GROUPS
     return json_response(DeadLetterGroups(items=items, is_complete=is_complete, trend_since=trend.since))
