@@ -22,8 +22,11 @@ from rota.core.lease import WorkerId
 from rota.core.limit import Limit, Rate, parse_rates
 from rota.core.outcome import Succeeded
 from rota.core.time import to_micros
+from rota.ports.broker import Broker
 from rota.ports.rates import Arrivals, CountedRate
 from rota.ports.store import Store
+from rota.runtime import Link, connect
+from rota.runtime.link import BrokerChoice
 from servers.valkey import ValkeyServer, require_binary, shared_valkey
 
 SERVERS = [adapter for adapter in BY_NAME.values() if adapter.name in {"postgres", "mariadb"}]
@@ -56,7 +59,7 @@ class Counting:
             await until(lambda broker=broker: _answered(broker), bool)  # type: ignore[misc]
 
 
-async def _answered(broker: RedisStreamsBroker) -> bool:
+async def _answered(broker: Broker) -> bool:
     return broker.is_up
 
 
@@ -321,3 +324,24 @@ async def test_rates_hold_over_several_processes_on_the_stores_clock(adapter: Ad
 
         await asyncio.wait_for(asyncio.gather(*(work(one, f"w{n}") for n, one in enumerate(scene.stores))), 60)
         assert _most_over(sorted(starts), rate) <= 0
+
+
+async def test_a_process_with_redis_streams_counts_fast_rates_there(adapter: Adapter, tmp_path: Path) -> None:
+    server = shared_valkey()
+    async for place in adapter.place(tmp_path):
+        broker = BrokerChoice(server.url, f"rates-{id(tmp_path)}", "workers")
+        link = await connect(place, broker=broker)
+        try:
+            await _count_in_redis(link, server, broker.stream)
+        finally:
+            await link.close()
+
+
+async def _count_in_redis(link: Link, server: ValkeyServer, stream: str) -> None:
+    engine = link.engine
+    assert engine is not None
+    await until(lambda: _answered(engine.broker), bool)
+    await engine.store.put_limits([Limit(NAME, rate_limit="500/s")])
+    await engine.store.insert(new_jobs(3))
+    assert len(await engine.store.claim(claim())) == 3
+    assert server.ask("GET", f"{stream}:{{rates}}:task%3Amail")
