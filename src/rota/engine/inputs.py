@@ -6,10 +6,11 @@ Only completed parents have a result, so what an attempt without a lease reporte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from rota.batching import Batcher
 from rota.core.dependencies import takes_of
 from rota.core.errors import InvalidRequest
 from rota.core.graph import DEEPEST
@@ -19,25 +20,73 @@ from rota.core.lifecycle import State
 from rota.core.settlement import Reason
 from rota.core.submission import SHAPE, Need, Takes
 from rota.engine.deps import EngineDeps
+from rota.ports.store import Edge, Store
+
+LeaseKey = tuple[JobId, int]
 
 #: The longest input, in characters of JSON.
 LARGEST_INPUT: Final = 16_000_000
+#: How many jobs' inputs are read together, and up to how many parents of each.
+LARGEST_BATCH: Final = 100
+FEW_PARENTS: Final = 5
 #: How many parents are read at once.
 _PARENTS_AT_ONCE: Final = 500
 
 
 class Inputs:
-    """Reads what running jobs take from their parents."""
+    """Reads what running jobs take from their parents.
+
+    Calls that come at the same time share their queries: a worker that drains chains has hundreds under way.
+    """
 
     def __init__(self, deps: EngineDeps) -> None:
         self._deps = deps
+        self._batcher: Batcher[LeaseKey, str | None] = Batcher(self._read_batch, largest=LARGEST_BATCH, prompt=True)
 
     async def input_of(self, job_id: JobId, fence: int) -> str | None:
         """Return the first argument of a running job, as JSON; None if the job no longer runs under this fence."""
-        found = await self._deps.store.get([job_id])
-        if not found or found[0].fence != fence or found[0].state is not State.RUNNING:
-            return None
-        job = found[0]
+        (value,) = await self._batcher.run([(job_id, fence)])
+        return value
+
+    async def _read_batch(self, keys: Sequence[LeaseKey]) -> Sequence[str | None]:
+        store = self._deps.store
+        found = {job.id: job for job in await store.get([job_id for job_id, _ in keys])}
+        running = {key: job for key in keys if (job := found.get(key[0])) is not None and _is_held(job, key[1])}
+        jobs = list(running.values())
+        edges = await store.edges(children=sorted({job.id for job in jobs})) if jobs else ()
+        reading = _Reading(store, jobs, edges)
+        await reading.prefetch(jobs)
+        return [None if key not in running else await reading.input_of(running[key]) for key in keys]
+
+
+def _is_held(job: Job, fence: int) -> bool:
+    return job.fence == fence and job.state is State.RUNNING
+
+
+class _Reading:
+    """What some jobs take: their dependencies are known; parents that are few are read together."""
+
+    def __init__(self, store: Store, jobs: Iterable[Job], edges: Iterable[Edge]) -> None:
+        self._store = store
+        self._known: dict[JobId, Job] = {}
+        self._edges: dict[JobId, dict[JobId, Need]] = {job.id: {} for job in jobs}
+        for edge in edges:
+            self._edges[edge.child][edge.parent] = edge.need
+
+    async def prefetch(self, jobs: Iterable[Job]) -> None:
+        """Read the parents of jobs that have few."""
+        few = [parents for job in jobs if len(parents := self._parents(job)) <= FEW_PARENTS]
+        wanted = sorted({parent for parents in few for parent in parents})
+        self._known = {job.id: job for job in await self._get(wanted)} if wanted else {}
+
+    async def _get(self, ids: Sequence[JobId]) -> Sequence[Job]:
+        """Return jobs, each if it is there; those that are known are not read again."""
+        if self._known.keys() >= set(ids):
+            return [self._known[job_id] for job_id in ids]
+        return await self._store.get(ids)
+
+    async def input_of(self, job: Job) -> str:
+        """Return the first argument of a job, as JSON."""
         match takes_of(job):
             case Takes.NOTHING:
                 raise InvalidRequest(f"{job.name} takes nothing from other jobs; submit it with `takes`", field="takes")
@@ -48,15 +97,14 @@ class Inputs:
             case Takes.FAILURE:
                 return await self._failure(job)
 
-    async def _parents(self, job: Job) -> Mapping[JobId, Need]:
+    def _parents(self, job: Job) -> Mapping[JobId, Need]:
         """Return the jobs that a job waited for, in its own order, or the job that it follows; and what it needs."""
-        edges = await self._deps.store.edges(children=[job.id])
-        if edges:
-            return {edge.parent: edge.need for edge in edges}
+        if edges := self._edges.get(job.id):
+            return edges
         return {} if job.parent_id is None else {job.parent_id: Need.END}
 
     async def _only_result(self, job: Job) -> str:
-        parents = await self._parents(job)
+        parents = self._parents(job)
         if len(parents) != 1:
             message = (
                 f"takes: {job.name} takes the result of one job but follows {len(parents)}; submit it with 'results'"
@@ -66,7 +114,7 @@ class Inputs:
         return result
 
     async def _results(self, job: Job) -> str:
-        parents = await self._parents(job)
+        parents = self._parents(job)
         # A pruned job takes its dependencies with it: a list that lacks one would look like a shorter group.
         expected = await self._parent_count(job) or 1
         if len(parents) < expected:
@@ -77,7 +125,7 @@ class Inputs:
 
     async def _parent_count(self, job: Job) -> int:
         """Return how many jobs come before this one in its workflow; 0 if it belongs to none."""
-        nodes = await self._deps.store.nodes_of_jobs([job.id])
+        nodes = await self._store.nodes_of_jobs([job.id])
         return len({(one.position, one.job_id) for one in nodes[0].parents}) if nodes else 0
 
     async def _read(self, job: Job, parents: Mapping[JobId, Need]) -> list[str]:
@@ -89,7 +137,7 @@ class Inputs:
         ids = list(parents)
         size = found = 0
         for start in range(0, len(ids), _PARENTS_AT_ONCE):
-            for parent in await self._deps.store.get(ids[start : start + _PARENTS_AT_ONCE]):
+            for parent in await self._get(ids[start : start + _PARENTS_AT_ONCE]):
                 found += 1
                 if parent.state is State.COMPLETED and parent.result is not None:
                     results[parent.id] = parent.result
@@ -118,9 +166,12 @@ class Inputs:
         return "null" if failed is None else _described(failed)
 
     async def _failed_parent(self, job: Job) -> Job | None:
-        parents = list(await self._parents(job))
+        if job.id not in self._edges:
+            edges = await self._store.edges(children=[job.id])
+            self._edges[job.id] = {edge.parent: edge.need for edge in edges}
+        parents = list(self._parents(job))
         for start in range(0, len(parents), _PARENTS_AT_ONCE):
-            found = {one.id: one for one in await self._deps.store.get(parents[start : start + _PARENTS_AT_ONCE])}
+            found = {one.id: one for one in await self._get(parents[start : start + _PARENTS_AT_ONCE])}
             for parent in parents[start : start + _PARENTS_AT_ONCE]:
                 if parent in found and _has_failed(found[parent]):
                     return found[parent]
