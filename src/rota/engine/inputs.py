@@ -5,6 +5,7 @@ Only completed parents have a result, so what an attempt without a lease reporte
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -50,12 +51,13 @@ class Inputs:
 
     async def _read_batch(self, keys: Sequence[LeaseKey]) -> Sequence[str | None]:
         store = self._deps.store
-        found = {job.id: job for job in await store.get([job_id for job_id, _ in keys])}
+        ids = sorted({job_id for job_id, _ in keys})
+        # Side by side: neither needs the other, and while a job waits for its input, its slot does nothing.
+        jobs, edges = await asyncio.gather(store.get(ids), store.edges(children=ids))
+        found = {job.id: job for job in jobs}
         running = {key: job for key in keys if (job := found.get(key[0])) is not None and _is_held(job, key[1])}
-        jobs = list(running.values())
-        edges = await store.edges(children=sorted({job.id for job in jobs})) if jobs else ()
         reading = _Reading(store, jobs, edges)
-        await reading.prefetch(jobs)
+        await reading.prefetch(running.values())
         return [None if key not in running else await reading.input_of(running[key]) for key in keys]
 
 
@@ -71,7 +73,7 @@ class _Reading:
         self._known: dict[JobId, Job] = {}
         self._edges: dict[JobId, dict[JobId, Need]] = {job.id: {} for job in jobs}
         for edge in edges:
-            self._edges[edge.child][edge.parent] = edge.need
+            self._edges.setdefault(edge.child, {})[edge.parent] = edge.need
 
     async def prefetch(self, jobs: Iterable[Job]) -> None:
         """Read the parents of jobs that have few."""
