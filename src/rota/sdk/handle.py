@@ -36,8 +36,9 @@ def warn_in_handler(verb: str) -> None:
     """Warn of a blocking wait in a handler: its slot does nothing meanwhile, and all slots may wait for ever."""
     if CURRENT.get(None) is not None:
         warnings.warn(
-            f"{verb} in a handler blocks its slot until the other job has ended, which may need that slot; let the"
-            " other job follow this one instead: return, and use .then(…) or on_success",
+            f"{verb} in a handler blocks its slot until the other job has ended, which may need that slot; use"
+            " current().call(key, task, …).result(), which gives the slot back meanwhile, or let the other job follow"
+            " this one: .then(…) or on_success",
             RuntimeWarning,
             stacklevel=3,
         )
