@@ -26,6 +26,8 @@ def follow_up() -> str:
 def test_a_signal_at_any_moment_of_the_start_ends_a_process_within_its_grace(stage: Stage) -> None:
     endings = sweep(stage, 30)
     assert [one for one in endings if not one.is_good] == []
+    # Signals came before the process heard any and after.
+    assert {one.is_handled for one in endings} == {True, False}
 
 
 def test_a_process_whose_port_is_taken_leads_nothing_and_claims_nothing(stage: Stage) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rota.core.errors import InvalidRequest
 from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.connection import Connector
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,10 @@ async def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: st
         await PostgresStore.open(url)
     assert "s3cret" not in str(refusal.value)
     assert refusal.value.field == "store"
+
+
+@pytest.mark.parametrize("option", ["sslrootcert", "sslcert", "sslkey"])
+def test_a_file_in_a_url_that_cannot_be_read_is_named(option: str) -> None:
+    """It was "[Errno 2] No such file or directory", as if the server were away, without a name."""
+    with pytest.raises(InvalidRequest, match=f"store: {option}='nofile.pem' in the URL is not a file"):
+        Connector(f"postgresql://u:hunter2@h/d?sslmode=verify-full&{option}=nofile.pem")

@@ -13,9 +13,11 @@ neither our connections nor a caller's need it on their search_path. Without it,
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -127,6 +129,14 @@ def split_schema(dsn: str) -> tuple[str, str | None]:
     return f"{head}?{query}" if query else head, schemas[0]
 
 
+def require_files(dsn: str) -> None:
+    """Refuse a file in a store's URL that cannot be read; the driver would say which error it is, but not of which."""
+    for name, value in parse_qsl(urlsplit(dsn).query):
+        if name in {"sslrootcert", "sslcert", "sslkey", "sslcrl"} and not os.access(Path(value).expanduser(), os.R_OK):
+            message = f"store: {name}={value!r} in the URL is not a file that can be read; give the path of a PEM file"
+            raise InvalidRequest(message, field="store")
+
+
 class _TypeCachingConnection(AsyncpgConnection):  # type: ignore[misc] # the driver has no types
     """A connection that shares what other connections have learnt about the types that all servers have.
 
@@ -154,6 +164,7 @@ class Connector:
 
     def __init__(self, dsn: str) -> None:
         self._dsn, schema = split_schema(dsn)
+        require_files(dsn)
         #: What stands before the names of tables: the schema with a dot, or nothing.
         self.qualifier = qualifier_of(schema)
         self.schema = schema
