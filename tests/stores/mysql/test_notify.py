@@ -236,6 +236,30 @@ async def test_a_listener_that_was_cut_off_listens_again(
     assert await watching
 
 
+async def test_a_listener_that_fails_unexpectedly_listens_again(
+    store: MysqlStore, stranger: MysqlConnection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await all_listening(store)
+    listen, calls = notify.Listener._listen, 0
+
+    async def fail_once(self: notify.Listener, connection: MysqlConnection) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("nobody expected this")
+        await listen(self, connection)
+
+    monkeypatch.setattr(notify.Listener, "_listen", fail_once)
+    await stranger.run(f"KILL {await connection_of(stranger, store)}")
+
+    async def is_begun_again() -> bool:
+        return calls >= 2
+
+    await until(is_begun_again)
+    await all_listening(store)
+    assert "nobody expected this" in caplog.text
+
+
 @pytest.mark.usefixtures("_nobody_looks")
 async def test_a_listener_whose_lock_became_free_starts_again(
     store: MysqlStore, other: MysqlStore, stranger: MysqlConnection

@@ -384,6 +384,33 @@ async def test_a_disconnected_listener_reconnects(
     assert await watching
 
 
+async def test_a_listener_that_fails_unexpectedly_listens_again(
+    store: PostgresStore,
+    stranger: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await all_listening(store)
+    listen, calls = notify.Listener._listen, 0
+
+    async def fail_once(self: notify.Listener, connection: asyncpg.Connection) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("nobody expected this")
+        await listen(self, connection)
+
+    monkeypatch.setattr(notify.Listener, "_listen", fail_once)
+    monkeypatch.setattr(notify, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 0.05)
+    await cut_off(stranger)
+    async with asyncio.timeout(20):
+        while calls < 2:
+            await store.watch(SHORT)
+    await all_listening(store)
+    assert "nobody expected this" in caplog.text
+
+
 async def test_a_listener_that_is_disconnected_during_a_probe_notices_at_once(
     store: PostgresStore, stranger: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
