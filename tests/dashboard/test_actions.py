@@ -72,7 +72,7 @@ def test_a_dead_job_is_retried(shown: Shown) -> None:
     shown.press("Retry")
     shown.sees("Retried: 1 job")
     shown.stage.until(lambda: shown.stage.job(dead["id"]), lambda job: job["fence"] > dead["fence"])
-    expect(shown.page.locator("table tbody tr")).to_have_count(2)
+    expect(shown.page.get_by_role("region", name="Attempts").locator("tbody tr")).to_have_count(2)
 
 
 def test_jobs_are_chosen_by_keyboard_and_cancelled_together(shown: Shown) -> None:
@@ -276,7 +276,7 @@ def test_a_server_that_is_away_is_seen_and_so_is_its_return(browser: Browser, tm
         expect(page.get_by_text("Nothing needs you")).to_have_count(0)
         stage.start(*command)
         stage.until_up()
-        expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible(timeout=15_000)
+        expect(page.get_by_role("button", name=re.compile("^Live"))).to_be_visible(timeout=30_000)
         expect(page.get_by_text("Nothing needs you")).to_be_visible()
         page.close()
 
