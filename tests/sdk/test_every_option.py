@@ -247,7 +247,7 @@ class Apps:
 @asynccontextmanager
 async def scene_of(way: str, place: str, option: str | None, path: Path) -> AsyncIterator[Scene]:
     """Set up a store, its API, and what submits with an option, or without one."""
-    clock = ManualClock(datetime.now(UTC) + SECOND)
+    clock = ManualClock(datetime.now(UTC) + 20 * SECOND)
     async with AsyncExitStack() as opened:
         store = await SqliteStore.open(str(path), clock=clock)
         opened.push_async_callback(store.close)
