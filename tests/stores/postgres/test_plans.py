@@ -81,7 +81,7 @@ SERVED = {
     "settle_to_finished": {"rota_job_pkey"},
     "settle_finished": {"rota_job_done_pkey"},
     "cancel_waiting": {"rota_job_pkey"},
-    "unblock_jobs": {"rota_job_pkey"},
+    "meet_dependencies": {"rota_job_pkey"},
     "lock_parents": {"rota_job_pkey"},
     "job_states": {"rota_job_pkey", "rota_job_done_pkey"},
     "jobs_by_id": {"rota_job_pkey", "rota_job_done_pkey"},

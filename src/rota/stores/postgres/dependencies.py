@@ -12,7 +12,7 @@ are cancelled. Both may make further jobs fail, so it goes on until none does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from rota.core.dependencies import CANCELLING, DependencyStatus, dependency_status
@@ -24,6 +24,9 @@ from rota.core.submission import Dependency, Need, NewJob
 from rota.stores.base.workflows import failure_follow_ups
 from rota.stores.postgres.statements import StatementRunner
 from rota.stores.rows import unique_dependencies
+
+#: The states and reasons of jobs that have ended.
+Ends = Mapping[JobId, tuple[str, str | None]]
 
 
 async def link(
@@ -54,10 +57,13 @@ async def lock_parents(session: StatementRunner, parents: Sequence[JobId]) -> No
             return
 
 
-async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) -> list[JobId]:
+async def resolve(
+    session: StatementRunner, parents: Iterable[JobId], now: int, *, ends: Ends | None = None
+) -> list[JobId]:
     """Resolve the dependencies on these jobs, and on the jobs that are cancelled thereby, to the last generation.
 
-    Return the jobs that were cancelled because a dependency failed.
+    `ends` says how the jobs ended, if this transaction has ended them; otherwise it is read. Return the jobs that were
+    cancelled because a dependency failed.
     """
     ended = sorted(parents)
     failed: list[JobId] = []
@@ -65,23 +71,24 @@ async def resolve(session: StatementRunner, parents: Iterable[JobId], now: int) 
         unmet = await session.rows("unmet_dependencies", ended)
         if not unmet:
             break
-        ends = {job_id: (state, reason) for job_id, state, reason in await session.rows("job_ends", ended)}
+        if ends is None:
+            ends = {job_id: (state, reason) for job_id, state, reason in await session.rows("job_ends", ended)}
         verdicts = [(parent, child, _status(need, *ends.get(parent, (None, None)))) for parent, child, need in unmet]
         over = [(parent, child) for parent, child, verdict in verdicts if verdict is not DependencyStatus.WAIT]
         if not over:
             break
-        await session.run("mark_dependencies_met", [parent for parent, _ in over], [child for _, child in over])
         # Reversed: if several parents rule a child out, the first gives the reason.
         cancelled = {child: CANCELLING[verdict] for _, child, verdict in reversed(verdicts) if verdict in CANCELLING}
         met = Counter(
             child for _, child, verdict in verdicts if verdict is DependencyStatus.MET and child not in cancelled
         )
-        await _unblock(session, met, now)
+        await _meet(session, over, met, now)
         ended = []
         for reason in set(cancelled.values()):
             children = [child for child, why in cancelled.items() if why is reason]
             ended += await cancel_waiting(session, children, (State.BLOCKED,), reason, now)
         failed += [child for child in ended if cancelled[child] is Reason.DEPENDENCY_FAILED]
+        ends = {child: (State.CANCELLED.value, cancelled[child].value) for child in ended}
     return failed
 
 
@@ -90,11 +97,11 @@ def _status(need: str, state: str | None, reason: str | None) -> DependencyStatu
     return dependency_status(Need(need), None if state is None else State(state), reason=why)
 
 
-async def _unblock(session: StatementRunner, waits: Counter[JobId], now: int) -> None:
-    if waits:
-        children = sorted(waits)
-        counts = [waits[child] for child in children]
-        await session.run("unblock_jobs", now, AGING_MICROS, children, counts, State.BLOCKED.value)
+async def _meet(session: StatementRunner, over: Sequence[tuple[JobId, JobId]], waits: Counter[JobId], now: int) -> None:
+    children = sorted(waits)
+    counts = [waits[child] for child in children]
+    parents, followers = zip(*over, strict=True)
+    await session.run("meet_dependencies", now, AGING_MICROS, parents, followers, children, counts, State.BLOCKED.value)
 
 
 async def cancel_waiting(

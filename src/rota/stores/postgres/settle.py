@@ -82,7 +82,12 @@ async def _settle_different(session: Session, settlements: Sequence[Settlement],
     applied = [one for one in settlements if one.job_id in held]
     made = [one.follow_up for one in applied if one.follow_up is not None]
     await insert_made(session, [*made, *(job for one in applied for job in one.events)], now)
-    cancelled = await resolve(session, [one.job_id for one in applied if one.is_final], now)
+    ends = {
+        one.job_id: (one.target.value, None if one.reason is None else one.reason.value)
+        for one in applied
+        if one.is_final
+    }
+    cancelled = await resolve(session, ends, now, ends=ends)
     await wait_for_children(session, applied, now)
     dead = [one.job_id for one in applied if one.is_failure]
     if dead or cancelled:

@@ -17,15 +17,15 @@ RETURNING job.id
 SELECT parent, child, need FROM {schema}rota_dependency WHERE parent = ANY($1::bigint[]) AND NOT met
 ORDER BY parent, child
 
--- name: mark_dependencies_met
--- Mark dependencies as met. By primary key.
-UPDATE {schema}rota_dependency AS dependency SET met = true
-FROM unnest($1::bigint[], $2::bigint[]) AS wait (parent, child)
-WHERE dependency.parent = wait.parent AND dependency.child = wait.child
-
--- name: unblock_jobs
--- Reduce the count of blockers; without blockers a job becomes due now or at its own time, whichever is later. By
--- primary key.
+-- name: meet_dependencies
+-- Mark dependencies as met, and reduce the blockers of the jobs that waited for them; without blockers a job becomes due
+-- now or at its own time, whichever is later. By primary keys.
+WITH marked AS (
+    UPDATE {schema}rota_dependency AS dependency SET met = true
+    FROM unnest($3::bigint[], $4::bigint[]) AS wait (parent, child)
+    WHERE dependency.parent = ANY($3::bigint[])
+        AND dependency.parent = wait.parent AND dependency.child = wait.child
+)
 UPDATE {schema}rota_job AS job
 SET blockers = job.blockers - ended.waits,
     state = CASE
@@ -37,8 +37,8 @@ SET blockers = job.blockers - ended.waits,
     END,
     run_at = CASE WHEN job.blockers > ended.waits THEN job.run_at ELSE greatest(job.run_at, $1::bigint) END,
     updated_at = $1::bigint
-FROM unnest($3::bigint[], $4::integer[]) AS ended (id, waits)
-WHERE job.id = ended.id AND job.state = $5::text
+FROM unnest($5::bigint[], $6::integer[]) AS ended (id, waits)
+WHERE job.id = ended.id AND job.state = $7::text
 
 -- name: cancel_waiting
 -- Cancel jobs that wait, for another reason than a request. By primary key.
