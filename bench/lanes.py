@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import statistics
 import time
@@ -66,7 +67,8 @@ async def measure(url: str, *, jobs: int, rounds: int, server_pid: int | None = 
     rates = {lanes: statistics.median(rate for rate, _ in readings) for lanes, readings in seen.items()}
     costs = {lanes: statistics.median(cost for _, cost in readings) for lanes, readings in seen.items()}
     for lanes in LANES:
-        share, times = rates[lanes] / rates[1], costs[lanes] / costs[1]
+        # A drain of a few jobs may end before the kernel has counted any of its time.
+        share, times = rates[lanes] / rates[1], costs[lanes] / costs[1] if costs[1] else math.nan
         print(f"{lanes:6} {rates[lanes]:10,.0f} {share:6.2f} {costs[lanes]:11.1f} {times:6.2f}")
 
 

@@ -33,7 +33,7 @@ def test_claims_are_timed_in_every_condition(tmp_path: Path) -> None:
         "claim of 1, 200 future, higher priority",
         "claim of 1, 200 completed, kept",
     ]
-    assert [line.target is not None for line in lines] == [False, False, True, True, True] * 2
+    assert [line.target is not None for line in lines] == [False, False, True, True, True, True, True] * 2
 
 
 def test_an_old_transaction_is_held_against_a_twin_without_one() -> None:

@@ -39,7 +39,7 @@ async def test_a_woken_worker_gets_the_announced_job_and_then_the_others(at_work
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given"),
+    ("claim", "given"),
     [
         (BOTH, ["urgent", "lone"]),
         (replace(BOTH, is_woken=True, limit=1), ["urgent"]),
