@@ -123,9 +123,11 @@ def settlement(one: Settlement) -> dict[str, Plain]:
         told["run_at"] = micros(one.run_at)
     if one.reason is not None:
         told["reason"] = str(one.reason)
-    for flag in ("refund", "crash", "renew", "if_lapsed"):
+    for flag in ("refund", "crash", "renew"):
         if getattr(one, flag):
             told[flag] = True
+    if one.lapsed_at is not None:
+        told["lapsed_at"] = micros(one.lapsed_at)
     if one.follow_up is not None:
         told["follow_up"] = new_job(one.follow_up)
     return told

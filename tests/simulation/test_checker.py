@@ -29,6 +29,7 @@ class Story:
         self.records: list[dict[str, Any]] = []
         self.seconds = 0
         self.jobs: dict[int, dict[str, Any]] = {}
+        self.lease_until = 0
 
     def tell(self, kind: str, **fields: Any) -> None:  # noqa: ANN401 - whatever the kind has
         self.seconds += 1
@@ -78,7 +79,8 @@ class Story:
         }
         ask["ahead"] = ahead
         given = {name: job[name] for name in ("id", "fence", "attempts")}
-        given |= {"crashes": 0, "run_at": job["run_at"] or 0, "lease_until": (self.seconds + 15) * SECOND}
+        self.lease_until = (self.seconds + 15) * SECOND
+        given |= {"crashes": 0, "run_at": job["run_at"] or 0, "lease_until": self.lease_until}
         self.apply("claim", ask, [given])
 
     def settle(self, event: str, target: str, job_id: int = 1, *, entry: list[str] | None = None, **more: Any) -> None:  # noqa: ANN401
@@ -359,7 +361,7 @@ def test_a_lease_that_is_taken_because_the_clock_was_set_ahead_breaks_g5(story: 
     story.seconds += 0 if step else 15
     job = story.jobs[1]
     told = {"id": 1, "fence": 1, "source": "running", "target": "pending", "event": "expire"}
-    told |= {"crash": True, "if_lapsed": True}
+    told |= {"crash": True, "lapsed_at": story.lease_until}
     ask = {"settlements": [told], "entry": None}
     clock = (story.seconds + step) * SECOND
     story.tell("apply", call=9, copy=1, host="s", verb="settle", clock=clock, ask=ask, got=[1])
@@ -375,7 +377,7 @@ def test_a_lease_that_was_given_before_its_reaper_started_may_be_taken(story: St
     story.tell("fault", fault="store_clock", phase="begin", target="store", detail="ahead")
     story.tell("boot", host="s", boot="s.2")
     told = {"id": 1, "fence": 1, "source": "running", "target": "pending", "event": "expire"}
-    told |= {"crash": True, "if_lapsed": True}
+    told |= {"crash": True, "lapsed_at": story.lease_until}
     ask = {"settlements": [told], "entry": None}
     story.tell("apply", call=9, copy=1, host="s", verb="settle", clock=3600 * SECOND, ask=ask, got=[1])
     story.jobs[1]["state"] = "pending"
@@ -527,7 +529,7 @@ def test_a_lease_lost_long_after_the_last_fault_breaks_g4(story: Story, seconds:
     story.seconds += seconds
     story.claim()
     story.seconds += 30
-    story.settle("expire", "pending", crash=True, if_lapsed=True)
+    story.settle("expire", "pending", crash=True, lapsed_at=story.lease_until)
     story.claim()
     story.settle("succeed", "completed")
     assert story.judge() == violated
@@ -537,7 +539,7 @@ def test_a_lease_lost_without_a_fault_breaks_g4(story: Story) -> None:
     story.insert()
     story.claim()
     story.seconds += 30
-    story.settle("expire", "pending", crash=True, if_lapsed=True)
+    story.settle("expire", "pending", crash=True, lapsed_at=story.lease_until)
     story.claim()
     story.settle("succeed", "completed")
     assert story.judge() == ["G4"]

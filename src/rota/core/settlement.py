@@ -99,8 +99,8 @@ class Settlement:
     crash: bool = False
     #: An operator granted a new budget of attempts; an earlier cancel request or expiry no longer applies.
     renew: bool = False
-    #: Applied only if the lease has lapsed: set by the reaper, since the worker may renew meanwhile.
-    if_lapsed: bool = False
+    #: When the lease lapsed, as the reaper read it. Applied only if the worker has not renewed it since.
+    lapsed_at: datetime | None = None
     #: The follow-up job for this end, made in the same transaction.
     follow_up: NewJob | None = None
     #: The last lines the attempt logged, see `core/log_lines.py`, and its last report of progress.

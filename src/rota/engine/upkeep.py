@@ -69,8 +69,10 @@ class Upkeep:
         self._deps.store_clock.note(now, asked_at)
         jobs = await self._lapsed(lost, now)
         self._held = len(lost) - len(jobs)
-        # The worker may renew between our read and our write; `if_lapsed` makes the store refuse the settlement then.
-        settlements = [replace(decide(job, Lost(), self._leases.inputs_for(job, now)), if_lapsed=True) for job in jobs]
+        # The worker may renew between our read and our write; `lapsed_at` makes the store refuse the settlement then.
+        settlements = [
+            replace(decide(job, Lost(), self._leases.inputs_for(job, now)), lapsed_at=job.lease_until) for job in jobs
+        ]
         applied = await self._leases.write_back(jobs, settlements)
         taken = [job for job in jobs if job.id in applied]
         if taken:

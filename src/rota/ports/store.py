@@ -162,11 +162,11 @@ class JobStore(Protocol):
         """Apply the settlements whose job is still in `source` under `fence`, and return their ids.
 
         A stale one is no error: its id is absent from the answer, and nothing of it is written, its follow-up included.
-        Neither is a settlement applied that would run a job again after it was asked to stop, nor one with `if_lapsed`
-        while the lease has not lapsed. `result`, `error` and `reason` replace the job's former ones. A job with a
-        `wait` is blocked until that step ends; if it has ended already, the job is pending. In the same transaction the
-        follow-up is made, the attempt is recorded, the jobs that waited for this one are unblocked or
-        cancelled, and `entry` is written to the ledger if anything was applied.
+        Neither is a settlement applied that would run a job again after it was asked to stop, nor one with `lapsed_at`
+        if the lease does not end then, or has not lapsed: it was renewed meanwhile. `result`, `error` and `reason`
+        replace the job's former ones. A job with a `wait` is blocked until that step ends; if it has ended already, the
+        job is pending. In the same transaction the follow-up is made, the attempt is recorded, the jobs that waited for
+        this one are unblocked or cancelled, and `entry` is written to the ledger if anything was applied.
         """
         ...
 

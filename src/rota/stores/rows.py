@@ -259,7 +259,7 @@ def settlement_row(settlement: Settlement, fingerprint: str | None, now: int) ->
         "refund": settlement.refund,
         "crash": settlement.crash,
         "renew": settlement.renew,
-        "if_lapsed": settlement.if_lapsed,
+        "lapsed_at": micros(settlement.lapsed_at),
         "result": settlement.result,
         "error": error_text(settlement.error),
         "reason": None if settlement.reason is None else settlement.reason.value,

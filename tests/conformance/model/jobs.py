@@ -261,7 +261,7 @@ class Jobs(Memory):
             return False
         if job.state is State.RUNNING and job.cancel_requested_at is not None and not settlement.is_final:
             return False
-        if settlement.if_lapsed and (job.lease_until is None or job.lease_until > now):
+        if settlement.lapsed_at is not None and (job.lease_until != settlement.lapsed_at or settlement.lapsed_at > now):
             return False
         if settlement.wait is not None and self._is_over(settlement.wait):
             settlement = settlement.without_wait()

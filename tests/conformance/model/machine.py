@@ -342,9 +342,13 @@ class StoreMachine(RuleBasedStateMachine):
         progress=st.none() | st.just("100%"),
     )
     def settle(self, picks: list[drafts.Pick], outcome: Outcome, log_tail: str | None, progress: str | None) -> None:
-        if_lapsed = isinstance(outcome, Lost)
         settlements = [
-            replace(decide(job, outcome, self.means()), log_tail=log_tail, progress=progress, if_lapsed=if_lapsed)
+            replace(
+                decide(job, outcome, self.means()),
+                log_tail=log_tail,
+                progress=progress,
+                lapsed_at=job.lease_until if isinstance(outcome, Lost) else None,
+            )
             for job in self.held(picks)
         ]
         self.both("settle", settlements)
@@ -492,7 +496,7 @@ class StoreMachine(RuleBasedStateMachine):
     def reap(self, jump: timedelta | None, limit: int) -> None:
         self.later(jump)
         lost = self.both("lost", limit)
-        self.both("settle", [replace(decide(job, Lost(), self.means()), if_lapsed=True) for job in lost])
+        self.both("settle", [replace(decide(job, Lost(), self.means()), lapsed_at=job.lease_until) for job in lost])
 
     @precondition(lambda self: any(job.expires_at for job in self.model.jobs.values()))
     @rule(jump=drafts.jumps, limit=drafts.limits)

@@ -106,7 +106,9 @@ class Round:
         await self._settle(store, decide(_sure(lease), outcome, means()))
 
     async def reap(self, store: Store, _job_id: JobId, lease: Job | None) -> None:
-        await self._settle(store, replace(decide(_sure(lease), Lost(), means(LAPSED)), if_lapsed=True), LAPSED)
+        await self._settle(
+            store, replace(decide(_sure(lease), Lost(), means(LAPSED)), lapsed_at=_sure(lease).lease_until), LAPSED
+        )
 
     async def renew(self, store: Store, job_id: JobId, lease: Job | None) -> None:
         renewal = Renewal(job_id, _sure(lease).fence, lease=LEASE)

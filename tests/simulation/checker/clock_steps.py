@@ -24,7 +24,7 @@ def judge_taken(court: Court, record: Record) -> None:
     """
     for told in record["ask"]["settlements"]:
         twin = court.jobs.get(told["id"])
-        if twin is None or not told.get("if_lapsed") or told["id"] not in record["got"]:
+        if twin is None or "lapsed_at" not in told or told["id"] not in record["got"]:
             continue
         host = record["host"]
         if max(court.booted_at.get(host, 0), court.blind_until.get(host, 0)) > twin.leased_at:

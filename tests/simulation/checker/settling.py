@@ -91,7 +91,7 @@ def _holds(twin: Twin, told: dict[str, Any], now: int) -> bool:
         return True
     if twin.state != told["source"] or twin.fence != told["fence"]:
         return False
-    if told.get("if_lapsed") and twin.lease_until > now:
+    if "lapsed_at" in told and (twin.lease_until != told["lapsed_at"] or twin.lease_until > now):
         return False
     return not (twin.state == "running" and twin.is_cancelled and told["target"] not in FINISHED)
 
@@ -102,7 +102,7 @@ def _blame_stale(court: Court, record: Record, twin: Twin, told: dict[str, Any])
         court.blame("I10", f"still blocked although what it waited for had ended: {words}", record, twin)
     elif twin.is_finished:
         court.blame("I6", f"an end was overwritten: {words}", record, twin)
-    elif told.get("if_lapsed") and twin.fence == told["fence"] and twin.state == "running":
+    elif "lapsed_at" in told and twin.fence == told["fence"] and twin.state == "running":
         left = (twin.lease_until - record["clock"]) / 1e6
         court.blame("I3", f"taken from a worker whose lease lasted {left:.6f} s longer", record, twin)
     elif twin.is_cancelled and told["target"] not in FINISHED and twin.fence == told["fence"]:

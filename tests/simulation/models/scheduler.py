@@ -94,7 +94,7 @@ class SchedulerModel:
         """Take a job from a worker that went silent, unless it is heard of before our word is."""
         # The lease's end is the latest moment that the store is known to have passed.
         means = DecisionInputs(job.lease_until or job.updated_at, self._stage.rng.random(), self._stage.fresh_id())
-        return replace(decide(job, Lost(), means), if_lapsed=True)
+        return replace(decide(job, Lost(), means), lapsed_at=job.lease_until)
 
     async def _expire(self) -> None:
         late = await self._stage.store.expired(_BATCH)

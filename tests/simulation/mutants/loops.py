@@ -217,7 +217,7 @@ def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
     async def write_back(right: Any, work: Leases, jobs: Sequence[Job], settlements: Sequence[Settlement]) -> Any:
-        return await right(work, jobs, [replace(one, if_lapsed=False) for one in settlements])
+        return await right(work, jobs, [replace(one, lapsed_at=None) for one in settlements])
 
     with instead(Leases, "write_back", write_back):
         yield

@@ -86,7 +86,7 @@ def reaper_revives_completed() -> Planting:
         def is_wrong(one: Settlement, job: Job) -> bool:
             return one.crash and job.state is State.COMPLETED
 
-        blind = [replace(one, if_lapsed=False) for one in settlements]
+        blind = [replace(one, lapsed_at=None) for one in settlements]
         return await right(store, await _rewritten(store, blind, is_wrong), **options)
 
     with (
@@ -150,7 +150,7 @@ def live_lease_taken() -> Planting:
     """The reaper takes a job although its worker has renewed the lease since the reaper looked."""
 
     async def settle(right: Any, store: SqliteStore, settlements: Sequence[Settlement], **options: Any) -> Any:
-        return await right(store, [replace(one, if_lapsed=False) for one in settlements], **options)
+        return await right(store, [replace(one, lapsed_at=None) for one in settlements], **options)
 
     with instead(SqliteStore, "settle", settle):
         yield

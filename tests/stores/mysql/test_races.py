@@ -93,7 +93,7 @@ async def test_a_job_whose_lease_is_just_renewed_is_not_reaped(
     assert all(await claims.renew(first, [renewal], to_micros(now + timedelta(seconds=20))))
     await first.rows("SELECT 1")
     reaping = asyncio.ensure_future(
-        store.settle([replace(decide(held, Lost(), means(late)), if_lapsed=True)], now=late)
+        store.settle([replace(decide(held, Lost(), means(late)), lapsed_at=held.lease_until)], now=late)
     )
     assert await second_waits(watcher, reaping, first) == []
     assert (await store.get([held.id]))[0].state is State.RUNNING

@@ -118,7 +118,7 @@ async def test_a_job_whose_lease_is_just_renewed_is_not_reaped(
     renewing = asyncio.ensure_future(other._database.write(renew))
     await first.has_acted.wait()
     reaping = asyncio.ensure_future(
-        store.settle([replace(decide(held, Lost(), means(late)), if_lapsed=True)], now=late)
+        store.settle([replace(decide(held, Lost(), means(late)), lapsed_at=held.lease_until)], now=late)
     )
     assert await second_waits(stranger, reaping, first) == []
     await renewing

@@ -212,7 +212,7 @@ def _holds(settlement: Settlement, placement: Placement | None, now: int) -> boo
         return False
     if placement.state is State.RUNNING and placement.cancel_requested_at is not None and not settlement.is_final:
         return False
-    return not settlement.if_lapsed or (placement.lease_until is not None and placement.lease_until <= now)
+    return settlement.lapsed_at is None or placement.lease_until == to_micros(settlement.lapsed_at) <= now
 
 
 def _after(settlement: Settlement, placement: Placement, now: int) -> Placement:

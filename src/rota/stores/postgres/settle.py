@@ -116,7 +116,7 @@ def _row(settlement: Settlement, types: dict[JobId, str]) -> Row:
         settlement.refund,
         settlement.crash,
         settlement.renew,
-        settlement.if_lapsed,
+        micros(settlement.lapsed_at),
         settlement.result,
         error_text(settlement.error),
         None if settlement.reason is None else settlement.reason.value,

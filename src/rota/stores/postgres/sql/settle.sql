@@ -32,9 +32,9 @@ SELECT id FROM gone
 WITH moved AS (
     DELETE FROM {schema}rota_job_done AS job_done USING unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
-        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
+        $11::boolean[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
     ) AS settled (
-        id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
+        id, fence, source, target, event, new_run_at, refund, crash, renew, lapsed_at, new_result, new_error,
         new_reason, new_fingerprint, log_tail, progress, is_noted
     )
     WHERE job_done.id = settled.id AND job_done.fence = settled.fence AND job_done.state || '' = settled.source
@@ -83,14 +83,14 @@ WITH moved AS (
         updated_at = $1::bigint
     FROM unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
-        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
+        $11::boolean[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
     ) AS settled (
-        id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
+        id, fence, source, target, event, new_run_at, refund, crash, renew, lapsed_at, new_result, new_error,
         new_reason, new_fingerprint, log_tail, progress, is_noted
     )
     WHERE job.id = settled.id AND job.fence = settled.fence AND job.state = settled.source
         AND (job.lease_until IS NULL OR job.cancel_requested_at IS NULL)
-        AND (NOT settled.if_lapsed OR job.lease_until <= $1::bigint)
+        AND (settled.lapsed_at IS NULL OR (job.lease_until = settled.lapsed_at AND job.lease_until <= $1::bigint))
     RETURNING job.id, job.fence, job.worker, job.boot, job.started_at, settled.event, settled.new_error,
         settled.log_tail, settled.progress, settled.is_noted
 ),
@@ -111,13 +111,13 @@ SELECT id FROM moved
 WITH moved AS (
     DELETE FROM {schema}rota_job AS job USING unnest(
         $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::boolean[], $10::boolean[],
-        $11::boolean[], $12::boolean[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
+        $11::boolean[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::boolean[]
     ) AS settled (
-        id, fence, source, target, event, new_run_at, refund, crash, renew, if_lapsed, new_result, new_error,
+        id, fence, source, target, event, new_run_at, refund, crash, renew, lapsed_at, new_result, new_error,
         new_reason, new_fingerprint, log_tail, progress, is_noted
     )
     WHERE job.id = settled.id AND job.fence = settled.fence AND job.state = settled.source
-        AND (NOT settled.if_lapsed OR job.lease_until <= $1::bigint)
+        AND (settled.lapsed_at IS NULL OR (job.lease_until = settled.lapsed_at AND job.lease_until <= $1::bigint))
     RETURNING job.*, settled.target, settled.event, settled.new_run_at, settled.refund, settled.crash, settled.renew,
         settled.new_result, settled.new_error, settled.new_reason, settled.new_fingerprint, settled.log_tail,
         settled.progress, settled.is_noted

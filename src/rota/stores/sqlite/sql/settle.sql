@@ -25,7 +25,7 @@ SET state = :target,
     updated_at = :now
 WHERE id = :id AND fence = :fence AND state = :source
     AND (:is_final OR state <> 'running' OR cancel_requested_at IS NULL)
-    AND (NOT :if_lapsed OR lease_until <= :now)
+    AND (:lapsed_at IS NULL OR (lease_until = :lapsed_at AND lease_until <= :now))
 
 -- name: save_attempt
 -- Record an attempt that ended in anything but plain success.
