@@ -91,8 +91,9 @@ _PLACES: Final = (
     SELECT queue, type, turn, id, run_at, expires_at FROM rota_job WHERE state = 'pending'""",
     """INSERT INTO rota_scheduled (run_at, id, state, queue, type)
     SELECT run_at, id, state, queue, type FROM rota_job WHERE state = 'scheduled'""",
-    """INSERT INTO rota_finished (state, finished_at, id, fingerprint)
-    SELECT state, finished_at, id, fingerprint FROM rota_job WHERE finished_at IS NOT NULL""",
+    """INSERT INTO rota_finished (state, finished_at, id, fingerprint, type)
+    SELECT state, finished_at, id, fingerprint, CASE WHEN state = 'dead' THEN type END FROM rota_job
+    WHERE finished_at IS NOT NULL""",
 )
 
 

@@ -194,9 +194,16 @@ async def _add_keys(connection: MysqlConnection) -> None:
 
 
 async def _add_columns(connection: MysqlConnection) -> None:
-    """Add the columns that old tables of dependencies, members and steps lack, unless an earlier run has added them."""
+    """Add the columns that old tables of dependencies, dead jobs, members and steps lack, unless an earlier run did."""
     if not await connection.rows("SHOW COLUMNS FROM rota_dependency LIKE 'position'"):
         await connection.run("ALTER TABLE rota_dependency ADD COLUMN position BIGINT NOT NULL DEFAULT 0 AFTER met")
+    if not await connection.rows("SHOW COLUMNS FROM rota_finished LIKE 'type'"):
+        await connection.run("ALTER TABLE rota_finished ADD COLUMN type VARCHAR(255) AFTER fingerprint")
+    # The type of a dead job, in one statement that can be run again.
+    await connection.run(
+        "UPDATE rota_finished AS finished JOIN rota_job AS job ON job.id = finished.id SET finished.type = job.type"
+        " WHERE finished.state = 'dead'"
+    )
     if not await connection.rows("SHOW COLUMNS FROM rota_member LIKE 'facts'"):
         await connection.run("ALTER TABLE rota_member ADD COLUMN facts LONGTEXT, ADD COLUMN orders LONGTEXT")
     if not await connection.rows("SHOW COLUMNS FROM rota_step LIKE 'kind'"):

@@ -151,14 +151,14 @@ async def _alter_ledger_and_tokens(connection: Any) -> None:  # noqa: ANN401 - a
 
 
 async def _split_claim_index(connection: Any) -> None:  # noqa: ANN401 - asyncpg has no types
-    """Compare concurrency keys byte by byte, give jobs with a key an index of claims, and renew the index of lists."""
+    """Compare concurrency keys byte by byte; create the indexes that are new: of keys, of lists, of causes."""
     await connection.execute("DROP VIEW rota_any_job")
     for table in ("rota_job", "rota_job_done"):
         await connection.execute(f'ALTER TABLE {table} ALTER COLUMN concurrency_key TYPE text COLLATE "C"')
     (view,) = _VIEW.findall(all_migrations()[0].text)
     await connection.execute(view.replace("{schema}", ""))
     await connection.execute("DROP INDEX rota_job_turn, rota_job_waiting")
-    names = ("rota_job_turn", "rota_job_key", "rota_job_sequence", "rota_job_waiting")
+    names = ("rota_job_turn", "rota_job_key", "rota_job_sequence", "rota_job_waiting", "rota_job_done_cause")
     for statement in _CREATE.findall(all_migrations()[0].text):
         if any(f"CREATE INDEX {name} " in statement for name in names):
             await connection.execute(statement.replace("{schema}", ""))

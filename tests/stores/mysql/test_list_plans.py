@@ -36,7 +36,9 @@ CROWD = (
     """INSERT INTO rota_scheduled
     SELECT run_at, id, state, queue, type FROM rota_job WHERE state IN ('scheduled', 'retrying')""",
     "INSERT INTO rota_held SELECT id, state, queue, type FROM rota_job WHERE state IN ('blocked', 'queued')",
-    "INSERT INTO rota_finished SELECT state, finished_at, id, fingerprint FROM rota_job WHERE finished_at IS NOT NULL",
+    """INSERT INTO rota_finished
+    SELECT state, finished_at, id, fingerprint, if(state = 'dead', type, NULL) FROM rota_job
+    WHERE finished_at IS NOT NULL""",
     "INSERT INTO rota_tag SELECT concat('t', id MOD 9), id FROM rota_job",
     "INSERT INTO rota_fired SELECT schedule_id, id FROM rota_job",
 )

@@ -40,7 +40,7 @@ CROWD = (
     SELECT id, 2, 'w', 'b', id, id, id FROM rota_job WHERE state = 'pending' AND id MOD 5 = 2""",
     """INSERT INTO rota_scheduled
     SELECT run_at, id, state, queue, type FROM rota_job WHERE state IN ('scheduled', 'retrying')""",
-    "INSERT INTO rota_finished SELECT state, finished_at, id, NULL FROM rota_job WHERE finished_at IS NOT NULL",
+    "INSERT INTO rota_finished SELECT state, finished_at, id, NULL, NULL FROM rota_job WHERE finished_at IS NOT NULL",
     "INSERT INTO rota_expiry SELECT expires_at, id FROM rota_job WHERE expires_at IS NOT NULL AND finished_at IS NULL",
     "INSERT INTO rota_dependency (parent, child, need) SELECT id, id + 1, 'success' FROM rota_job",
     "INSERT INTO rota_tag SELECT concat('t', id MOD 9), id FROM rota_job",
@@ -286,6 +286,12 @@ async def test_the_lanes_are_counted_in_the_order_of_keys(crowded: MysqlConnecti
 async def test_the_ends_of_the_completed_jobs_are_read_from_the_key(crowded: MysqlConnection) -> None:
     (step,) = await plan(crowded, "completed_ends", {})
     assert "optimized away" in str(step["extra"]), step
+
+
+@pytest.mark.parametrize("name", ["dead_groups", "dead_trend"])
+async def test_dead_jobs_are_grouped_without_a_read_of_jobs(crowded: MysqlConnection, name: str) -> None:
+    (step,) = await plan(crowded, name, {"limit": 10} if name == "dead_groups" else {"since": 1, "step": 1})
+    assert (step["table"], step["key"], step["type"] in {"range", "ref"}) == ("finished", "PRIMARY", True), step
 
 
 async def test_of_each_lane_only_the_first_job_is_read_to_say_since_when_it_is_due(crowded: MysqlConnection) -> None:

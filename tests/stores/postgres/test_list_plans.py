@@ -14,6 +14,7 @@ from rota.stores.listing import slice_of
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import AsyncpgConnection, Connector
 from rota.stores.postgres.listing import PostgresDialect
+from rota.stores.postgres.statements import statement
 from servers.postgres import new_database, shared_server
 from stores.lists import LISTS, ROWS, statements
 
@@ -103,6 +104,17 @@ async def test_a_list_is_served_by_its_index(crowded: AsyncpgConnection, name: s
     sorts = {step["Node Type"] for plan in candidates for step in nodes(plan)} & {"Sort", "Incremental Sort"}
     # Of finished jobs those of one time are sorted, and of running ones all: there are never many.
     assert sorts <= ({"Sort"} if "running" in name else {"Incremental Sort"}), plans
+
+
+@pytest.mark.parametrize("name", ["dead_groups", "dead_trend"])
+async def test_dead_jobs_are_grouped_from_their_index_alone(crowded: AsyncpgConnection, name: str) -> None:
+    # As autovacuum does after many inserts: an index alone serves a query where all is visible to everybody.
+    await crowded.execute("VACUUM ANALYZE rota_job_done")
+    values = [500] if name == "dead_groups" else [1, 3_600_000_000]
+    steps = list(nodes(await _plan(crowded, statement(name), values)))
+    reads = [step for step in steps if "Relation Name" in step]
+    assert {step["Node Type"] for step in reads} == {"Index Only Scan"}, reads
+    assert _indexes([{"Plans": reads}]) == {"rota_job_done_fingerprint_type_finished_at_id_idx"}, reads
 
 
 async def _plan(connection: AsyncpgConnection, sql: str, values: list[Any]) -> dict[str, Any]:

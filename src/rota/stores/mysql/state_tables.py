@@ -67,7 +67,7 @@ class Placement:
             yield "scheduled", (self.run_at, self.id), row
         elif self.state in FINISHED:
             key = (self.state.value, self.finished_at, self.id)
-            yield "finished", key, (*key, self.fingerprint)
+            yield "finished", key, (*key, self.fingerprint, self.type if self.state is State.DEAD else None)
         elif self.state is not State.RUNNING:
             yield "held", self.id, (self.id, self.state.value, self.queue, self.type)
         else:

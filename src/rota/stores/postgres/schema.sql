@@ -166,6 +166,8 @@ CREATE TABLE rota_job_done_rest PARTITION OF rota_job_done DEFAULT;
 -- Without the id: a plan made while a partition is empty must not use this index to look up ids.
 CREATE INDEX rota_job_done_finished ON rota_job_done (state, finished_at);
 CREATE INDEX rota_job_done_dead ON rota_job_done (fingerprint, id) WHERE state = 'dead';
+-- All that groups of dead jobs by cause need, so that no row of a job is read.
+CREATE INDEX rota_job_done_cause ON rota_job_done (fingerprint, type, finished_at, id) WHERE state = 'dead';
 CREATE INDEX rota_job_done_schedule ON rota_job_done (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
 -- Refuse an id whose job was inserted and finished by others while the inserting statement was running.

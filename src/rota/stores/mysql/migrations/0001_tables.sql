@@ -102,12 +102,13 @@ CREATE TABLE IF NOT EXISTS rota_held (
     PRIMARY KEY (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 
--- Finished jobs, by state and time of their end.
+-- Finished jobs, by state and time of their end. `fingerprint` and `type` are the cause of a dead job.
 CREATE TABLE IF NOT EXISTS rota_finished (
     state       VARCHAR(16) NOT NULL,
     finished_at BIGINT      NOT NULL,
     id          BIGINT      NOT NULL,
     fingerprint VARCHAR(32),
+    type        VARCHAR(255),
     PRIMARY KEY (state, finished_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation};
 

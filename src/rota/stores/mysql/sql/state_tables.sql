@@ -45,8 +45,8 @@ INSERT INTO rota_scheduled (run_at, id, state, queue, type) VALUES (%s, %s, %s, 
 INSERT INTO rota_held (id, state, queue, type) VALUES (%s, %s, %s, %s);
 
 -- name: insert_finished
--- Add a finished job.
-INSERT INTO rota_finished (state, finished_at, id, fingerprint) VALUES (%s, %s, %s, %s);
+-- Add a finished job; of a dead one also its type and fingerprint, which are its cause.
+INSERT INTO rota_finished (state, finished_at, id, fingerprint, type) VALUES (%s, %s, %s, %s, %s);
 
 -- name: insert_expiry
 -- Add a job that has to start before a time.

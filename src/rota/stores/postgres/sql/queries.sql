@@ -74,7 +74,7 @@ WHERE state = 'completed' AND finished_at > :after::bigint AND finished_at <= :u
 SELECT state, count FROM {schema}rota_pruned
 
 -- name: dead_groups
--- Group dead jobs by cause. Served by rota_job_done_dead.
+-- Group dead jobs by cause. Served by rota_job_done_cause alone.
 SELECT type, fingerprint, count(*) AS deaths, min(finished_at), max(finished_at), max(id)
 FROM {schema}rota_job_done
 WHERE state = 'dead'
@@ -83,7 +83,7 @@ ORDER BY deaths DESC, max(id) DESC
 LIMIT :limit::bigint
 
 -- name: dead_trend
--- Count dead jobs by cause and by time of death, in steps from a moment on. Served by rota_job_done_finished.
+-- Count dead jobs by cause and by time of death, in steps from a moment on. Served by rota_job_done_cause alone.
 SELECT type, fingerprint, (finished_at - :since::bigint) / :step::bigint AS place, count(*)
 FROM {schema}rota_job_done
 WHERE state = 'dead' AND finished_at >= :since::bigint
