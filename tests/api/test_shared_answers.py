@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 
 from api.staging import Stage, body_of, staged
+from building import new_job
 from rota.api import ApiKey, ApiSettings
+from rota.api.topics import Topic
 from rota.core.access import ROLES
 from rota.stores.sqlite import SqliteStore
 
@@ -93,6 +95,24 @@ async def test_an_update_of_the_stream_ends_what_was_shared(stage: Stage) -> Non
         while b"event: update" not in await anext(follow):
             pass
     assert len(body_of(await stage.client.get(path, headers=TAB))["items"]) == 1
+    await follow.aclose()
+
+
+async def test_a_change_of_a_topic_ends_what_was_shared(stage: Stage) -> None:
+    """A page asks again when its topic has changed: an answer from before would hide the change for seconds."""
+    path, jobs = "/v1/jobs?limit=100", 0
+    follow = stage.api.context.live.follow(None, [Topic("jobs")])
+    await anext(follow)
+    change = asyncio.ensure_future(anext(follow))
+    async with asyncio.timeout(10):
+        while not change.done():
+            # Again and again: the first look, which is the one to compare with, may come later than the change.
+            await stage.client.get(path, headers=TAB)
+            await stage.store.insert([new_job()])
+            jobs += 1
+            await asyncio.wait([change], timeout=0.6)
+    assert b"event: changed" in change.result()
+    assert len(body_of(await stage.client.get(path, headers=TAB))["items"]) == jobs
     await follow.aclose()
 
 

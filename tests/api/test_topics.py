@@ -17,7 +17,7 @@ import pytest
 from api.staging import Stage, problem_of, until
 from building import new_job
 from rota.api import live
-from rota.api.topics import TopicWatchers
+from rota.api.topics import LookPace, TopicWatchers
 from rota.core.cluster import Member, Role
 from rota.core.ids import to_text
 from rota.core.lease import Claim, Renewal, WorkerId
@@ -207,3 +207,11 @@ async def test_many_streams_share_one_look(
 async def test_an_unknown_topic_is_refused_by_name(stage: Stage, topics: str) -> None:
     response = await stage.client.get(f"/v1/events/stream?topics={topics}")
     assert problem_of(response, 422)["errors"][0]["field"] == "topics"
+
+
+def test_one_slow_look_of_a_busy_machine_does_not_make_looks_rare() -> None:
+    pace = LookPace()
+    assert pace.rest(0.010) == pytest.approx(0.1)
+    assert pace.rest(0.150) == pytest.approx(0.1), "it waited for the processor"
+    rests = [pace.rest(0.150) for _ in range(10)]
+    assert rests[-1] == pytest.approx(1.5), "a store that is always slow is asked rarely"

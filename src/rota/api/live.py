@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api.counts import JobCounts, overview_now
-from rota.api.topics import OVERVIEW, Topic, TopicWatchers
+from rota.api.topics import OVERVIEW, LookPace, Topic, TopicWatchers
 from rota.core.errors import RotaError
 from rota.core.ids import JobId, to_text
 from rota.core.lifecycle import State
@@ -38,8 +38,6 @@ SILENCE_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 0.2
 _REMEMBERED: Final = 256
 _SHOWN_JOBS: Final = 200
-#: Counting takes at most this share of the time.
-_SHARE: Final = 0.1
 _log = logging.getLogger("rota.api.live")
 
 
@@ -74,7 +72,7 @@ class LiveStream:
         self._left_out = 0
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.topics = TopicWatchers(engine, counts)
+        self.topics = TopicWatchers(engine, counts, on_change=on_update)
 
     async def follow(
         self, last_seen: str | None, topics: Sequence[Topic] = (Topic(OVERVIEW),)
@@ -124,6 +122,7 @@ class LiveStream:
         loop = asyncio.get_running_loop()
         leave = self._engine.telemetry.listen(self._on_event)
         last: Overview | None = None
+        pace = LookPace()
         try:
             with self._engine.broker.subscribe(ANY_CHANGE) as subscription:
                 while self._listeners:
@@ -133,7 +132,7 @@ class LiveStream:
                     except RotaError as error:
                         _log.warning("live stream: could not count the jobs: %s", error)
                     spent = loop.time() - begun
-                    await asyncio.sleep(max(PACE_SECONDS, spent / _SHARE))
+                    await asyncio.sleep(max(PACE_SECONDS, pace.rest(spent)))
                     await self._wait_for_change(subscription.wait(timedelta(seconds=LOOK_SECONDS)))
         finally:
             leave()

@@ -2,7 +2,8 @@
 
 After every update of the live stream each tab asks again for what it shows, all of them within some milliseconds. The
 first of them asks the store, and the others get its answer. An answer is shared for a second at most, and never beyond
-the next update, nor beyond a change that a tab itself has made, so that a user sees the effect of an action. Only
+the next update or change of a topic, nor beyond a change that a tab itself has made, so that a user sees the effect of
+an action. Only
 requests of the dashboard share answers (header `Rota-Client: ui`), and only callers with the same access; programs
 always ask the store.
 """

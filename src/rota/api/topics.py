@@ -2,8 +2,9 @@
 
 A topic is looked at by one task for all streams that follow it, four times a second at most, and only while there are
 any: fifty open tabs cost the store as much as one. A look reads little: the newest rows of a list, by an index. Where
-it is slow nevertheless, looks become rarer, so that they take at most a tenth of the time. Streams are told that a
-topic has changed, not how: a client reads again what it shows.
+it is slow nevertheless, looks become rarer, so that they take at most a tenth of the time. What counts is the quickest
+of the last looks: on a busy machine some looks wait long for the processor, which costs the store nothing. Streams are
+told that a topic has changed, not how: a client reads again what it shows.
 
 Looks find what any process wrote, because they read the store. A change that is reversed before the next look is not
 seen.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 #: How often a topic is looked at, and which share of the time looks may take.
 LOOK_SECONDS: Final = 0.25
 _SHARE: Final = 0.1
+#: How many of the last looks are compared.
+_COMPARED: Final = 8
 #: How soon a look that failed is repeated.
 _RETRY_SECONDS: Final = 1.0
 OVERVIEW: Final = "overview"
@@ -105,10 +109,24 @@ def _topic_of(name: str) -> Topic:
     raise invalid([("topics", f"{name[:120]!r} is unknown; known are {_KNOWN}")])
 
 
+class LookPace:
+    """How long to wait between looks: the share of the time that they may take, by the quickest of the last ones."""
+
+    def __init__(self) -> None:
+        self._spent: deque[float] = deque(maxlen=_COMPARED)
+
+    def rest(self, spent: float) -> float:
+        """Give the seconds until the next look may begin, after one that took `spent` seconds."""
+        self._spent.append(spent)
+        return min(self._spent) / _SHARE
+
+
 class TopicWatchers:
     """Looks at the topics that streams follow, and tells the streams."""
 
-    def __init__(self, engine: Engine, counts: JobCounts) -> None:
+    def __init__(self, engine: Engine, counts: JobCounts, *, on_change: Callable[[], None] = lambda: None) -> None:
+        """`on_change` is called before the streams are told of a change: what they then ask must not be older."""
+        self._on_change = on_change
         self._engine = engine
         self._counts = counts
         self._inboxes: dict[Topic, set[Inbox]] = {}
@@ -136,6 +154,7 @@ class TopicWatchers:
     async def _watch(self, topic: Topic, look: Callable[[], Awaitable[Mark]]) -> None:
         loop = asyncio.get_running_loop()
         known: Mark = None
+        pace = LookPace()
         while True:
             begun = loop.time()
             try:
@@ -148,9 +167,10 @@ class TopicWatchers:
                 self._tell(topic)
             known = mark
             spent = loop.time() - begun
-            await asyncio.sleep(max(LOOK_SECONDS - spent, spent / _SHARE, 0.0))
+            await asyncio.sleep(max(LOOK_SECONDS - spent, pace.rest(spent)))
 
     def _tell(self, topic: Topic) -> None:
+        self._on_change()
         event = b"event: changed\ndata: " + msgspec.json.encode({"topic": topic.name}) + b"\n\n"
         for inbox in self._inboxes.get(topic, ()):
             # A client that reads too slowly misses it. It is told again by the next change.
