@@ -25,7 +25,7 @@ FRESH_SECONDS: Final = 1.0
 _FEW: Final = 100_000
 _SHARE: Final = 0.1
 #: A count is fresh for at most this long, however slow the store is.
-_LONGEST_FRESH_SECONDS: Final = 15.0
+_LONGEST_FRESH_SECONDS: Final = 10.0
 #: A count older than this is never returned: the caller waits for the next one. Longer than usual scrape intervals.
 _OLDEST_SECONDS: Final = 90.0
 #: How long a caller waits for the first count, or for one that replaces a count that is too old.

@@ -12,8 +12,8 @@ from rota.core.configuration import Configuration
 from rota.core.value import value
 from rota.core.worker_orders import NO_ORDERS, WorkerFacts, WorkerOrders
 
-#: A process without a heartbeat for this long counts as stopped.
-ALIVE_FOR: Final = timedelta(seconds=15)
+#: A process without a heartbeat for this long counts as stopped. Its end is to be reported within 15 s.
+ALIVE_FOR: Final = timedelta(seconds=14)
 #: How long after its start a process may not know the leader.
 ELECTION: Final = timedelta(seconds=10)
 #: The name of the schedulers' leadership.

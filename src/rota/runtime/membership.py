@@ -50,7 +50,7 @@ READ_INTERVAL: Final = timedelta(seconds=4)
 RETRY_SECONDS: Final = 1.0
 TERM: Final = timedelta(seconds=6)
 #: Longer than an interval, an answer's timeout and the pause before it is repeated: one lost answer is no outage.
-HEALTHY_FOR_SECONDS: Final = 14.0
+HEALTHY_FOR_SECONDS: Final = 13.5
 #: How long one watch of the configuration lasts at most: a watch whose connection died costs no more.
 WATCH: Final = timedelta(seconds=30)
 LEAVE_SECONDS: Final = 5.0

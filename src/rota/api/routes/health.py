@@ -33,7 +33,7 @@ _MOST_BREAKERS: Final = 1_000
 _MOST_LATE: Final = 20
 _MOST_LIMITS: Final = 1_000
 #: How old the problems may be, and the counts that they are derived from.
-COUNTED_WITHIN_SECONDS: Final = 1.0
+COUNTED_WITHIN_SECONDS: Final = 0.5
 
 
 async def live(request: Request) -> Response:  # noqa: ARG001 - the same for every caller
