@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from dashboard.showing import Shown, submit
@@ -95,6 +96,13 @@ def test_a_workflow_is_listed_drawn_retried_and_cancelled(shown: Shown) -> None:
     expect(shown.page.get_by_role("img", name="3 nodes and 2 dependencies")).to_be_visible()
     expect(shown.row("charge")).to_contain_text("dead")
     expect(shown.row("charge")).to_contain_text("permanent")
+    expect(shown.row("mail")).to_contain_text("due in")
+    expect(shown.row("report")).to_contain_text("cancelled")
+    shown.press("Timeline")
+    expect(shown.page.get_by_role("img", name="When 3 nodes waited and ran")).to_be_visible()
+    # The node that ran has a bar, those that did not have none.
+    expect(shown.page.locator(".workflow-timeline .bar")).to_have_count(1)
+    shown.press("Graph")
     # Only what the server would do is offered.
     expect(shown.row("mail").get_by_role("button")).to_have_count(0)
     expect(shown.row("report").get_by_role("button", name="Retry from here")).to_have_count(0)
@@ -110,6 +118,60 @@ def test_a_workflow_is_listed_drawn_retried_and_cancelled(shown: Shown) -> None:
     shown.confirm("Cancel workflow")
     shown.sees("The workflow is cancelled")
     expect(shown.page.get_by_role("button", name="Cancel workflow")).to_have_count(0)
+
+
+def test_a_node_that_waits_says_for_which_others(shown: Shown) -> None:
+    nodes = [
+        {"name": "first", "type": "send_email", "delay": "1h"},
+        {"name": "quick", "type": "send_email"},
+        {"name": "last", "type": "send_email", "after": ["first", "quick"]},
+    ]
+    made = shown.stage.ask("POST", "/v1/workflows", {"name": "order 9", "nodes": nodes})
+    shown.open(f"/workflows/{made['id']}")
+    expect(shown.row("quick")).to_contain_text("completed")
+    expect(shown.row("last")).to_contain_text("waits for first")
+    expect(shown.row("last")).not_to_contain_text("waits for first, quick")
+    shown.stage.ask("POST", f"/v1/workflows/{made['id']}/cancel", {})
+
+
+@pytest.mark.parametrize("page", [("light", 360)], indirect=True)
+@pytest.mark.parametrize("path", ["/queues", "/schedules", "/workers", "/dead", "/system"])
+def test_on_a_phone_every_value_and_button_of_a_row_is_in_sight(shown: Shown, path: str) -> None:
+    dead = submit(shown.stage, type="charge_card", payload={"amount": 0})
+    shown.status(dead, "dead")
+    shown.open(path)
+    table = shown.page.locator("main table.cards").first
+    expect(table.locator("tbody tr").first).to_be_visible()
+    hidden = table.evaluate(
+        "table => [...table.querySelectorAll('td, button')]"
+        ".filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent)"
+    )
+    assert hidden == []
+    # The name of the column stands before the value.
+    second = table.locator("tbody tr").first.locator("td").nth(1)
+    assert second.evaluate("cell => getComputedStyle(cell, '::before').content") not in {'""', "none"}
+
+
+def test_times_of_a_schedule_are_shown_in_its_own_zone(shown: Shown) -> None:
+    shown.open("/schedules")
+    row = shown.row("nightly")
+    expect(row.locator("time").nth(1)).to_contain_text(re.compile(r" 0[12]:00:00$"))
+    shown.page.get_by_role("button", name="Show times in UTC").click()
+    shown.page.get_by_role("button", name="Show times in the schedule's zone").click()
+    expect(row.locator("time").nth(1)).to_contain_text("03:00:00 Europe/Berlin")
+    # All zones are in the title, whichever is shown.
+    title = row.locator("time").nth(1).get_attribute("title") or ""
+    assert all(part in title for part in (" local", " UTC", "03:00:00 Europe/Berlin")), title
+    row.get_by_role("link", name="nightly", exact=True).click()
+    expect(shown.page.locator("main time").first).to_contain_text("03:00:00 Europe/Berlin")
+
+
+def test_past_fire_times_say_how_their_jobs_ended(shown: Shown) -> None:
+    job = {"type": "charge_card", "payload": {"amount": 0}}
+    made = shown.stage.ask("POST", "/v1/schedules", {"name": "often", "cron": "@every 1s", "job": job})
+    shown.open(f"/schedules/{made['id']}")
+    expect(shown.row("dead")).to_be_visible()
+    shown.stage.ask("DELETE", f"/v1/schedules/{made['id']}")
 
 
 def test_a_failed_node_is_skipped_and_its_job_says_how_it_ended(shown: Shown) -> None:

@@ -207,8 +207,13 @@ export interface WorkflowNode {
   is_pruned: boolean;
   type: string | null;
   attempts: number;
+  created_at: string | null;
+  run_at: string | null;
   started_at: string | null;
   finished_at: string | null;
+}
+export interface WorkflowDetail extends Workflow {
+  nodes: WorkflowNode[];
 }
 export interface Worker {
   worker_id: string;
@@ -712,7 +717,7 @@ export const api = {
   openLimit: (name: string) => post<LimitUse>(`/v1/limits/${limitPart(name)}/open`),
 
   workflows: (signal?: AbortSignal) => get<Page<Workflow>>("/v1/workflows?limit=100", signal),
-  workflow: (id: string, signal?: AbortSignal) => get<Workflow & { nodes: WorkflowNode[] }>(`/v1/workflows/${part(id)}`, signal),
+  workflow: (id: string, signal?: AbortSignal) => get<WorkflowDetail>(`/v1/workflows/${part(id)}`, signal),
   cancelWorkflow: (id: string) => post<Workflow>(`/v1/workflows/${part(id)}/cancel`),
   retryWorkflow: (id: string, node: string | null) => post<Workflow>(`/v1/workflows/${part(id)}/retry`, node === null ? undefined : { node }),
   skipNode: (id: string, node: string) => post<Workflow>(`/v1/workflows/${part(id)}/skip`, { node }),

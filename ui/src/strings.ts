@@ -56,7 +56,15 @@ export const t = {
     resume: "Resume live updates",
   },
   theme: { label: "Theme", system: "System theme", light: "Light theme", dark: "Dark theme" },
-  zone: { label: "Times", utc: "UTC", local: "Local", switchTo: (zone: string) => `Show times in ${zone}` },
+  zone: {
+    label: "Times",
+    utc: "UTC",
+    local: "Local",
+    schedule: "Schedule",
+    names: { utc: "UTC", local: `the browser's zone (${Intl.DateTimeFormat().resolvedOptions().timeZone})`, schedule: "the schedule's zone" },
+    now: (zone: string) => `Times are in ${zone}.`,
+    switchTo: (zone: string) => `Show times in ${zone}`,
+  },
   search: {
     label: "Search",
     placeholder: "Search or jump to…",
@@ -355,7 +363,7 @@ export const t = {
     title: "Queues",
     columns: {
       name: "Queue", state: "State", due: "Due", oldest: "Oldest due", scheduled: "Scheduled", retrying: "Retrying",
-      running: "Running", workers: "Workers", limit: "Max depth", rates: "In, out", drain: "Done in",
+      running: "Running", workers: "Workers", limit: "Max depth", rates: "In, out a minute", drain: "Done in",
     }, // prettier-ignore
     caption: "Queues by name",
     active: "active",
@@ -363,7 +371,7 @@ export const t = {
     pausedBy: (name: string) => `by ${name}`,
     used: (running: number, most: number) => `${n(running)} of ${n(most)} running`,
     rates: (come: number, go: number) => `${come.toFixed(1)}, ${go.toFixed(1)}`,
-    ratesHint: "jobs submitted and ended a minute, in the last five minutes",
+    ratesHint: "submitted and ended jobs, in the last five minutes",
     grows: "grows",
     stands: "stands still",
     atMost: (count: number) => `at most ${n(count)}`,
@@ -466,6 +474,14 @@ export const t = {
     done: (done: number, all: number) => `${n(done)} of ${n(all)}`,
     ended: (done: number, all: number) => `${n(done)} of ${n(all)} ended`,
     graph: "Graph",
+    timeline: "Timeline",
+    view: "Show as",
+    timelineLabel: (count: number) => `When ${n(count)} nodes waited and ran; the table below has the same`,
+    notStarted: "No node has started.",
+    waitedFor: (time: string) => `waited ${time}`,
+    ranFor: (time: string) => `ran ${time}`,
+    waitsFor: (names: readonly string[]) => `waits for ${names.slice(0, 3).join(", ")}${names.length > 3 ? ` and ${n(names.length - 3)} more` : ""}`,
+    due: "due",
     critical: "Critical path, what the end waited for:",
     graphLabel: (nodes: number, edges: number) => `${n(nodes)} nodes and ${n(edges)} dependencies; the table below has the same`,
     tooMany: (count: number) => `${n(count)} nodes are too many to draw; the table below lists them.`,
@@ -557,6 +573,8 @@ export const t = {
     historyEmpty: "It has not fired yet.",
     fireTime: "Fire time",
     fate: "Outcome",
+    took: "Took",
+    notDone: (fate: string) => fate.replaceAll("_", " "),
     job: "Job",
     template: "Job it makes",
     details: "Details",
@@ -592,7 +610,7 @@ export const t = {
   workersPage: {
     title: "Workers",
     columns: {
-      name: "Worker", state: "State", busy: "Busy", queues: "Queues", types: "Types", version: "Version", host: "Host",
+      name: "Worker", state: "State", busy: "Busy", queues: "Queues", types: "Types", host: "Host, version",
       seen: "Last seen", started: "Started", load: "CPU, memory", jobs: "Runs",
     }, // prettier-ignore
     caption: "Workers by name",

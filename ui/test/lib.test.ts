@@ -5,7 +5,7 @@ import { filterOf, lastWord, queryOf, readSearch, searchOf } from "../src/lib/fi
 import { colouredJson, parseJson, prettyJson, RawJson, writeJson } from "../src/lib/json.ts";
 import { byMinute, byWholeMinute, perMinute } from "../src/lib/rates.ts";
 import { curl, jobSnippets, listSnippets, shellQuoted } from "../src/lib/snippets.ts";
-import { absolute, duration, fromInput, relative } from "../src/lib/time.ts";
+import { absolute, duration, fromInput, nextZone, relative } from "../src/lib/time.ts";
 
 test("large integers stay as they were written", () => {
   const text = '{"id":"a","payload":{"n": 12345678901234567890, "f": 1.10},"items":[{"result":[1e400,"}"]}]}';
@@ -134,4 +134,14 @@ test("buckets that are still being filled are not drawn", () => {
   assert.deepEqual(byWholeMinute(history, "succeeded", at("03:30")), [0, 7, 0]);
   assert.deepEqual(byWholeMinute(history, "succeeded", at("03:05")), [0, 7], "counts of the minute before may still come");
   assert.deepEqual(byWholeMinute(history, "succeeded", at("59:00")), [0, 7, 0], "a wrong clock leaves out the last one only");
+});
+
+test("a schedule's times are shown in its own zone, on both sides of a clock change", () => {
+  assert.equal(absolute("2026-03-29T00:59:59Z", "schedule", "Europe/Berlin"), "2026-03-29 01:59:59 Europe/Berlin");
+  assert.equal(absolute("2026-03-29T01:00:00Z", "schedule", "Europe/Berlin"), "2026-03-29 03:00:00 Europe/Berlin");
+  assert.equal(absolute("2026-03-29T22:00:00Z", "schedule", "Europe/Berlin"), "2026-03-30 00:00:00 Europe/Berlin");
+  assert.equal(absolute("2026-03-29T01:00:00Z", "utc", "Europe/Berlin"), "2026-03-29 01:00:00 UTC");
+  assert.equal(absolute("2026-03-29T01:00:00Z", "schedule"), absolute("2026-03-29T01:00:00Z", "local"), "no schedule, no zone of one");
+  assert.equal(absolute("2026-03-29T01:00:00Z", "schedule", "Mars/Olympus"), "2026-03-29 01:00:00 UTC", "a zone that this browser does not know");
+  assert.deepEqual([nextZone("local"), nextZone("utc"), nextZone("schedule")], ["utc", "schedule", "local"]);
 });

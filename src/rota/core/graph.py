@@ -231,6 +231,7 @@ class Node:
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    run_at: datetime | None = None
 
     @property
     def is_current(self) -> bool:

@@ -376,10 +376,10 @@ def _fix_of_end(job: Job, in_doubt: Sequence[Step], node: Node | None) -> str:
         return f"see whether the step happened: {command} --happened (or --not-happened), then rota jobs retry {name}"
     if node is not None:
         # A retry of the job alone would leave the nodes after it as they are.
-        path = f"/v1/workflows/{to_text(node.workflow_id)}"
+        workflow = to_text(node.workflow_id)
         if node.replaced_by is not None:
-            return f"see the job that runs in its place: GET {path}"
+            return f"see the job that runs in its place: rota workflows get {workflow}"
         if job.reason in {EndReason.DEPENDENCY_FAILED, EndReason.WORKFLOW_FAILED}:
-            return f"run the failed nodes of its workflow again: POST {path}/retry"
-        return f"run it again with the nodes after it: POST {path}/retry with the node {node.name!r}"
+            return f"run the failed nodes of its workflow again: rota workflows retry {workflow}"
+        return f"run it again with the nodes after it: rota workflows retry {workflow} --node {quote(node.name)}"
     return f"retry it: rota jobs retry {name}"

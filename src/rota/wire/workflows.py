@@ -108,7 +108,8 @@ class EarlierRun(Struct, kw_only=True):
 class NodeForm(Struct, kw_only=True):
     """A node and its job. A node that succeeds first is named in `after`; others have their condition with them.
 
-    `is_pruned`: the job was deleted by retention. `earlier` are the jobs of earlier runs, the oldest first.
+    `is_pruned`: the job was deleted by retention. `run_at` is when the job is due. `earlier` are the jobs of earlier
+    runs, the oldest first.
     """
 
     name: str
@@ -126,6 +127,7 @@ class NodeForm(Struct, kw_only=True):
     created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    run_at: datetime | None = None
     earlier: list[EarlierRun]
 
 
@@ -278,6 +280,7 @@ def _node_form(node: Node, names: Sequence[str], earlier: list[EarlierRun]) -> N
         created_at=node.created_at,
         started_at=node.started_at,
         finished_at=node.finished_at,
+        run_at=node.run_at,
         earlier=earlier,
     )
 
@@ -335,6 +338,7 @@ def nodes_of(detail: WorkflowDetail) -> list[Node]:
             created_at=form.created_at,
             started_at=form.started_at,
             finished_at=form.finished_at,
+            run_at=form.run_at,
         )
         runs = [*form.earlier, EarlierRun(job_id=form.job_id, state=form.state, reason=form.reason)]
         for run, following in pairwise(runs):

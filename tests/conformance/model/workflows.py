@@ -104,6 +104,7 @@ class Workflows(Schedules):
             created_at=job.created_at,
             started_at=job.started_at,
             finished_at=job.finished_at,
+            run_at=job.run_at,
         )
 
     async def nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:

@@ -403,13 +403,13 @@ async def test_of_a_workflow_the_fix_runs_the_nodes_after_it_too(scene: Scene, p
     await scene.store.put_workflow(made)
     await kill(scene.store, made.jobs[0])
     (dead,), (after_it,) = [await scene.causes(job) for job in made.jobs[:2]]
-    path = f"/v1/workflows/{to_text(made.id)}"
-    assert (dead.evidence["workflow"], dead.evidence["node"]) == (to_text(made.id), "a")
-    assert dead.fix == f"run it again with the nodes after it: POST {path}/retry with the node 'a'"
-    assert after_it.fix == f"run the failed nodes of its workflow again: POST {path}/retry"
+    name = to_text(made.id)
+    assert (dead.evidence["workflow"], dead.evidence["node"]) == (name, "a")
+    assert dead.fix == f"run it again with the nodes after it: rota workflows retry {name} --node a"
+    assert after_it.fix == f"run the failed nodes of its workflow again: rota workflows retry {name}"
     await scene.engine.workflows.retry(made.id, OPERATOR)
     (replaced,) = await scene.causes(made.jobs[0])
-    assert replaced.fix == f"see the job that runs in its place: GET {path}"
+    assert replaced.fix == f"see the job that runs in its place: rota workflows get {name}"
     third = (await scene.causes(made.jobs[2]))[0]
     assert (third.code == "ended_workflow_failed") == (policy is WorkflowPolicy.FAIL_FAST)
 

@@ -1,7 +1,7 @@
 /** Small building blocks that all pages use. */
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ApiError, State } from "../api.ts";
 import { colouredJson, prettyJson } from "../lib/json.ts";
 import { zone } from "../lib/preferences.ts";
@@ -49,22 +49,28 @@ export function Lamp({ tone, children }: { tone: "good" | "warn" | "bad" | "busy
   );
 }
 
-/** A moment relative to now; the absolute time in both zones is in its title. */
-export function Ago({ at, fallback = t.none }: { at: string | null | undefined; fallback?: string }) {
+/** A moment in all zones: the browser's, UTC, and that of a schedule. */
+function everywhere(at: string, place?: string): string {
+  const times = [`${absolute(at, "local")} ${t.zone.local.toLowerCase()}`, absolute(at, "utc")];
+  return [...times, ...(place && place !== "UTC" ? [absolute(at, "schedule", place)] : [])].join(" · ");
+}
+
+/** A moment relative to now; the absolute time in all zones is in its title. `place` is the zone of a schedule. */
+export function Ago({ at, fallback = t.none, place }: { at: string | null | undefined; fallback?: string; place?: string }) {
   if (!at) return <span class="faint">{fallback}</span>;
   return (
-    <time dateTime={at} title={`${absolute(at, "local")} · ${absolute(at, "utc")}`}>
+    <time dateTime={at} title={everywhere(at, place)}>
       {relative(at, now.value)}
     </time>
   );
 }
 
-/** A moment as date and time, in the chosen zone. */
-export function Moment({ at, fallback = t.none }: { at: string | null | undefined; fallback?: string }) {
+/** A moment as date and time, in the chosen zone. `place` is the zone of a schedule. */
+export function Moment({ at, fallback = t.none, place }: { at: string | null | undefined; fallback?: string; place?: string }) {
   if (!at) return <span class="faint">{fallback}</span>;
   return (
-    <time dateTime={at} title={`${absolute(at, "local")} · ${absolute(at, "utc")} · ${relative(at, now.value)}`}>
-      {absolute(at, zone.value)}
+    <time dateTime={at} title={`${everywhere(at, place)} · ${relative(at, now.value)}`}>
+      {absolute(at, zone.value, place)}
     </time>
   );
 }
@@ -212,11 +218,24 @@ export function Json({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** A table that scrolls sideways by itself where the screen is narrow. */
-export function Table({ caption, head, children, class: name }: { caption: string; head: ComponentChildren; children: ComponentChildren; class?: string }) {
+/**
+ * A table that scrolls sideways by itself where the screen is narrow. With `isCards`, each row is a card on a phone, so that
+ * nothing is out of sight: the names of the columns stand before the values.
+ */
+export function Table(props: { caption: string; head: ComponentChildren; children: ComponentChildren; class?: string; isCards?: boolean }) {
+  const { caption, head, children, class: name, isCards } = props;
+  const table = useRef<HTMLTableElement>(null);
+  useLayoutEffect(() => {
+    if (!isCards || !table.current) return;
+    const names = [...(table.current.tHead?.rows[0]?.cells ?? [])].map((cell) => (cell.querySelector(".sr-only") ? "" : (cell.textContent ?? "")));
+    for (const row of table.current.tBodies[0]?.rows ?? []) {
+      // A cell of several columns is one of details, which needs no name.
+      for (const [at, cell] of [...row.cells].entries()) cell.dataset["label"] = cell.colSpan > 1 ? "" : (names[at] ?? "");
+    }
+  });
   return (
     <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
-      <table class={name ?? ""}>
+      <table ref={table} class={`${name ?? ""} ${isCards ? "cards" : ""}`.trim()}>
         <caption class="sr-only">{caption}</caption>
         <thead>
           <tr>{head}</tr>

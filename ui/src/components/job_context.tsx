@@ -18,6 +18,7 @@ export function RelationsCard({ job }: { job: Job }) {
     <Card title={words.relations} isFlush>
       <Table
         caption={words.relations}
+        isCards
         head={
           <>
             <th>{words.relation}</th>

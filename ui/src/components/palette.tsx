@@ -6,6 +6,7 @@ import { NAVIGATION } from "../lib/navigation.ts";
 import { theme, zone } from "../lib/preferences.ts";
 import { navigate } from "../lib/router.ts";
 import { isPaused } from "../live.ts";
+import { ZONES } from "../lib/time.ts";
 import { t } from "../strings.ts";
 import { Dialog } from "./dialog.tsx";
 import { Icon } from "./icons.tsx";
@@ -21,13 +22,12 @@ interface Choice {
 function commands(): Choice[] {
   const themes = { system: "light", light: "dark", dark: "system" } as const;
   const next = themes[theme.peek()];
-  const other = zone.peek() === "utc" ? "local" : "utc";
   return [
     { label: t.search.submitJob, icon: "plus", to: "/jobs?submit=1" },
     { label: t.search.newSchedule, icon: "plus", to: "/schedules?new=1" },
     { label: isPaused.peek() ? t.live.resume : t.live.pause, icon: "pause", to: () => (isPaused.value = !isPaused.peek()) },
     { label: t.theme[next], icon: "moon", to: () => (theme.value = next) },
-    { label: t.zone.switchTo(t.zone[other]), icon: "schedules", to: () => (zone.value = other) },
+    ...ZONES.filter((other) => other !== zone.peek()).map((other) => ({ label: t.zone.switchTo(t.zone.names[other]), icon: "schedules", to: () => void (zone.value = other) })),
   ];
 }
 

@@ -10,6 +10,7 @@ import { theme, zone } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { apiBase, href, navigate, path, place } from "../lib/router.ts";
 import { isPaused, liveness, staleSeconds, stats } from "../live.ts";
+import { nextZone } from "../lib/time.ts";
 import { t } from "../strings.ts";
 import { Dialog, Questions } from "./dialog.tsx";
 import { Icon } from "./icons.tsx";
@@ -119,9 +120,9 @@ function TopBar({ isMenuOpen, onMenu, onSearch }: { isMenuOpen: boolean; onMenu:
         <button
           type="button"
           class="quiet zone"
-          aria-label={`${t.zone[zone.value]}. ${t.zone.switchTo(zone.value === "utc" ? t.zone.local : t.zone.utc)}`}
-          title={t.zone.switchTo(zone.value === "utc" ? t.zone.local : t.zone.utc)}
-          onClick={() => (zone.value = zone.value === "utc" ? "local" : "utc")}
+          aria-label={`${t.zone[zone.value]}. ${t.zone.switchTo(t.zone.names[nextZone(zone.value)])}`}
+          title={`${t.zone.now(t.zone.names[zone.value])} ${t.zone.switchTo(t.zone.names[nextZone(zone.value)])}`}
+          onClick={() => (zone.value = nextZone(zone.value))}
         >
           {t.zone[zone.value]}
         </button>

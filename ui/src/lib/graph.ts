@@ -56,3 +56,36 @@ export function criticalPath(edges: readonly (readonly [number, number])[], ends
   for (let at = latest(ends.map((_, index) => index)); at !== undefined; at = latest(parents.get(at) ?? [])) path.unshift(at);
   return path;
 }
+
+type Stretch = readonly [number, number];
+
+interface Timed {
+  created_at: string | null;
+  run_at: string | null;
+  started_at: string | null;
+  finished_at: string | null;
+  state: string | null;
+}
+
+/**
+ * When each node could have started and did not, and when it ran, in milliseconds: null where it did not. A node can start
+ * when it is due and the nodes before it have ended.
+ */
+export function stretches(nodes: readonly Timed[], edges: readonly (readonly [number, number])[], now: number): { from: number; to: number; rows: { waited: Stretch | null; ran: Stretch | null }[] } {
+  const at = (text: string | null): number | null => (text === null ? null : Date.parse(text));
+  const parents = new Map<number, number[]>();
+  for (const [from, to] of edges) parents.set(to, [...(parents.get(to) ?? []), from]);
+  const rows = nodes.map((node, index) => {
+    const started = at(node.started_at);
+    const isWaiting = node.state === "pending" || node.state === "queued";
+    const ends = (parents.get(index) ?? []).map((one) => at(nodes[one]?.finished_at ?? null));
+    const ready = Math.max(at(node.created_at) ?? now, at(node.run_at) ?? 0, ...ends.map((end) => end ?? 0));
+    // A node that ran again was due later than its first attempt started.
+    const until = started ?? (isWaiting ? now : null);
+    const waited: Stretch | null = until !== null && ready < until ? [ready, until] : null;
+    const ran: Stretch | null = started === null ? null : [started, Math.max(at(node.finished_at) ?? (node.state === "running" ? now : started), started)];
+    return { waited, ran };
+  });
+  const known = rows.flatMap((row) => [...(row.waited ?? []), ...(row.ran ?? [])]);
+  return { from: Math.min(...known, now), to: known.length ? Math.max(...known) : now, rows };
+}

@@ -1,7 +1,7 @@
 /** What a person has chosen: theme, time zone. Kept in the browser. */
 
 import { effect, signal } from "@preact/signals";
-import type { Zone } from "./time.ts";
+import { type Zone, ZONES } from "./time.ts";
 
 export type Theme = "system" | "light" | "dark";
 
@@ -26,7 +26,7 @@ function stored<T extends string>(name: string, allowed: readonly T[], fallback:
 }
 
 export const theme = stored<Theme>("theme", ["system", "light", "dark"], "system");
-export const zone = stored<Zone>("zone", ["local", "utc"], "local");
+export const zone = stored<Zone>("zone", ZONES, "local");
 
 export interface SavedView {
   name: string;

@@ -1,6 +1,13 @@
 /** Times and durations as people read them. */
 
-export type Zone = "utc" | "local";
+/** The zone of shown times. `schedule`: a schedule's times are in its own zone, and all others in the browser's. */
+export type Zone = "utc" | "local" | "schedule";
+export const ZONES: readonly Zone[] = ["local", "utc", "schedule"];
+
+/** The zone after this one, for a button that switches. */
+export function nextZone(zone: Zone): Zone {
+  return ZONES[(ZONES.indexOf(zone) + 1) % ZONES.length] as Zone;
+}
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -34,12 +41,25 @@ export function relative(moment: string | number | Date, now: number): string {
   return span < 0 ? `${first} ago` : `in ${first}`;
 }
 
-/** Writes a moment with date and seconds, in UTC or in the browser's zone. */
-export function absolute(moment: string | number | Date, zone: Zone): string {
+/** Writes a moment with date and seconds, in UTC, in the browser's zone, or in that of a schedule: `place`, such as Europe/Berlin. */
+export function absolute(moment: string | number | Date, zone: Zone, place?: string): string {
   const date = new Date(moment);
+  if (zone === "schedule" && place) return there(date, place);
   if (zone === "utc") return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const parts = [date.getFullYear(), pad(date.getMonth() + 1), pad(date.getDate())].join("-");
   return `${parts} ${clock(date, zone)}`;
+}
+
+/** The same in a zone by its name; in UTC if this browser does not know the zone. */
+function there(date: Date, place: string): string {
+  const options = { timeZone: place, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" } as const;
+  try {
+    const parts = new Map(new Intl.DateTimeFormat("en-US", options).formatToParts(date).map((part) => [part.type, part.value]));
+    const [day, time] = [["year", "month", "day"], ["hour", "minute", "second"]].map((names) => names.map((name) => parts.get(name as Intl.DateTimeFormatPartTypes)));
+    return `${day?.join("-")} ${time?.join(":")} ${place}`;
+  } catch {
+    return absolute(date, "utc");
+  }
 }
 
 /** Writes the time of day with seconds. */

@@ -37,6 +37,7 @@ export default function DeadLettersPage() {
                 {!data.is_complete && <p class="notice">{words.partial}</p>}
                 <Table
                   caption={words.caption}
+                  isCards
                   head={
                     <>
                       <th class="fill">{columns.error}</th>

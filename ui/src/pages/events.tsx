@@ -109,6 +109,7 @@ function Ledger() {
             <>
               <Table
                 caption={words.caption}
+                isCards
                 head={
                   <>
                     <th class="right">{columns.number}</th>

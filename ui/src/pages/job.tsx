@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { api, type Attempt, FINISHED, type Job, type JobAction, isSignedIn, type ProgressReport, type Reason } from "../api.ts";
-import { Ago, Card, Json, Link, Loaded, Moment, StateBadge, Table, Took } from "../components/basics.tsx";
+import { Ago, Card, Json, Link, Loaded, Moment, Remedy, StateBadge, Table, Took } from "../components/basics.tsx";
 import { Gantt } from "../components/charts.tsx";
 import { AttemptErrors } from "../components/attempt_errors.tsx";
 import { CopyAs, copyText } from "../components/copy.tsx";
@@ -184,7 +184,7 @@ function Why({ job }: { job: Job }) {
                 </div>
                 {reason.fix && (
                   <div class="fix">
-                    {t.job.fix}: {reason.fix}
+                    {t.job.fix}: <Remedy text={reason.fix} />
                   </div>
                 )}
                 {workflowOf(reason) && (
@@ -256,6 +256,7 @@ function Progress({ report }: { report: ProgressReport | string }) {
 function AttemptTable({ attempts }: { attempts: Attempt[] }) {
   return (
     <Table
+      isCards
       caption={t.job.timeline}
       head={
         <>

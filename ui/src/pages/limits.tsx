@@ -36,6 +36,7 @@ export default function LimitsPage() {
             ) : (
               <Table
                 caption={t.limitsPage.caption}
+                isCards
                 head={
                   <>
                     <th>{columns.name}</th>

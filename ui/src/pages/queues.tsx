@@ -26,6 +26,7 @@ export default function QueuesPage() {
             ) : (
               <Table
                 caption={t.queuesPage.caption}
+                isCards
                 head={
                   <>
                     <th>{columns.name}</th>

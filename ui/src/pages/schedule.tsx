@@ -1,8 +1,8 @@
 /** One schedule: its next fire times, what became of the past ones, and the job it makes. */
 
 import { useState } from "preact/hooks";
-import { api, type Schedule } from "../api.ts";
-import { Ago, Card, Json, Link, Loaded, Moment, PageHead, Table } from "../components/basics.tsx";
+import { api, type Job, type Schedule } from "../api.ts";
+import { Ago, Card, Json, Link, Loaded, Moment, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { Icon } from "../components/icons.tsx";
 import { Backfill, deleteSchedule, pauseSchedule, resumeSchedule, runSchedule, skipSchedule } from "../components/schedule_actions.tsx";
 import { ScheduleForm } from "../components/schedule_form.tsx";
@@ -125,7 +125,7 @@ function Next({ schedule }: { schedule: Schedule }) {
         {(data) => {
           const clocks = data.local_times.map((time) => time.slice(0, 16).replace("T", " "));
           // The same times in the zone of the schedule, if they differ from those beside them.
-          const isElsewhere = data.times.some((time, index) => !absolute(time, zone.value).startsWith(clocks[index] ?? ""));
+          const isElsewhere = data.times.some((time, index) => !absolute(time, zone.value, data.zone).startsWith(clocks[index] ?? ""));
           return (
           <>
           {data.clock_changes.map((change) => (
@@ -148,11 +148,11 @@ function Next({ schedule }: { schedule: Schedule }) {
             {data.times.map((time, index) => (
               <tr key={time}>
                 <td class="number">
-                  <Moment at={time} />
+                  <Moment at={time} place={data.zone} />
                 </td>
                 {isElsewhere && <td class="number">{clocks[index]}</td>}
                 <td class="faint number">
-                  <Ago at={time} />
+                  <Ago at={time} place={data.zone} />
                 </td>
               </tr>
             ))}
@@ -165,8 +165,19 @@ function Next({ schedule }: { schedule: Schedule }) {
   );
 }
 
+/** How the job of a fire time stands; its outcome, not merely that it was made. */
+function Fate({ job, isKnown }: { job: Job | undefined; isKnown: boolean }) {
+  if (job) return <StateBadge state={job.status} />;
+  return <span class="faint">{isKnown ? words.pruned : t.none}</span>;
+}
+
+const SHOWN = 30;
+
 function History({ schedule }: { schedule: Schedule }) {
-  const past = useQuery(`occurrences ${schedule.id}`, (signal) => api.occurrences(schedule.id, 30, signal), { isLive: true, every: 10 });
+  const past = useQuery(`occurrences ${schedule.id}`, (signal) => api.occurrences(schedule.id, SHOWN, signal), { isLive: true, every: 10 });
+  // A few more: a job that somebody ran by hand has no fire time.
+  const made = useQuery(`jobs of ${schedule.id}`, (signal) => api.jobs({ schedule_id: schedule.id }, null, 2 * SHOWN, signal), { isLive: true, every: 10 });
+  const jobs = new Map((made.data?.items ?? []).map((job) => [job.id, job]));
   return (
     <Card title={words.history} isFlush>
       <Loaded query={past}>
@@ -180,6 +191,7 @@ function History({ schedule }: { schedule: Schedule }) {
                 <>
                   <th>{words.fireTime}</th>
                   <th>{words.fate}</th>
+                  <th class="right">{words.took}</th>
                   <th>{words.job}</th>
                 </>
               }
@@ -187,9 +199,12 @@ function History({ schedule }: { schedule: Schedule }) {
               {data.items.map((one) => (
                 <tr key={one.fire_time}>
                   <td class="number">
-                    <Moment at={one.fire_time} />
+                    <Moment at={one.fire_time} place={schedule.zone} />
                   </td>
-                  <td>{one.fate}</td>
+                  <td>{one.job_id === null ? words.notDone(one.fate) : <Fate job={jobs.get(one.job_id)} isKnown={made.data !== null} />}</td>
+                  <td class="right number">
+                    <Took from={jobs.get(one.job_id ?? "")?.started_at ?? null} to={jobs.get(one.job_id ?? "")?.completed_at ?? null} />
+                  </td>
                   <td>
                     {one.job_id && (
                       <Link to={`/jobs/${one.job_id}`} class="mono">

@@ -89,6 +89,7 @@ function ScheduleTable({ items, recent, onChange }: { items: Schedule[]; recent:
   return (
     <Table
       caption={words.caption}
+      isCards
       head={
         <>
           <th>{columns.name}</th>
@@ -124,10 +125,10 @@ function ScheduleTable({ items, recent, onChange }: { items: Schedule[]; recent:
             </div>
           </td>
           <td class="number">
-            <Ago at={schedule.status === "active" ? schedule.next_run_at : null} />
+            <Ago at={schedule.status === "active" ? schedule.next_run_at : null} place={schedule.zone} />
             {schedule.status === "active" && schedule.next_run_at && (
               <div class="hint">
-                <Moment at={schedule.next_run_at} />
+                <Moment at={schedule.next_run_at} place={schedule.zone} />
               </div>
             )}
           </td>

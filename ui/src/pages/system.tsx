@@ -72,6 +72,7 @@ function CheckTable({ items }: { items: Check[] }) {
   return (
     <Table
       caption={words.checks}
+      isCards
       head={
         <>
           <th>{words.status}</th>

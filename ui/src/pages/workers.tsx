@@ -25,16 +25,15 @@ export default function WorkersPage() {
             ) : (
               <Table
                 caption={words.caption}
+                isCards
                 head={
                   <>
                     <th>{columns.name}</th>
                     <th>{columns.state}</th>
                     <th>{columns.busy}</th>
-                    <th>{columns.load}</th>
                     <th>{columns.jobs}</th>
                     <th>{columns.queues}</th>
                     <th>{columns.types}</th>
-                    <th>{columns.version}</th>
                     <th>{columns.host}</th>
                     <th>{columns.seen}</th>
                     <th>
@@ -79,8 +78,10 @@ function Row({ worker, version, onChange }: { worker: Worker; version: string; o
       <td class="number">
         <Meter value={worker.busy} max={worker.slots} label={words.slots(worker.busy, worker.slots)} />
         {worker.busy}/{worker.slots}
+        <div class="hint" title={columns.load}>
+          {words.load(worker.cpu, worker.rss)}
+        </div>
       </td>
-      <td class="number">{words.load(worker.cpu, worker.rss)}</td>
       <td>
         {worker.jobs.slice(0, 3).map((id) => (
           <div key={id}>
@@ -91,7 +92,7 @@ function Row({ worker, version, onChange }: { worker: Worker; version: string; o
         ))}
         {worker.jobs.length > 3 && <span class="faint">+{worker.jobs.length - 3}</span>}
       </td>
-      <td>
+      <td class="tags">
         {worker.queues.map((queue) => (
           <span key={queue} class="tag">
             {queue}
@@ -112,11 +113,11 @@ function Row({ worker, version, onChange }: { worker: Worker; version: string; o
           </details>
         )}
       </td>
-      <td class={worker.version === version ? "" : "bad"} title={worker.version === version ? undefined : words.differs(version)}>
-        {worker.version}
-      </td>
       <td class="number">
         {worker.host} <span class="faint">{worker.pid}</span>
+        <div class={worker.version === version ? "hint" : "bad"} title={worker.version === version ? undefined : words.differs(version)}>
+          {worker.version}
+        </div>
       </td>
       <td class="number">
         <Ago at={worker.seen_at} />

@@ -1,12 +1,15 @@
 /** Workflows: a list with progress, and one workflow with its graph; cancel, run nodes again, skip a node. */
 
-import { api, type Workflow, type WorkflowNode } from "../api.ts";
+import { useState } from "preact/hooks";
+import { api, type Workflow, type WorkflowDetail, type WorkflowNode } from "../api.ts";
 import { Ago, Card, Empty, Lamp, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
 import { ask } from "../components/dialog.tsx";
 import { Icon } from "../components/icons.tsx";
 import { attempt } from "../components/toasts.tsx";
-import { criticalPath, drawn } from "../lib/graph.ts";
+import { WorkflowTimeline } from "../components/workflow_timeline.tsx";
+import { criticalPath, drawn, type Drawn } from "../lib/graph.ts";
 import { useQuery } from "../lib/query.ts";
+import { now } from "../live.ts";
 import { t } from "../strings.ts";
 
 const TONES: Record<string, "good" | "bad" | "warn" | "busy"> = { running: "busy", completed: "good", succeeded: "good", failed: "bad", dead: "bad", cancelled: "warn" };
@@ -102,9 +105,7 @@ function One({ id }: { id: string }) {
               </button>
             )}
           </PageHead>
-          <Card title={t.workflowsPage.graph} hint={t.workflowsPage.ended(data.done, data.node_count)}>
-            <Graph nodes={data.nodes} />
-          </Card>
+          <Drawing workflow={data} />
           <Card title={t.workflowsPage.nodes} isFlush>
             <Nodes id={id} nodes={data.nodes} onChange={workflow.reload} />
           </Card>
@@ -114,17 +115,48 @@ function One({ id }: { id: string }) {
   );
 }
 
+/** The workflow as a graph, or over time. */
+function Drawing({ workflow }: { workflow: WorkflowDetail }) {
+  const [isTimeline, setTimeline] = useState(false);
+  const { nodes } = workflow;
+  const isLarge = nodes.length > MOST_DRAWN;
+  const drawing = isLarge ? null : drawn(nodes);
+  const ends = nodes.map((node) => (node.finished_at ? Date.parse(node.finished_at) : node.started_at && node.state === "running" ? now.peek() : null));
+  const path = drawing ? criticalPath(drawing.edges, ends) : [];
+  const choice = (label: string, value: boolean) => (
+    <button type="button" aria-pressed={isTimeline === value} onClick={() => setTimeline(value)}>
+      {label}
+    </button>
+  );
+  return (
+    <Card
+      title={isTimeline ? t.workflowsPage.timeline : t.workflowsPage.graph}
+      hint={t.workflowsPage.ended(workflow.done, workflow.node_count)}
+      actions={
+        <div class="segments" role="group" aria-label={t.workflowsPage.view}>
+          {choice(t.workflowsPage.graph, false)}
+          {choice(t.workflowsPage.timeline, true)}
+        </div>
+      }
+    >
+      {drawing === null ? <p class="faint">{t.workflowsPage.tooMany(nodes.length)}</p> : isTimeline ? <WorkflowTimeline nodes={nodes} edges={drawing.edges} path={path} /> : <Graph nodes={nodes} drawing={drawing} path={path} />}
+      {path.length > 1 && (
+        <p class="hint">
+          {t.workflowsPage.critical} {path.map((at) => (nodes[at] as WorkflowNode).name).join(" → ")}
+        </p>
+      )}
+    </Card>
+  );
+}
+
 const WIDTH = 168;
 const HEIGHT = 44;
 const GAP = { x: 48, y: 16 };
 const MOST_DRAWN = 300;
 
 /** The graph from left to right: each node stands behind all nodes that it waits for. */
-function Graph({ nodes }: { nodes: WorkflowNode[] }) {
-  if (nodes.length > MOST_DRAWN) return <p class="faint">{t.workflowsPage.tooMany(nodes.length)}</p>;
-  const { places, edges, columns, rows } = drawn(nodes);
-  const ends = nodes.map((node) => (node.finished_at ? Date.parse(node.finished_at) : node.started_at && node.state === "running" ? Date.now() : null));
-  const path = criticalPath(edges, ends);
+function Graph({ nodes, drawing, path }: { nodes: WorkflowNode[]; drawing: Drawn; path: readonly number[] }) {
+  const { places, edges, columns, rows } = drawing;
   const isCritical = (from: number, to: number): boolean => path.some((at, place) => at === from && path[place + 1] === to);
   const x = (column: number): number => column * (WIDTH + GAP.x) + 4;
   const y = (row: number): number => row * (HEIGHT + GAP.y) + 4;
@@ -155,11 +187,6 @@ function Graph({ nodes }: { nodes: WorkflowNode[] }) {
           );
         })}
       </svg>
-      {path.length > 1 && (
-        <p class="hint">
-          {t.workflowsPage.critical} {path.map((at) => (nodes[at] as WorkflowNode).name).join(" → ")}
-        </p>
-      )}
     </div>
   );
 }
@@ -183,12 +210,32 @@ function mayRunAgain(node: WorkflowNode): boolean {
   return !node.is_pruned && node.reason !== "dependency_failed" && node.reason !== "not_needed" && (node.is_skipped || node.state === "completed" || hasFailed(node));
 }
 
+/** Why a node does not run yet: the nodes that it waits for, or when it is due. */
+function Waiting({ node, nodes }: { node: WorkflowNode; nodes: readonly WorkflowNode[] }) {
+  if (node.state === "blocked") {
+    const open = new Set(nodes.filter((one) => one.finished_at === null && !one.is_skipped).map((one) => one.name));
+    const names = node.after.map(afterName).filter((name) => open.has(name));
+    return names.length ? <div class="hint">{t.workflowsPage.waitsFor(names)}</div> : null;
+  }
+  if (node.state !== "scheduled" && node.state !== "retrying") return null;
+  return (
+    <div class="hint">
+      {t.workflowsPage.due} <Ago at={node.run_at} />
+    </div>
+  );
+}
+
+function afterName(one: WorkflowNode["after"][number]): string {
+  return typeof one === "string" ? one : (one.node ?? one.job ?? "");
+}
+
 function Nodes({ id, nodes, onChange }: { id: string; nodes: WorkflowNode[]; onChange: () => void }) {
   const columns = t.workflowsPage.nodeColumns;
   const then = (isDone: boolean): void => void (isDone && onChange());
   return (
     <Table
       caption={t.workflowsPage.nodes}
+      isCards
       head={
         <>
           <th>{columns.name}</th>
@@ -211,8 +258,9 @@ function Nodes({ id, nodes, onChange }: { id: string; nodes: WorkflowNode[]; onC
           <td>
             {node.state && !node.is_skipped ? <StateBadge state={node.state} /> : stateOf(node)}
             {node.reason && !node.is_skipped && <div class="hint">{t.workflowsPage.reason(node.reason)}</div>}
+            <Waiting node={node} nodes={nodes} />
           </td>
-          <td class="narrow-hide">{node.after.map((one) => (typeof one === "string" ? one : (one.node ?? one.job ?? ""))).join(", ")}</td>
+          <td class="narrow-hide">{node.after.map(afterName).join(", ")}</td>
           <td class="right narrow-hide">{node.attempts}</td>
           <td class="right narrow-hide">{node.started_at && node.finished_at ? <Took from={node.started_at} to={node.finished_at} /> : t.none}</td>
           <td class="actions">

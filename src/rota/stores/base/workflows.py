@@ -68,7 +68,7 @@ def node_of(row: Row) -> Node:
     """Read a node, in the order of workflows.sql."""
     (
         workflow_id, position, name, job_id, parents, runs_after_failure, replaced_by, is_skipped, pruned_state,
-        pruned_reason, state, reason, type_, queue, attempts, created_at, started_at, finished_at,
+        pruned_reason, state, reason, type_, queue, attempts, created_at, started_at, finished_at, run_at,
     ) = row  # fmt: skip
     shown = pruned_state or state
     why = pruned_reason if pruned_state else reason
@@ -90,6 +90,7 @@ def node_of(row: Row) -> Node:
         moment(created_at),
         moment(started_at),
         moment(finished_at),
+        moment(run_at),
     )
 
 

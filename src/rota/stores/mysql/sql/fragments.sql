@@ -52,7 +52,7 @@ IF({sets_optional_fields}, '', job.concurrency_key)
 node.workflow_id, node.position, node.name, node.job_id, node.parents, node.runs_after_failure, node.replaced_by,
 node.is_skipped, node.state, node.reason, IF(lease.id IS NULL, job.state, 'running'),
 IF(lease.id IS NULL, job.reason, NULL), job.type, job.queue, job.attempts + (lease.id IS NOT NULL), job.created_at,
-coalesce(lease.started_at, job.started_at), job.finished_at
+coalesce(lease.started_at, job.started_at), job.finished_at, job.run_at
 
 -- name: breaker_columns
 -- Columns of a breaker, in the order in which breaker_rows.py reads them.

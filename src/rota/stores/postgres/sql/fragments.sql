@@ -208,7 +208,7 @@ stay AS (
 -- All columns that make a Node, in the order that workflow_rows.py expects.
 node.workflow_id, node.position, node.name, node.job_id, node.parents, node.runs_after_failure, node.replaced_by,
 node.is_skipped, node.state, node.reason, any_job.state, any_job.reason, any_job.type, any_job.queue, any_job.attempts,
-any_job.created_at, any_job.started_at, any_job.finished_at
+any_job.created_at, any_job.started_at, any_job.finished_at, any_job.run_at
 
 -- name: breaker_columns
 -- All columns of a breaker, in the order in which breaker_rows.py reads them.

@@ -50,7 +50,7 @@ concurrency_key IS NULL AND NOT EXISTS (
 -- All columns that make a Node, in the order that workflow_rows.py expects.
 node.workflow_id, node.position, node.name, node.job_id, node.parents, node.runs_after_failure, node.replaced_by,
 node.is_skipped, node.state, node.reason, job.state, job.reason, job.type, job.queue, job.attempts, job.created_at,
-job.started_at, job.finished_at
+job.started_at, job.finished_at, job.run_at
 
 -- name: breaker_columns
 -- All columns that make a CircuitBreaker, in the order that breaker_rows.py expects.
