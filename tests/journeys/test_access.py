@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
-import secrets
 import statistics
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -175,7 +179,8 @@ def test_a_revoked_token_is_refused_by_every_api_process_within_five_seconds(sta
 
 
 FLOOD = 10_000
-CALLS = 400
+BURSTS = 10
+CALLS = 200
 
 
 def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage: Stage) -> None:
@@ -197,28 +202,30 @@ def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage
     def p99(times: list[float]) -> float:
         return statistics.quantiles(times, n=100)[98]
 
-    def flood() -> None:
-        caller = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=60)
-        for number in range(FLOOD):
-            wrong = secret_of(secrets.token_hex(4).translate(str.maketrans("0189", "abcd")), "b" * 32)
-            headers = {"Authorization": f"Bearer {wrong}", "X-Forwarded-For": f"198.51.100.{number % 100}"}
-            caller.request("GET", "/v1/jobs", headers=headers)
-            response = caller.getresponse()
-            response.read()
-            statuses[response.status] = statuses.get(response.status, 0) + 1
-        caller.close()
-
     good()
-    alone = min(p99(good()) for _ in range(3))
-    statuses: dict[int, int] = {}
-    flooding = threading.Thread(target=flood)
-    flooding.start()
+    alone: list[float] = []
     beside: list[float] = []
-    while flooding.is_alive():
-        beside.append(p99(good()))
-    flooding.join()
-    assert sum(statuses.values()) == FLOOD
-    assert set(statuses) == {401, 429}
+    statuses: Counter[str] = Counter()
+    for _ in range(BURSTS):
+        alone.append(p99(good()))
+        # A process of its own: in a thread, the flood would slow the good client down by Python's lock.
+        flooding = subprocess.Popen(
+            [sys.executable, "-m", "journeys.flood", str(stage.port), str(FLOOD // BURSTS)],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert flooding.stdin is not None
+        assert flooding.stdout is not None
+        assert flooding.stdout.readline() == "ready\n"
+        flooding.stdin.write("begin\n")
+        flooding.stdin.flush()
+        while flooding.poll() is None:
+            beside.append(p99(good()))
+        statuses.update(json.loads(flooding.communicate()[0]))
+    assert statuses.total() == FLOOD
+    assert set(statuses) == {"401", "429"}
     log = stage.logs()
     assert log.count("\n") < 40, log
     assert "rota_aaaa" not in log
@@ -229,8 +236,8 @@ def test_ten_thousand_wrong_tokens_fill_no_log_and_do_not_slow_others_down(stage
         counted = response.read().decode().splitlines()
     rejected = [float(line.rpartition(" ")[2]) for line in counted if line.startswith("rota_http_rejected_total")]
     assert sum(rejected) >= FLOOD
-    # Both use the same two processors, and so does whatever else runs here; the bound is the double and a few ms.
-    assert statistics.median(beside) <= 2 * alone + 0.01, (alone, beside)
+    # By turns, so that whatever else runs here slows both down; the millisecond is for a scheduler that is busy.
+    assert statistics.median(beside) <= 2 * statistics.median(alone) + 0.001, (alone, beside)
 
 
 def test_a_wrong_password_is_limited_in_a_real_process(stage: Stage) -> None:

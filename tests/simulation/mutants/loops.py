@@ -44,7 +44,7 @@ from simulation.mutants.planting import Planting, instead, mutant
 # The worker
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=296)
 def begun_after_the_lease_lapsed() -> Planting:
     """Nobody asks whether the lease can still be good when the handler begins."""
 
@@ -56,7 +56,7 @@ def begun_after_the_lease_lapsed() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=313)
 def lease_counted_from_the_answer() -> Planting:
     """The lease is counted from when the claim was answered, not from when it was sent."""
 
@@ -68,7 +68,7 @@ def lease_counted_from_the_answer() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS)
+@mutant("G4", LOOPS, first=4)
 def nothing_renewed() -> Planting:
     """The heart stands still: whatever takes longer than a lease is begun again and again."""
 
@@ -119,7 +119,7 @@ def interrupted_taken_for_unbegun() -> Planting:
         yield
 
 
-@mutant("I12", LOOPS, first=69)
+@mutant("I12", LOOPS, first=100)
 def nothing_handed_back() -> Planting:
     """A worker that is asked to end waits for its handlers, and leaves what is still running to its lease."""
 
@@ -198,7 +198,7 @@ def held_job_begun_early() -> Planting:
 # The engine
 
 
-@mutant("I3", LOOPS)
+@mutant("I3", LOOPS, first=56)
 def refused_report_decided_anew_without_its_fence() -> Planting:
     """A report that came too late is looked at again, and written under the fence of whoever runs the job now."""
 
@@ -212,7 +212,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=7)
+@mutant("I3", LOOPS, first=85)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
@@ -274,7 +274,7 @@ def fire_times_planned_by_the_hosts_clock() -> Planting:
         yield
 
 
-@mutant("I8", LOOPS, first=132)
+@mutant("I8", LOOPS, first=184)
 def outage_sets_a_schedule_aside() -> Planting:
     """A schedule that could not be planned because the store was away is paused. (This one was ours.)"""
 

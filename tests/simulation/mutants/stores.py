@@ -145,7 +145,7 @@ def stale_renewals_accepted() -> Planting:
         yield
 
 
-@mutant("I3", first=222)
+@mutant("I3", first=393)
 def live_lease_taken() -> Planting:
     """The reaper takes a job although its worker has renewed the lease since the reaper looked."""
 
