@@ -30,7 +30,7 @@ FULL = {
     "payload": {"to": "ada", "n": 2**70},
     "queue": "letters",
     "priority": 9,
-    "max_attempts": 7,
+    "max_attempts": 1,
     "retry": {"growth": "linear", "base": "2s", "cap": 30, "jitter": 0, "max_elapsed": "1h"},
     "delivery": "at_most_once",
     "timeout": "5m",
@@ -43,6 +43,23 @@ FULL = {
 }
 
 
+async def test_a_job_that_starts_at_most_once_has_one_attempt_and_more_are_refused(stage: Stage) -> None:
+    job = await stage.submit(delivery="at_most_once")
+    assert job["max_attempts"] == 1
+    for body in (
+        {"delivery": "at_most_once", "max_attempts": 2},
+        {"on_success": {"delivery": "at_most_once", "max_attempts": 2}},
+        {"cron": "@daily", "delivery": "at_most_once", "max_attempts": 2},
+    ):
+        response = await stage.client.post("/v1/jobs", content=msgspec.json.encode(body), headers=json_type())
+        (error,) = body_of(response, 422)["errors"]
+        assert "max_attempts" in error["field"]
+    response = await stage.client.patch(
+        f"/v1/jobs/{job['id']}", content=msgspec.json.encode({"max_attempts": 2}), headers=json_type()
+    )
+    assert "starts once" in body_of(response, 422)["detail"]
+
+
 async def test_every_field_arrives(stage: Stage) -> None:
     response = await stage.client.post("/v1/jobs", content=msgspec.json.encode(FULL), headers=json_type())
     job = body_of(response, 201)
@@ -50,7 +67,7 @@ async def test_every_field_arrives(stage: Stage) -> None:
     shown = await stage.get(job["id"])
     assert shown == job
     assert (shown["payload"], shown["queue"], shown["priority"]) == (FULL["payload"], "letters", 9)
-    assert (shown["max_attempts"], shown["delivery"], shown["timeout"]) == (7, "at_most_once", 300)
+    assert (shown["max_attempts"], shown["delivery"], shown["timeout"]) == (1, "at_most_once", 300)
     assert shown["retry"] == {"growth": "linear", "base": 2, "factor": 2, "cap": 30, "jitter": 0, "max_elapsed": 3600}
     assert (shown["tags"], shown["meta"]) == (["a", "b"], {"trace": "1"})
     assert (shown["run_at"], shown["status"]) == ("2026-03-01T12:01:30.123457Z", "scheduled")

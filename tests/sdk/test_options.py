@@ -243,3 +243,21 @@ def test_a_time_of_one_submission_goes_before_the_delay_of_its_task(app: Rota) -
     assert task.using(run_at=moment).submit().job.run_at == moment
     later = task.using(run_at=moment).using(delay="2h").submit().job
     assert timedelta(hours=1, minutes=50) < later.run_at - later.created_at < timedelta(hours=2, minutes=1)
+
+
+def test_a_task_that_starts_at_most_once_is_not_retried(app: Rota) -> None:
+    with pytest.raises(InvalidRequest, match="starts once; leave retry out"):
+
+        @app.task(delivery="at_most_once", retry=3)
+        def refused() -> None: ...
+
+    @app.task(delivery="at_most_once")
+    def once() -> None: ...
+
+    @app.task(retry=4)
+    def often() -> None: ...
+
+    assert once.submit().job.max_attempts == 1
+    with pytest.raises(InvalidRequest, match="starts once; leave retry out"):
+        once.using(retry=2).submit()
+    assert often.using(delivery="at_most_once").submit().job.max_attempts == 1

@@ -97,8 +97,8 @@ def written(argument: object, chosen: dict[str, Any]) -> tuple[Body, Options]:
     """Write one request for HTTP and for Python."""
     body: Body = {"type": "note", "payload": {"kwargs": {}, "args": [argument]}, "idempotency_key": "k"}
     options: Any = {"idempotency_key": "k"}
-    if "backoff" in chosen:
-        # A rule brings the number of attempts along.
+    if "backoff" in chosen or chosen.get("delivery") == "at_most_once":
+        # A rule brings the number of attempts along, and at most once means one.
         chosen = {name: value for name, value in chosen.items() if name != "max_attempts"}
     for name, value in chosen.items():
         _, for_http, for_python = FIELDS[name]

@@ -169,7 +169,7 @@ def _add_submit(commands: argparse._SubParsersAction[Parser], shared: Parser) ->
     parser.add_argument("--wait", nargs="?", const="", metavar="DURATION", help="wait for its result")
     parser.add_argument("--follow", action="store_true", help="show what its handler logs until it has ended")
     parser.add_argument("--from", dest="source", metavar="FILE", help="submit every line of a JSONL file")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be submitted")
+    parser.add_argument("--dry-run", action="store_true", help="check the submission here and show it; ask no server")
     status = add_command(commands, "status", "jobs:status", "health and counts of the deployment, or one job", shared)
     status.add_argument("id", nargs="?", help="a job")
     status.add_argument(

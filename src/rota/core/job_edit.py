@@ -15,7 +15,7 @@ from rota.core.errors import IllegalTransition, InvalidRequest
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job
 from rota.core.lifecycle import FINISHED, TIMED, State
-from rota.core.submission import TAKES, IdempotencyKey, NewJob, check
+from rota.core.submission import TAKES, IdempotencyKey, NewJob, attempts_of, check
 from rota.core.trace import TRACEPARENT
 from rota.core.value import value
 
@@ -68,7 +68,7 @@ def change_of(job: Job, edit: JobEdit, now: datetime) -> JobChange:
         _copied(job),
         queue=job.queue if edit.queue is None else edit.queue,
         priority=job.priority if edit.priority is None else edit.priority,
-        max_attempts=job.max_attempts if edit.max_attempts is None else edit.max_attempts,
+        max_attempts=attempts_of(job.delivery, edit.max_attempts, job.max_attempts),
         tags=job.tags if edit.tags is None else edit.tags,
         payload=job.payload if edit.payload is None else edit.payload,
     )

@@ -257,6 +257,15 @@ def key_for(key: str | None, type_: str, payload: str) -> str | None:
     return key.replace(HOST, host)
 
 
+def attempts_of(delivery: Delivery, given: int | None, default: int) -> int:
+    """Return the most attempts of a job. One that may start only once has one, and more are refused."""
+    if delivery is not Delivery.AT_MOST_ONCE:
+        return given or default
+    if given is not None and given > 1:
+        _refuse("max_attempts", given, "a job with delivery at_most_once starts once; leave max_attempts out")
+    return 1
+
+
 def unknown_parent(job_id: JobId) -> InvalidRequest:
     """Make the error for a dependency on an unknown job."""
     message = f"after: job {to_text(job_id)} is unknown; it was never submitted here, or it was pruned"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
 from rota.core.duration import parse_duration
 from rota.core.envelope import is_encrypted
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, Unavailable
 from rota.core.ids import JobId, to_text
 from rota.core.job import Job, JobFailed
 from rota.core.lifecycle import FINISHED, State
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
     from rota.sdk.app import Rota
 
 R = TypeVar("R")
+T = TypeVar("T")
 #: How long one request waits for the job's end.
 _LONGEST_WAIT = timedelta(seconds=30)
+#: Between two questions while the API or the store is unavailable.
+_PAUSE_SECONDS = 1.0
 
 
 class ResultTimeout(RotaError, TimeoutError):
@@ -42,6 +47,29 @@ def warn_in_handler(verb: str) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def end_of(timeout: timedelta | float | str | None) -> float | None:
+    """Return when a wait ends, by the clock of the event loop."""
+    if timeout is None:
+        return None
+    return asyncio.get_running_loop().time() + parse_duration(timeout, field="timeout").total_seconds()
+
+
+def seconds_until(end: float | None) -> float | None:
+    return None if end is None else max(end - asyncio.get_running_loop().time(), 0.0)
+
+
+async def until_available(ask: Callable[[], Awaitable[T]], end: float | None) -> T:
+    """Ask again while the API or the store is unavailable, until `end`; without an end, raise at once."""
+    while True:
+        try:
+            return await ask()
+        except Unavailable:
+            left = seconds_until(end)
+            if not left:
+                raise
+            await asyncio.sleep(min(left, _PAUSE_SECONDS))
 
 
 class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
@@ -127,17 +155,18 @@ class Handle(Struct, Generic[R], eq=False, weakref=True, dict=True):
 
     async def _result(self, timeout: timedelta | float | str | None) -> R:  # noqa: ASYNC109 - passed on
         control = await self._app.control()
-        left = None if timeout is None else parse_duration(timeout, field="timeout")
+        end = end_of(timeout)
         while True:
-            wait = _LONGEST_WAIT if left is None else min(left, _LONGEST_WAIT)
-            job = await control.wait(self._job_id, wait)
+            left = seconds_until(end)
+            wait = _LONGEST_WAIT if left is None else timedelta(seconds=min(left, _LONGEST_WAIT.total_seconds()))
+            job = await until_available(partial(control.wait, self._job_id, wait), end)
             if job.state is State.COMPLETED:
                 if job.result is not None and is_encrypted(job.result):
                     raise self._app.undecryptable(job)
                 return self._decode(job.result or "null")
             if job.state in FINISHED:
                 raise JobFailed(job)
-            if left is not None and (left := left - wait) <= timedelta(0):
+            if seconds_until(end) == 0:
                 raise ResultTimeout(f"{job.name} is still {job.state} after {timeout}; it is not cancelled")
 
     async def _act(self, verb: str) -> ActionResult:

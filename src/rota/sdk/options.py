@@ -231,6 +231,11 @@ def changed(template: Template, options: Options, defaults: RetryDefaults = PLAI
     if changes:
         template = replace(template, **changes)
         check(template)
+    if template.delivery is Delivery.AT_MOST_ONCE and template.max_attempts != 1:
+        if "retry" in options and retry_of(options["retry"]).max_attempts is not None:
+            message = "a task with delivery at_most_once starts once; leave retry out, or give retry=1"
+            raise InvalidRequest(f"retry: {message}", field="retry")
+        template = replace(template, max_attempts=1)
     return template
 
 

@@ -6,9 +6,9 @@ import asyncio
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from rota.core.duration import parse_duration
 from rota.core.errors import KeyReused, RotaError
 from rota.core.graph import NewWorkflow, Node, StoredWorkflow, WorkflowId, WorkflowState
 from rota.core.ids import to_text
@@ -19,7 +19,7 @@ from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, NodeResult
 from rota.ports.store import Receipt
-from rota.sdk.handle import Handle, ResultTimeout, warn_in_handler
+from rota.sdk.handle import Handle, ResultTimeout, end_of, until_available, warn_in_handler
 from rota.sdk.transactions import require_async, require_blocking, submit_in
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ class WorkflowHandle(Generic[R_co]):
         control = await self._app.control()
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        end = None if timeout is None else begun + parse_duration(timeout, field="timeout").total_seconds()
+        end = end_of(timeout)
         while True:
-            workflow = await control.workflow(self._workflow_id)
+            workflow = await until_available(partial(control.workflow, self._workflow_id), end)
             if workflow.state is not WorkflowState.RUNNING:
                 return workflow
             now = loop.time()

@@ -36,6 +36,7 @@ from rota.core.submission import (
     NewJob,
     Takes,
     Template,
+    attempts_of,
     key_for,
     no_meta,
     request_hash,
@@ -283,6 +284,7 @@ def new_job_of(
     key = None
     if s.idempotency_key is not None:
         key = IdempotencyKey(s.idempotency_key, request_of(s, defaults), key_scope)
+    delivery = s.delivery or own.delivery
     return NewJob(
         id=job_id,
         type=check_type_name(s.type, "type"),
@@ -290,9 +292,9 @@ def new_job_of(
         queue=own.queue if s.queue is None else check_queue_name(s.queue, "queue"),
         priority=s.priority or own.priority,
         run_at=run_at,
-        max_attempts=s.max_attempts or own.max_attempts,
+        max_attempts=attempts_of(delivery, s.max_attempts, own.max_attempts),
         backoff=own.backoff if s.retry is None else backoff_of(s.retry, own.backoff),
-        delivery=s.delivery or own.delivery,
+        delivery=delivery,
         timeout=own.timeout if s.timeout is None else positive_duration(s.timeout, "timeout"),
         expires_at=None if expires is None else (run_at or now) + expires,
         idempotency=key,
@@ -370,14 +372,15 @@ def control_fields(s: Submission) -> list[str]:
 
 def template_of(form: FollowUp, defaults: Defaults = SERVER_DEFAULTS) -> Template:
     own = defaults.of(form.type)
+    delivery = form.delivery or own.delivery
     return Template(
         type=check_type_name(form.type, "type"),
         payload=text_of(form.payload),
         queue=own.queue if form.queue is None else check_queue_name(form.queue, "queue"),
         priority=form.priority or own.priority,
-        max_attempts=form.max_attempts or own.max_attempts,
+        max_attempts=attempts_of(delivery, form.max_attempts, own.max_attempts),
         backoff=own.backoff if form.retry is None else backoff_of(form.retry, own.backoff),
-        delivery=form.delivery or own.delivery,
+        delivery=delivery,
         timeout=own.timeout if form.timeout is None else positive_duration(form.timeout, "timeout"),
         expires=own.expires if form.expires is None else duration_of(form.expires, "expires"),
         delay=own.delay if form.delay is None else duration_of(form.delay, "delay"),

@@ -24,6 +24,14 @@ _FLAGS: Final = {
     "concurrency_key": "--concurrency-key", "breaker": "--breaker", "tag": "--tag",
     "after": "--after", "on_success": "--on-success", "on_failure": "--on-failure",
 }  # fmt: skip
+#: The names of the values of flags whose fields are called otherwise.
+_FLAG_NAMES: Final = {
+    "run_at": "at",
+    "zone": "tz",
+    "idempotency_key": "key",
+    "tags": "tag",
+    "unique_states": "unique_state",
+}
 #: As many as the API takes in one request.
 BATCH: Final = 1000
 
@@ -34,7 +42,18 @@ def submit(options: argparse.Namespace) -> int:
         return _submit_file(options)
     body = _body(options)
     _check_flags(options, body)
+    try:
+        return _submit_one(options, body)
+    except CommandFailed as error:
+        cause = _with_flag(str(error), options)
+        raise CommandFailed(cause, fix=error.fix, code=error.code) from None
+
+
+def _submit_one(options: argparse.Namespace, body: dict[str, Any]) -> int:
     if options.dry_run:
+        from rota.cli.commands.submission_check import check_submission  # noqa: PLC0415 - the server's code, only here
+
+        check_submission(body)
         printer_of(options).record(body)
         return Exit.OK
     api = api_client_of(options)
@@ -54,6 +73,15 @@ def submit(options: argparse.Namespace) -> int:
         say(f"submitted {job.get('type', options.type)}{when}")
     print(job["id"])
     return Exit.OK
+
+
+def _with_flag(cause: str, options: argparse.Namespace) -> str:
+    """Name the flag where the server's error names the field that the flag gave."""
+    field, colon, rest = cause.partition(": ")
+    if field == "cron" and options.every is not None:
+        field = "every"
+    flag = _FLAGS.get(_FLAG_NAMES.get(field, field))
+    return f"{flag}: {rest}" if colon and flag else cause
 
 
 def _check_flags(options: argparse.Namespace, body: dict[str, Any]) -> None:
@@ -127,8 +155,7 @@ def _refuse_beside_file(options: argparse.Namespace) -> None:
 def _submit_file(options: argparse.Namespace) -> int:
     lines = list(_lines(Path(options.source)))
     if options.dry_run:
-        say(f"would submit {len(lines)} jobs")
-        return Exit.OK
+        return _check_lines(lines)
     api, printer = api_client_of(options), printer_of(options)
     progress = Progress("submitting", len(lines))
     refused = 0
@@ -136,6 +163,20 @@ def _submit_file(options: argparse.Namespace) -> int:
         refused += _submit_batch(api, lines[start : start + BATCH], start, is_quiet=printer.form != "ids")
         progress.show(min(start + BATCH, len(lines)))
     say(f"submitted {len(lines) - refused} of {len(lines)} jobs")
+    return Exit.ERROR if refused else Exit.OK
+
+
+def _check_lines(jobs: list[Any]) -> int:
+    from rota.cli.commands.submission_check import check_submission  # noqa: PLC0415 - the server's code, only here
+
+    refused = 0
+    for number, job in enumerate(jobs, 1):
+        try:
+            check_submission(job, in_batch=True)
+        except CommandFailed as error:
+            say(f"line {number}: {error}")
+            refused += 1
+    say(f"would submit {len(jobs) - refused} of {len(jobs)} jobs")
     return Exit.ERROR if refused else Exit.OK
 
 
