@@ -48,8 +48,7 @@ ALL_KEYS: Final = "key:"
 MOST_KEYS_SEEN: Final = 1024
 #: A claim reads the jobs of at least this many keys that have a permit to give, so that the keys take turns.
 FEWEST_KEYS: Final = 16
-#: How many jobs of each key SQLite and MariaDB read with the keys. Of keys that may start more, jobs are read by other
-#: statements.
+#: How many jobs of each key are read with the keys. Of keys that may start more, jobs are read by other statements.
 JOBS_WITH_KEY: Final = 2
 #: How many columns of keys_with_work are about the key itself.
 KEY_COLUMNS: Final = 17
@@ -131,6 +130,8 @@ class LimitedClaim:
     #: Rates that are counted outside the store: their `arrivals` are the counter's.
     counted: dict[str, CountedRate] = field(default_factory=dict)
     allowances: dict[str, Allowance] = field(default_factory=dict)
+    #: What is left of a limit with so many running jobs and these arrivals.
+    alike: dict[tuple[str, int, tuple[int, int]], Allowance] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     #: Limits of tasks that have made keys of jobs of another type; None if there is none.
     task_limits: dict[str, Limit | None] = field(default_factory=dict)
@@ -277,8 +278,12 @@ class LimitedClaim:
 
     def _allowance(self, name: str) -> Allowance:
         if name not in self.allowances:
-            arrivals = self.arrivals.get(name, (0, 0))
-            self.allowances[name] = allowance_of(self.limits[name], self.running.get(name, 0), arrivals, self.now)
+            # Keys that share a limit and of which nothing runs share what is left, too.
+            limit, running, arrivals = self.limits[name], self.running.get(name, 0), self.arrivals.get(name, (0, 0))
+            alike = (limit.name, running, arrivals)
+            if alike not in self.alike:
+                self.alike[alike] = allowance_of(limit, running, arrivals, self.now)
+            self.allowances[name] = self.alike[alike]
         return self.allowances[name]
 
     def _note_held(self, allowance: Allowance) -> None:

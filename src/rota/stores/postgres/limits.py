@@ -9,7 +9,7 @@ running job.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -47,6 +47,7 @@ from rota.stores.lane_merge import LaneKey
 from rota.stores.limit_memory import LimitMemory
 from rota.stores.limited_lanes import (
     ALL_KEYS,
+    JOBS_WITH_KEY,
     ClaimConditions,
     LimitedClaim,
     breaker_names,
@@ -74,8 +75,6 @@ _LOCKED: Final = 5
 _RUNNING, _ARRIVALS, _WAITING = range(3)
 #: With more limited lanes than this, their jobs are read by a statement of their own.
 _FEW_LANES: Final = 32
-#: How many jobs of each key are read with the keys. Of keys that may start more, jobs are read by another statement.
-_JOBS_WITH_KEY: Final = 3
 #: How many columns of keys_with_work are about the key itself.
 _KEY_COLUMNS: Final = -3
 
@@ -229,16 +228,19 @@ async def _read_keys(session: Session, claim: LimitedClaim, lane: LaneKey) -> No
     found, page = 0, next(pages, None)
     while page is not None and found < claim.most_keys:
         rows = page.within(
-            await session.rows("keys_with_work", *lane, page.after, claim.keys_at_once, claim.now, _JOBS_WITH_KEY)
+            await session.rows("keys_with_work", *lane, page.after, claim.keys_at_once, claim.now, JOBS_WITH_KEY)
         )
         keys = {row[0]: row[:_KEY_COLUMNS] for row in rows}
-        first = [(*row[_KEY_COLUMNS:], row[0]) for row in rows if row[-1] is not None]
+        first: dict[str, list[Row]] = {}
+        for row in rows:
+            if row[-1] is not None:
+                first.setdefault(row[0], []).append((*row[_KEY_COLUMNS:], row[0]))
         found += await _read_jobs_of(session, claim, lane, list(keys.values()), first)
         page = next_page(pages, list(keys.values()))
 
 
 async def _read_jobs_of(
-    session: Session, claim: LimitedClaim, lane: LaneKey, keys: Sequence[Row], first: Sequence[Row]
+    session: Session, claim: LimitedClaim, lane: LaneKey, keys: Sequence[Row], first: Mapping[str, Sequence[Row]]
 ) -> int:
     """Read the jobs of some keys that may start, and return how many keys have any. `first` are the first of each."""
     open_breakers = [row[1] for row in keys if row[1] is not None and row[1].startswith(BREAKER)]
@@ -249,9 +251,10 @@ async def _read_jobs_of(
         claim.note_tasks(names, map(limit_of, await session.rows("limits_by_name", names)))
     await look_at_rates(claim, claim.note_keys(lane, keys))
     strict, reads = claim.split_strict(claim.open_keys(lane, [row[0] for row in keys]))
-    many = [(key, most) for key, most in reads if most > _JOBS_WITH_KEY]
-    few = {key for key, most in reads if most <= _JOBS_WITH_KEY}
-    rows = [row for row in first if row[3] in few]
+    # If fewer jobs of a key were read than could be, there are no more.
+    many = [(key, most) for key, most in reads if most > JOBS_WITH_KEY == len(first.get(key, ()))]
+    again = {key for key, _ in many}
+    rows = [row for key, most in reads if key in first and key not in again for row in first[key][:most]]
     if many:
         parameters = (claim.now, *lane, [key for key, _ in many], numbers(most for _, most in many))
         rows += await session.rows("pending_of_keys", *parameters)
