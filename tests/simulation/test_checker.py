@@ -594,6 +594,22 @@ def test_a_key_that_is_overtaken_for_more_than_a_round_breaks_g7(story: Story) -
     assert story.judge() == ["G7"]
 
 
+def test_a_job_of_another_key_that_starts_again_keeps_its_turn(story: Story) -> None:
+    story.tell("limits", limits=[])
+    story.insert(1, concurrency_key="one")
+    story.insert(2, concurrency_key="other")
+    for _ in range(2):
+        story.claim(2)
+        story.settle("fail", "retrying", 2, run_at=0)
+        story.apply("promote", 100, {"q": 1})
+        story.jobs[2]["state"] = "pending"
+    story.claim(2)
+    finish(story, 2)
+    story.claim(1)
+    finish(story, 1)
+    assert story.judge() == []
+
+
 def test_a_key_with_a_permit_that_is_left_behind_breaks_g7(story: Story) -> None:
     story.tell("limits", limits=[])
     story.insert(1, concurrency_key="k")

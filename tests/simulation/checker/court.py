@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -131,8 +130,8 @@ class Court:
         #: The limits of the world by name, and the times at which jobs started under each.
         self.limits: dict[str, dict[str, Any]] = {}
         self.limited_starts: dict[str, list[int]] = {}
-        #: Of each key whose jobs could have started since it started one: how many each other key has started.
-        self.overtaken: dict[str, Counter[str]] = {}
+        #: Of each key whose jobs could have started since it started one: which jobs each other key has started.
+        self.overtaken: dict[str, dict[str, set[int]]] = {}
         #: How far the store's clock was ahead of the true time when it was last looked at.
         self.clock_ahead = 0
 

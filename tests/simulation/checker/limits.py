@@ -59,11 +59,15 @@ def judge_turns(court: Court, record: Record, given: list[Twin]) -> None:
             continue
         if len(record["got"]) < ask["limit"]:
             court.blame("G7", "left behind although its limits allow it and there was room for it", record, left)
-        overtaken = court.overtaken.setdefault(key, Counter())
-        overtaken.update(str(twin.concurrency_key) for twin in started if twin.priority <= left.priority)
+        overtaken = court.overtaken.setdefault(key, {})
+        for twin in started:
+            # A job that starts again after a retry has kept its turn, so it counts once.
+            if twin.priority <= left.priority:
+                overtaken.setdefault(str(twin.concurrency_key), set()).add(twin.id)
         # As many as the weight in a round, and one more if both are due at the same virtual time.
-        if any(count > _weight(court, other) + 1 for other, count in overtaken.items()):
-            court.blame("G7", f"{dict(overtaken)} went first", record, left)
+        counts = {other: len(jobs) for other, jobs in overtaken.items()}
+        if any(count > _weight(court, other) + 1 for other, count in counts.items()):
+            court.blame("G7", f"{counts} went first", record, left)
             overtaken.clear()
 
 

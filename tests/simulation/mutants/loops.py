@@ -80,7 +80,7 @@ def nothing_renewed() -> Planting:
         yield
 
 
-@mutant("G4", LOOPS, first=256)
+@mutant("G4", LOOPS, first=919)
 def heart_stops_with_the_first_signal() -> Planting:
     """A worker that drains renews no leases, though its handlers run on."""
 
@@ -107,7 +107,7 @@ def drain_burns_an_attempt() -> Planting:
         yield
 
 
-@mutant("I4", LOOPS, first=37)
+@mutant("I4", LOOPS, first=78)
 def interrupted_taken_for_unbegun() -> Planting:
     """A job whose handler was interrupted is handed back as if it had never begun."""
 
@@ -212,7 +212,7 @@ def refused_report_decided_anew_without_its_fence() -> Planting:
         yield
 
 
-@mutant("I3", LOOPS, first=85)
+@mutant("I3", LOOPS, first=124)
 def reaper_takes_live_leases() -> Planting:
     """The reaper does not mind that a worker has renewed since it looked."""
 
