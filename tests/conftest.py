@@ -1,8 +1,8 @@
 """The order of the tests, and the sockets they leave open.
 
 Those that take long come first, so that all test processes come to an end together: whoever has done its share takes
-over what others have left, and only small ones are left then. Half of the processes begin with long tests that compute,
-the others with those that mostly wait, for processes and leases: so the cores are busy all the while.
+over what others have left, and only small ones are left then. A third of the processes begins with long tests that
+compute, the others with those that mostly wait, for processes and leases: so the cores are busy all the while.
 
 A test that ends while a connection is just being made can leave its socket to the collector of garbage, which warns of
 it much later, in a test that has nothing to do with it. So each loop is asked for such sockets when it closes: they are
@@ -38,6 +38,7 @@ _WAITING: Final = (
     "crash/test_postgres_kill.py",
     "crash/test_server_kill.py",
     "journeys",
+    "dashboard",
     "bench",
     "coordination/test_etcd.py",
     "brokers/test_faults.py",
@@ -76,10 +77,10 @@ def _dealt(
     waiting: list[pytest.Item], computing: list[pytest.Item], rest: list[pytest.Item], hands: int
 ) -> list[pytest.Item]:
     """Put the tests into the order in which as many test processes are handed equal shares, one after the other."""
-    half = hands // 2
-    long = [waiting[hand::half] for hand in range(half)]
-    long += [computing[hand :: hands - half] for hand in range(hands - half)]
-    if not half:
+    first = hands * 2 // 3
+    long = [waiting[hand::first] for hand in range(first)]
+    long += [computing[hand :: hands - first] for hand in range(hands - first)]
+    if not first:
         long[0] += waiting
     left, dealt = iter(rest), list[pytest.Item]()
     count = len(waiting) + len(computing) + len(rest)
