@@ -370,14 +370,18 @@ class Jobs(Memory):
             job, state=State.CANCELLED, reason=reason, finished_at=now, updated_at=now, blockers=0
         )
 
-    def replace_job(self, job_id: JobId, now: datetime) -> None:
-        """Cancel a job whose successor has come, or ask it to stop if it runs."""
-        job = self.jobs.get(job_id)
-        if job is not None and job.state is State.RUNNING:
-            self._mark(job_id, now)
-        elif job is not None and job.state in WAITING:
-            self._cancel(job_id, Reason.REPLACED, now)
-            self.follow_failures((), self._tell_children([job_id], now), now)
+    def replace_jobs(self, ids: Sequence[JobId], now: datetime) -> None:
+        """Cancel jobs whose successors have come, or ask them to stop if they run; then tell who waits for them."""
+        cancelled = []
+        for job_id in ids:
+            job = self.jobs.get(job_id)
+            if job is not None and job.state is State.RUNNING:
+                self._mark(job_id, now)
+            elif job is not None and job.state in WAITING:
+                self._cancel(job_id, Reason.REPLACED, now)
+                cancelled.append(job_id)
+        if cancelled:
+            self.follow_failures((), self._tell_children(cancelled, now), now)
 
     async def edit(self, change: JobChange, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
         moment, job = self.at(now), self.jobs.get(change.job_id)

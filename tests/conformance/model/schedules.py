@@ -83,8 +83,8 @@ class Schedules(Jobs):
             self.fired_at[name] = now
             if job_id is not None:
                 made[job_id] = each
-        for job_id in firing.cancels if made else ():
-            self.replace_job(job_id, now)
+        if made:
+            self.replace_jobs(firing.cancels, now)
         if not firing.is_backfill:
             self._advance(plan, firing, made)
         return list(made)

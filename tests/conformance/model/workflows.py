@@ -72,8 +72,7 @@ class Workflows(Schedules):
         for one in list(self.nodes_by_job.values()):
             if one.workflow_id == again.workflow_id and one.is_current and one.position in again.skipped:
                 self.nodes_by_job[one.job_id] = replace(one, is_skipped=True)
-        for old in again.replaces:
-            self.replace_job(old, moment)
+        self.replace_jobs(again.replaces, moment)
         await self.insert(again.jobs, now=now)
         self.write(entry, moment)
         return True

@@ -351,6 +351,19 @@ async def test_old_jobs_that_wait_are_replaced_and_running_ones_are_asked_to_sto
     assert await states(store, rerun.jobs) == ["pending", "blocked"]
 
 
+async def test_nothing_follows_from_the_end_of_jobs_that_are_replaced(store: Store) -> None:
+    """On SQLite a job that waited for a replaced one counted as failed, and its `on_failure` job ran."""
+    alarm = Template("alarm")
+    made = workflow(node("a"), node("b", 0), node("c", 1, on_failure=alarm), node("undo", NodeParent(1, Need.FAILURE)))
+    a, b, c, undo = await stored(store, made)
+    await complete(store, a)
+    rerun = again(made, 1, 2, 3)
+    assert await store.rerun(rerun, now=at(5))
+    assert {(await look(store, one)).reason for one in (b, c, undo)} == {Reason.REPLACED}
+    assert await states(store, rerun.jobs) == ["pending", "blocked", "blocked"]
+    assert not await store.find(JobQuery(types=("alarm",)))
+
+
 async def test_a_node_is_replaced_once(store: Store) -> None:
     made = workflow(node("a"), node("b", 0))
     a, _ = await stored(store, made)

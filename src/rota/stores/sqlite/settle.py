@@ -8,9 +8,9 @@ from typing import Final
 from rota.core.ids import JobId
 from rota.core.job_edit import JobChange
 from rota.core.lifecycle import TIMED, State
-from rota.core.settlement import Settlement
+from rota.core.settlement import Reason, Settlement
 from rota.stores.rows import change_row, error_text, settlement_row
-from rota.stores.sqlite.dependencies import follow_failures, release
+from rota.stores.sqlite.dependencies import follow_failures, release, stop_jobs
 from rota.stores.sqlite.driver import SqliteConnection, run_for_rows
 from rota.stores.sqlite.events import still_waiting, wait_for_children
 from rota.stores.sqlite.insert import insert_made
@@ -97,11 +97,12 @@ def _fingerprint(connection: SqliteConnection, settlement: Settlement) -> str | 
 
 
 def cancel_replaced(connection: SqliteConnection, ids: Sequence[JobId], now: int) -> None:
-    """Cancel jobs that a later occurrence replaces: waiting ones at once, running ones by request."""
-    for job_id in ids:
-        connection.run(statement("request_stop"), {"id": job_id, "now": now})
-        if connection.run(statement("cancel_replaced_job"), {"id": job_id, "now": now}):
-            follow_failures(connection, (), release(connection, [job_id], now), now, insert_made)
+    """Cancel jobs that others replace: waiting ones at once, running ones by request.
+
+    All of them first: one that waits for another of them is replaced as well, and has not failed.
+    """
+    cancelled = stop_jobs(connection, ids, Reason.REPLACED, now)
+    follow_failures(connection, (), release(connection, cancelled, now), now, insert_made)
 
 
 def edit(connection: SqliteConnection, change: JobChange, now: int) -> bool:

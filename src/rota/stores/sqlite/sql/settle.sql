@@ -40,11 +40,6 @@ SET ended_at = excluded.ended_at, event = excluded.event, error = excluded.error
 UPDATE rota_job SET cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
 WHERE id = :id AND state = 'running'
 
--- name: cancel_replaced_job
--- Cancel a waiting job that a later occurrence of its schedule replaces. By primary key.
-UPDATE rota_job SET state = 'cancelled', reason = 'replaced', finished_at = :now, updated_at = :now
-WHERE id = :id AND state IN ('blocked', 'scheduled', 'pending', 'queued', 'retrying')
-
 -- name: edit_job
 -- Change a waiting job that is still as it was read. By primary key. A job whose time is unchanged keeps its place in
 -- claim order, but for its priority.
