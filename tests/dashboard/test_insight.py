@@ -153,3 +153,37 @@ def test_queues_tell_their_rates_and_who_paused_them(shown: Shown) -> None:
     expect(shown.row("maintenance")).to_contain_text("mail")
     expect(shown.row("maintenance")).to_contain_text("by ")
     expect(shown.page.locator("main th", has_text="In, out")).to_be_visible()
+
+
+def test_columns_are_chosen_kept_by_the_browser_and_shared_by_the_address(shown: Shown) -> None:
+    page = shown.page
+    submit(shown.stage, type="tagged", delay="2h", tags=["blue"], priority=9)
+    shown.open("/jobs?type=tagged")
+    head = page.locator("main table").last.locator("thead th")
+    expect(head).to_have_text(["", "State", "Type", "Id", "Queue", "Attempts", "When", "Took", "Error"])
+    shown.press("Columns")
+    for name in ("State", "Id", "Queue", "Attempts", "When", "Took", "Error"):
+        page.get_by_role("checkbox", name=name, exact=True).uncheck()
+    for name in ("Tags", "Priority"):
+        page.get_by_role("checkbox", name=name, exact=True).check()
+    expect(page.get_by_role("checkbox", name="Type", exact=True)).to_be_disabled()
+    shown.confirm("Close")
+    expect(head).to_have_text(["", "Type", "Priority", "Tags"])
+    expect(shown.row("tagged")).to_contain_text("blue")
+    expect(page).to_have_url(re.compile(r"columns=type,priority,tags"))
+    # The browser keeps them: another list shows them too, and its address names them.
+    page.goto(f"{shown.stage.url}/ui/jobs?status=scheduled")
+    expect(head).to_have_text(["", "Type", "Priority", "Tags"])
+    expect(page).to_have_url(re.compile(r"status=scheduled&columns=type,priority,tags"))
+    page.get_by_role("link", name="All", exact=True).click()
+    expect(head).to_have_text(["", "Type", "Priority", "Tags"])
+    # An address that somebody else sent wins over them, and does not replace them.
+    shown.open("/jobs?type=tagged&columns=queue,nonsense")
+    expect(head).to_have_text(["", "Type", "Queue"])
+    shown.open("/jobs?type=tagged")
+    expect(head).to_have_text(["", "Type", "Priority", "Tags"])
+    shown.press("Columns")
+    shown.confirm("Usual columns")
+    shown.confirm("Close")
+    expect(page).to_have_url(re.compile(r"/jobs\?type=tagged$"))
+    expect(head).to_have_count(9)

@@ -13,7 +13,8 @@ from dashboard.showing import Shown
 from journeys.stage import Stage, staged
 
 PAGES = (
-    "", "/jobs", "/jobs?status=dead", "/jobs/{dead}", "/jobs?job={dead}", "/queues", "/limits", "/schedules",
+    "", "/jobs", "/jobs?status=dead", "/jobs?columns=state,tags,worker,due,error", "/jobs/{dead}",
+    "/jobs?job={dead}", "/queues", "/limits", "/schedules",
     "/schedules/{schedule}", "/workflows", "/workflows/{workflow}", "/workers", "/dead", "/events", "/system",
     "/nothing",
 )  # fmt: skip
@@ -53,6 +54,11 @@ def test_dialogs_are_accessible(page: Page, shown: Shown, axe: str) -> None:
     shown.press("New schedule")
     page.get_by_label("Cron expression").fill("0 8 * * 1-5")
     shown.sees("weekdays at 08:00")
+    assert grave() == []
+    page.keyboard.press("Escape")
+    shown.open("/jobs")
+    page.evaluate(axe)
+    shown.press("Columns")
     assert grave() == []
     page.keyboard.press("Escape")
     page.keyboard.press("?")

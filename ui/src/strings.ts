@@ -189,8 +189,14 @@ export const t = {
     age: "Created within",
     ages: { any: "any time", "15m": "15 minutes", "1h": "1 hour", "24h": "24 hours", "7d": "7 days" },
     columns: {
-      state: "State", type: "Type", id: "Id", queue: "Queue", attempts: "Attempts", when: "When", took: "Took", error: "Error",
+      state: "State", type: "Type", id: "Id", queue: "Queue", priority: "Priority", attempts: "Attempts", tags: "Tags",
+      worker: "Worker", schedule: "Schedule", created: "Created", due: "Due", started: "Started", ended: "Ended",
+      when: "When", took: "Took", error: "Error",
     }, // prettier-ignore
+    choose: "Columns",
+    chooseTitle: "Columns of the table",
+    chooseBody: "This browser keeps them, and the address of the page has them for whoever gets the link.",
+    usual: "Usual columns",
     select: (id: string) => `Select job ${id}`,
     selectAll: "Select all loaded jobs",
     selected: (count: number) => `${jobs(count)} selected`,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cronWords } from "../src/lib/cron.ts";
-import { filterOf, lastWord, queryOf, readSearch, searchOf } from "../src/lib/filter.ts";
+import { columnsOf, columnsText, USUAL } from "../src/lib/columns.ts";
+import { filterOf, isViewOf, lastWord, queryOf, readSearch, searchOf, viewOf } from "../src/lib/filter.ts";
 import { colouredJson, parseJson, prettyJson, RawJson, writeJson } from "../src/lib/json.ts";
 import { byMinute, byWholeMinute, perMinute } from "../src/lib/rates.ts";
 import { curl, jobSnippets, listSnippets, shellQuoted } from "../src/lib/snippets.ts";
@@ -144,4 +145,20 @@ test("a schedule's times are shown in its own zone, on both sides of a clock cha
   assert.equal(absolute("2026-03-29T01:00:00Z", "schedule"), absolute("2026-03-29T01:00:00Z", "local"), "no schedule, no zone of one");
   assert.equal(absolute("2026-03-29T01:00:00Z", "schedule", "Mars/Olympus"), "2026-03-29 01:00:00 UTC", "a zone that this browser does not know");
   assert.deepEqual([nextZone("local"), nextZone("utc"), nextZone("schedule")], ["utc", "schedule", "local"]);
+});
+
+test("columns are read in their own order, and always have the type", () => {
+  assert.deepEqual(columnsOf("took,queue,nonsense"), ["type", "queue", "took"]);
+  for (const text of [null, "", "nonsense"]) assert.equal(columnsOf(text), null);
+  assert.equal(columnsText(["took", "type", "queue"]), "type,queue,took");
+  assert.equal(columnsText(USUAL), null);
+});
+
+test("a view is the filter, and the columns if it has any", () => {
+  const view = viewOf({ status: "dead", tag: "a" }, "type,queue");
+  assert.equal(view, "status=dead&tag=a&columns=type,queue");
+  assert.ok(isViewOf(view, { tag: "a", status: "dead" }, "type,queue"));
+  assert.ok(!isViewOf(view, { tag: "a", status: "dead" }, null));
+  assert.ok(!isViewOf(view, { status: "dead" }, "type,queue"));
+  assert.ok(isViewOf("status=dead", { status: "dead" }, "type,queue"));
 });

@@ -1,7 +1,8 @@
 /** Small building blocks that all pages use. */
 
+import { computed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ApiError, State } from "../api.ts";
 import { colouredJson, prettyJson } from "../lib/json.ts";
 import { zone } from "../lib/preferences.ts";
@@ -57,10 +58,12 @@ function everywhere(at: string, place?: string): string {
 
 /** A moment relative to now; the absolute time in all zones is in its title. `place` is the zone of a schedule. */
 export function Ago({ at, fallback = t.none, place }: { at: string | null | undefined; fallback?: string; place?: string }) {
-  if (!at) return <span class="faint">{fallback}</span>;
+  // Drawn anew when the words change, not every second: a long list has thousands of moments.
+  const words = useMemo(() => computed(() => (at ? relative(at, now.value) : fallback)), [at, fallback]).value;
+  if (!at) return <span class="faint">{words}</span>;
   return (
     <time dateTime={at} title={everywhere(at, place)}>
-      {relative(at, now.value)}
+      {words}
     </time>
   );
 }

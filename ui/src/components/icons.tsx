@@ -30,6 +30,7 @@ const PATHS: Record<string, string> = {
   left: "M12 5l-5 5 5 5",
   help: "M7.5 7.5a2.5 2.5 0 1 1 3.5 2.3c-.7.4-1 .8-1 1.7M10 14.3v.2",
   download: "M10 3v9M6 9l4 4 4-4M4 16h12",
+  columns: "M3 4h14v12H3zM8 4v12M12.5 4v12",
   edit: "M4 16l1-4 8-8 3 3-8 8z",
 };
 

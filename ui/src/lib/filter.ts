@@ -106,3 +106,17 @@ export function queryOf(filter: Filter): URLSearchParams {
 export function isJobId(text: string): boolean {
   return JOB_ID.test(text);
 }
+
+/** Writes a filter and the columns of the address as the query of a view. */
+export function viewOf(filter: Filter, columns: string | null): string {
+  const query = queryOf(filter);
+  if (columns) query.set("columns", columns);
+  return query.toString().replaceAll("%2C", ",");
+}
+
+/** Says whether a page shows a view: its filter, and its columns if it has any. */
+export function isViewOf(view: string, filter: Filter, columns: string | null): boolean {
+  const query = new URLSearchParams(view);
+  const shown = query.get("columns") ?? columns;
+  return viewOf(filterOf(query), shown) === viewOf(filter, columns);
+}

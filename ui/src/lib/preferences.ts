@@ -1,11 +1,11 @@
-/** What a person has chosen: theme, time zone. Kept in the browser. */
+/** What a person has chosen: theme, time zone, columns. Kept in the browser. */
 
 import { effect, signal } from "@preact/signals";
 import { type Zone, ZONES } from "./time.ts";
 
 export type Theme = "system" | "light" | "dark";
 
-function stored<T extends string>(name: string, allowed: readonly T[], fallback: T) {
+function stored<T extends string>(name: string, allowed: readonly T[] | null, fallback: T) {
   const key = `rota.${name}`;
   let known: string | null = null;
   try {
@@ -13,7 +13,7 @@ function stored<T extends string>(name: string, allowed: readonly T[], fallback:
   } catch {
     // A browser may forbid storage; the choice then lasts as long as the page.
   }
-  const chosen = signal<T>(allowed.includes(known as T) ? (known as T) : fallback);
+  const chosen = signal<T>(known !== null && (allowed === null || allowed.includes(known as T)) ? (known as T) : fallback);
   effect(() => {
     const value = chosen.value;
     try {
@@ -27,6 +27,8 @@ function stored<T extends string>(name: string, allowed: readonly T[], fallback:
 
 export const theme = stored<Theme>("theme", ["system", "light", "dark"], "system");
 export const zone = stored<Zone>("zone", ZONES, "local");
+/** The columns of the table of jobs, as `queue,took`; empty for the usual ones. */
+export const chosenColumns = stored<string>("columns", null, "");
 
 export interface SavedView {
   name: string;

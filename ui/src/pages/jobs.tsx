@@ -1,8 +1,10 @@
 /** Jobs: a filtered list with the keyboard, a bulk bar and a drawer. The URL holds the whole filter. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Component, type ComponentChildren } from "preact";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, FINISHED, type Job, type JobAction, type Page, STATES, isSignedIn } from "../api.ts";
 import { Ago, Empty, Link, Loaded, PageHead, StateBadge, Table, Took } from "../components/basics.tsx";
+import { ColumnChooser } from "../components/columns.tsx";
 import { CopyAs } from "../components/copy.tsx";
 import { HistogramCard } from "../components/histogram.tsx";
 import { Icon } from "../components/icons.tsx";
@@ -10,8 +12,10 @@ import { act, actionsOf, ICONS, LABELS } from "../components/job_actions.tsx";
 import { operate } from "../components/operations.tsx";
 import { SavedViews } from "../components/saved_views.tsx";
 import { SubmitForm } from "../components/submit_form.tsx";
-import { type Filter, FILTERS, filterOf, lastWord, queryOf, readSearch, SEARCH_FIELDS, searchOf, SUGGESTED } from "../lib/filter.ts";
+import { type Filter, FILTERS, filterOf, lastWord, queryOf, readSearch, SEARCH_FIELDS, searchOf, SUGGESTED, viewOf } from "../lib/filter.ts";
+import { type Column, columnsOf, columnsText, USUAL } from "../lib/columns.ts";
 import { useKeys } from "../lib/keyboard.ts";
+import { chosenColumns } from "../lib/preferences.ts";
 import { useQuery } from "../lib/query.ts";
 import { apiBase, navigate, parameters, setParameters } from "../lib/router.ts";
 import { listSnippets } from "../lib/snippets.ts";
@@ -26,10 +30,16 @@ export default function JobsPage() {
   const key = queryOf(filter).toString();
   // The address may ask for the form, so that the palette can lead to it.
   const isSubmitting = parameters.value.get("submit") === "1";
+  // The columns of this browser are part of the address too, so that a copy of it shows the same table.
+  const isBare = parameters.value.get("columns") === null && columnsOf(chosenColumns.value) !== null;
+  useEffect(() => {
+    if (isBare) setParameters({ columns: chosenColumns.peek() }, { replace: true });
+  }, [isBare]);
   const setSubmitting = (isOpen: boolean): void => setParameters({ submit: isOpen ? "1" : null }, { replace: true });
   return (
     <>
       <PageHead title={t.jobsPage.title}>
+        <ColumnChooser columns={shownColumns()} onChoose={choose} />
         <CopyAs snippets={() => listSnippets(apiBase.href.replace(/\/$/, ""), filter, isSignedIn.value)} />
         <button type="button" class="primary" onClick={() => setSubmitting(true)}>
           <Icon name="plus" /> {t.jobsPage.submit}
@@ -37,7 +47,7 @@ export default function JobsPage() {
       </PageHead>
       <StateFilter filter={filter} />
       <FilterBar filter={filter} />
-      <SavedViews filter={filter} />
+      <SavedViews filter={filter} columns={parameters.value.get("columns")} />
       <Chips filter={filter} />
       <HistogramCard filter={filter} />
       <JobList key={key} filter={filter} filterKey={key} />
@@ -47,8 +57,21 @@ export default function JobsPage() {
   );
 }
 
+/** The columns that the address names, otherwise those that were chosen in this browser. */
+function shownColumns(): readonly Column[] {
+  return columnsOf(parameters.value.get("columns")) ?? columnsOf(chosenColumns.value) ?? USUAL;
+}
+
+/** Keeps the columns in this browser, and in the address for whoever gets the link. */
+function choose(columns: readonly Column[]): void {
+  const text = columnsText(columns);
+  chosenColumns.value = text ?? "";
+  setParameters({ columns: text }, { replace: true });
+}
+
+/** The address of a list; the columns that the address names stay. */
 function toList(filter: Filter): string {
-  const query = queryOf(filter).toString();
+  const query = viewOf(filter, parameters.value.get("columns"));
   return `/jobs${query ? `?${query}` : ""}`;
 }
 
@@ -153,7 +176,7 @@ function Chips({ filter }: { filter: Filter }) {
           </button>
         );
       })}
-      <button type="button" class="quiet small" onClick={() => navigate("/jobs")}>
+      <button type="button" class="quiet small" onClick={() => navigate(toList({}))}>
         {t.jobsPage.clear}
       </button>
     </div>
@@ -167,11 +190,15 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
   const [at, setAt] = useState(-1);
   const items = useMemo(() => merged(first.data, more), [first.data, more]);
   const cursor = more ? more.next_cursor : (first.data?.next_cursor ?? null);
-  const toggle = (id: string): void => {
-    const changed = new Set(selected);
-    if (!changed.delete(id)) changed.add(id);
-    setSelected(changed);
-  };
+  const columns = shownColumns();
+  // The same function always, so that the rows that did not change need not be drawn.
+  const toggle = useCallback((id: string): void => {
+    setSelected((known) => {
+      const changed = new Set(known);
+      if (!changed.delete(id)) changed.add(id);
+      return changed;
+    });
+  }, []);
   const loadMore = async (): Promise<void> => {
     const page = await api.jobs(filter, cursor, PAGE_SIZE);
     setMore({ items: [...(more?.items ?? []), ...page.items], next_cursor: page.next_cursor });
@@ -206,14 +233,14 @@ function JobList({ filter, filterKey }: { filter: Filter; filterKey: string }) {
           items.length === 0 && cursor === null ? (
             filterKey ? (
               <Empty title={t.jobsPage.noMatch} body={t.jobsPage.noMatchBody}>
-                <Link to="/jobs">{t.jobsPage.clear}</Link>
+                <Link to={toList({})}>{t.jobsPage.clear}</Link>
               </Empty>
             ) : (
               <Empty title={t.jobsPage.empty} body={t.jobsPage.emptyBody} command={t.jobsPage.emptyCommand} />
             )
           ) : (
             <>
-              <JobTable items={items} at={at} selected={selected} onToggle={toggle} onSelect={setSelected} />
+              <JobTable items={items} at={at} selected={selected} columns={columns} onToggle={toggle} onSelect={setSelected} />
               <div class="table-foot">
                 <span role="status">{t.jobsPage.shown(items.length, cursor !== null)}</span>
                 {cursor && (
@@ -254,68 +281,121 @@ function merged(first: Page<Job> | null, more: Page<Job> | null): Job[] {
   return [...items, ...(more?.items ?? []).filter((job) => !known.has(job.id))];
 }
 
+/** What stands in each column. */
+const CELLS: Record<Column, (job: Job) => ComponentChildren> = {
+  state: (job) => <StateBadge state={job.status} />,
+  type: (job) => (
+    <Link to={drawerLink(job.id)} class="strong">
+      <span class="clip">{job.type}</span>
+    </Link>
+  ),
+  id: (job) => (
+    <Link to={`/jobs/${job.id}`} class="mono">
+      {job.id}
+    </Link>
+  ),
+  queue: (job) => job.queue,
+  priority: (job) => job.priority,
+  attempts: (job) => `${job.attempts}/${job.max_attempts}`,
+  tags: (job) => (job.tags ?? []).map((tag) => <span class="tag">{tag}</span>),
+  worker: (job) => job.worker_id && <div class="clip">{job.worker_id}</div>,
+  schedule: (job) =>
+    job.schedule_id && (
+      <Link to={`/schedules/${job.schedule_id}`} class="mono">
+        {job.schedule_id}
+      </Link>
+    ),
+  created: (job) => <Ago at={job.created_at} />,
+  due: (job) => <Ago at={job.run_at} />,
+  started: (job) => <Ago at={job.started_at} />,
+  ended: (job) => <Ago at={job.completed_at} />,
+  when: (job) => <When job={job} />,
+  took: (job) => (job.started_at && (job.completed_at || job.status === "running") ? <Took from={job.started_at} to={job.completed_at} /> : <span class="faint">{t.none}</span>),
+  error: (job) => (
+    <div class="clip faint" title={job.error?.message}>
+      {job.error?.message || job.error?.kind || ""}
+    </div>
+  ),
+};
+const CLASSES: Partial<Record<Column, string>> = {
+  priority: "right", attempts: "right", tags: "tags", created: "number", due: "number", started: "number", ended: "number",
+  when: "number", took: "right", error: "fill",
+}; // prettier-ignore
+/** Columns of the usual choice that a narrow screen has no room for; columns that a person chose are all shown. */
+const WIDE: readonly Column[] = ["id", "queue", "attempts", "took"];
+
+function classOf(column: Column, isUsual: boolean): string {
+  return `${CLASSES[column] ?? ""} ${isUsual && WIDE.includes(column) ? "narrow-hide" : ""}`.trim();
+}
+
 function JobTable(props: {
   items: Job[];
   at: number;
   selected: ReadonlySet<string>;
+  columns: readonly Column[];
   onToggle: (id: string) => void;
   onSelect: (ids: ReadonlySet<string>) => void;
 }) {
-  const columns = t.jobsPage.columns;
   const areAll = props.items.length > 0 && props.items.every((job) => props.selected.has(job.id));
+  const isUsual = columnsText(props.columns) === null;
+  const text = props.columns.join(",");
   return (
     <Table
       caption={t.jobsPage.caption}
+      isCards={!isUsual}
       head={
         <>
           <th>
             <input type="checkbox" aria-label={t.jobsPage.selectAll} checked={areAll} onChange={() => props.onSelect(areAll ? new Set() : new Set(props.items.map((job) => job.id)))} />
           </th>
-          <th>{columns.state}</th>
-          <th>{columns.type}</th>
-          <th class="narrow-hide">{columns.id}</th>
-          <th class="narrow-hide">{columns.queue}</th>
-          <th class="right narrow-hide">{columns.attempts}</th>
-          <th>{columns.when}</th>
-          <th class="right narrow-hide">{columns.took}</th>
-          <th class="fill">{columns.error}</th>
+          {props.columns.map((column) => (
+            <th key={column} class={classOf(column, isUsual)}>
+              {t.jobsPage.columns[column]}
+            </th>
+          ))}
         </>
       }
     >
       {props.items.map((job, index) => (
-        <tr key={job.id} class={`${index === props.at ? "current" : ""} ${props.selected.has(job.id) ? "selected" : ""}`}>
-          <td>
-            <input type="checkbox" aria-label={t.jobsPage.select(job.id)} checked={props.selected.has(job.id)} onChange={() => props.onToggle(job.id)} />
-          </td>
-          <td>
-            <StateBadge state={job.status} />
-          </td>
-          <td>
-            <Link to={drawerLink(job.id)} class="strong">
-              <span class="clip">{job.type}</span>
-            </Link>
-          </td>
-          <td class="narrow-hide">
-            <Link to={`/jobs/${job.id}`} class="mono">
-              {job.id}
-            </Link>
-          </td>
-          <td class="narrow-hide">{job.queue}</td>
-          <td class="right narrow-hide">
-            {job.attempts}/{job.max_attempts}
-          </td>
-          <td class="number">
-            <When job={job} />
-          </td>
-          <td class="right narrow-hide">{job.started_at && (job.completed_at || job.status === "running") ? <Took from={job.started_at} to={job.completed_at} /> : <span class="faint">{t.none}</span>}</td>
-          <td class="fill">
-            <div class="clip faint" title={job.error?.message}>
-              {job.error?.message || job.error?.kind || ""}
-            </div>
-          </td>
-        </tr>
+        <Row key={job.id} job={job} isCurrent={index === props.at} isSelected={props.selected.has(job.id)} columns={text} isUsual={isUsual} onToggle={props.onToggle} />
       ))}
     </Table>
+  );
+}
+
+interface RowProps {
+  job: Job;
+  isCurrent: boolean;
+  isSelected: boolean;
+  /** As text, so that it is the same value as long as the same columns are shown. */
+  columns: string;
+  isUsual: boolean;
+  onToggle: (id: string) => void;
+}
+
+/** A row that is drawn anew only when its props change: a list that was loaded for long has thousands. */
+class Row extends Component<RowProps> {
+  override shouldComponentUpdate(next: RowProps): boolean {
+    return (Object.keys(next) as (keyof RowProps)[]).some((name) => next[name] !== this.props[name]);
+  }
+
+  override render(props: RowProps) {
+    return <Cells {...props} />;
+  }
+}
+
+function Cells({ job, isCurrent, isSelected, columns, isUsual, onToggle }: RowProps) {
+  return (
+    <tr class={`${isCurrent ? "current" : ""} ${isSelected ? "selected" : ""}`}>
+      <td>
+        <input type="checkbox" aria-label={t.jobsPage.select(job.id)} checked={isSelected} onChange={() => onToggle(job.id)} />
+      </td>
+      {(columns.split(",") as Column[]).map((column) => (
+        <td key={column} class={classOf(column, isUsual)}>
+          {CELLS[column](job)}
+        </td>
+      ))}
+    </tr>
   );
 }
 
