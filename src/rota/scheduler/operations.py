@@ -17,7 +17,7 @@ from rota.ports.clock import Rng
 from rota.ports.wakeup import TIMETABLE
 from rota.telemetry.outage import Outage
 
-LOOK_EVERY: Final = timedelta(seconds=5)
+LOOK_EVERY: Final = timedelta(seconds=15)
 #: The pause between looks for a while after a batch, and how long that while is.
 BUSY_PAUSE_SECONDS: Final = 0.1
 BUSY_SECONDS: Final = 10.0
