@@ -29,7 +29,7 @@ LONGEST_RESERVE: Final = 4.0
 SHORTEST_RESERVE: Final = 1.0
 #: Reserved for closing, when all is written.
 TO_CLOSE_SECONDS: Final = 0.25
-#: Even with no time left: a hand-back that is not written must wait for its lease to lapse.
+#: Even with no time left, for the open claim and for writing: a job that is not handed back waits for its lease to lapse.
 LEAST_TO_WRITE: Final = 0.25
 #: How long the open claim and the last announcement may take at most.
 LONGEST_LAST_REQUEST: Final = 2.0
@@ -93,6 +93,10 @@ class Drain:
     def seconds_for_request(self) -> float:
         """How long to wait for an answer that is not needed to end."""
         return min(self.seconds_left() / 4, LONGEST_LAST_REQUEST)
+
+    def seconds_for_claim(self) -> float:
+        """How long to wait for the jobs of the open claim, which otherwise wait for their leases to lapse."""
+        return max(self.seconds_for_request(), LEAST_TO_WRITE)
 
     def seconds_left(self) -> float:
         return max(self._ends_at - self._clock(), 0.0)

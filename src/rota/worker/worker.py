@@ -384,7 +384,7 @@ class WorkerParts:
         self._fetcher.stop()
         announcement = asyncio.create_task(announcing)
         await self._end("fetcher")
-        await self._fetcher.close(self.drain.seconds_for_request())
+        await self._fetcher.close(self.drain.seconds_for_claim())
         self.drain.hand_back()
         await self.drain.finish()
         await asyncio.wait([self._tasks["reporter"]], timeout=self.drain.seconds_to_write())

@@ -44,9 +44,9 @@ def callback_runs_twice() -> Iterator[None]:
     """Each end of a parent makes the callback pending, whatever it is by then."""
 
     def wrong(name: str, text: str) -> str:
-        if name != "unblock_job":
+        if name != "unblock_jobs":
             return text
-        return text.replace("blockers > 1", "0").replace("AND state = 'blocked'", "")
+        return text.replace("blockers > wait.column2", "0").replace("AND rota_job.state = 'blocked'", "")
 
     with statements_read(wrong):
         yield
@@ -57,7 +57,8 @@ def callback_never_runs() -> Iterator[None]:
     """The last end of a parent is not counted."""
 
     def wrong(name: str, text: str) -> str:
-        return text.replace("AND state = 'blocked'", "AND state = 'blocked' AND blockers > 1") if text else name
+        last = "AND rota_job.state = 'blocked'"
+        return text.replace(last, f"{last} AND blockers > wait.column2") if text else name
 
     with statements_read(wrong):
         yield
