@@ -37,7 +37,7 @@ from rota.core.lease import Claim, WorkerId
 from rota.core.outcome import Succeeded
 from rota.engine import Engine
 from rota.runtime.store import open_store
-from servers.housing import free_port
+from servers.private_server import free_port
 
 PAGES: Final = (
     "", "/jobs", "/jobs?status=dead", "/jobs?status=pending", "/jobs?q=-status%3Acompleted%20type%3Atype-3",

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 from rota.core.cluster import Role
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
@@ -40,23 +40,23 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def stage_for(url: str) -> AsyncIterator[Stage]:
+async def stage_for(url: str) -> AsyncIterator[System]:
     """Give a stage whose processes find the tasks of `bench.tasks`."""
-    with tempfile.TemporaryDirectory() as folder, staged(Path(folder), url) as stage:
-        yield stage
+    with tempfile.TemporaryDirectory() as folder, open_system(Path(folder), url) as system:
+        yield system
 
 
-def start_worker(stage: Stage, name: str, *arguments: str, over_http: bool = False) -> int:
+def start_worker(system: System, name: str, *arguments: str, over_http: bool = False) -> int:
     """Start a worker on the stage's store, or over HTTP on its port, and give its process id."""
-    where = ("--api-url", stage.url) if over_http else ("--store", stage.store)
+    where = ("--api-url", system.url) if over_http else ("--store", system.store)
     words = ("worker", *where, "--worker-id", name, "--app", "bench.tasks:app", *arguments)
-    return stage.start(*words, cwd=ROOT).pid
+    return system.start(*words, cwd=ROOT).pid
 
 
-async def start_api(stage: Stage) -> int:
+async def start_api(system: System) -> int:
     """Serve the API of the stage's store on its port, and give the process id."""
-    pid = stage.start("api", "--store", stage.store, "--port", str(stage.port)).pid
-    await asyncio.to_thread(stage.until_up)
+    pid = system.start("api", "--store", system.store, "--port", str(system.port)).pid
+    await asyncio.to_thread(system.until_up)
     return pid
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.fresh_stores import NAMES, FreshStores, open_fresh_stores
 from bench.measure import describe_machine
-from bench.places import NAMES, Place, place
-from bench.workloads.lines import Line, show
+from bench.workloads.results import Line, show
 from bench.workloads.w7_http_submits import http_submits
 from bench.workloads.w8_http_drain import http_drain
 from bench.workloads.w9_mixed import mixed
@@ -42,7 +42,7 @@ class Sizes:
     schedules: int
 
 
-Run = Callable[[Place, Sizes], Awaitable[list[Line]]]
+Run = Callable[[FreshStores, Sizes], Awaitable[list[Line]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Workload:
     run: Run
     stores: Sequence[str] = NAMES
 
-    async def measured(self, at: Place, sizes: Sizes) -> list[Line]:
+    async def measured(self, at: FreshStores, sizes: Sizes) -> list[Line]:
         """Run it."""
         return await self.run(at, sizes)
 
@@ -101,7 +101,7 @@ def measure(names: Sequence[str], stores: Sequence[str], sizes: Sizes, folder: P
             workload = WORKLOADS[name]
             if store not in workload.stores:
                 continue
-            with place(store, folder) as at:
+            with open_fresh_stores(store, folder) as at:
                 print(f"\n{describe_machine(at.described)}")
                 show(f"{name}: {workload.title}", asyncio.run(workload.measured(at, sizes)))
 

@@ -34,8 +34,8 @@ from typing import Final, Literal, Protocol
 import asyncpg
 
 from bench.ceilings import postgres, sqlite
-from bench.ground import Ground
-from bench.systems.catalogue import Store
+from bench.environment import BenchEnvironment
+from bench.systems.registry import Store
 from rota._loop import new_loop
 from rota.stores.sqlite.statements import statement
 
@@ -94,42 +94,42 @@ Kind = Literal["sqlite", "sqlite-once", "postgres"]
 
 
 @contextmanager
-def handover(store: Store, ground: Ground) -> Iterator[Handover | None]:
+def handover(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
     """Give what hands over with two commits on a fresh database of a store; None for a store that wakes nobody."""
     if store in ("sqlite", "postgres"):
-        with _handover(store, ground) as made:
+        with _handover(store, env) as made:
             yield made
     else:
         yield None
 
 
 @contextmanager
-def handover_once(store: Store, ground: Ground) -> Iterator[Handover | None]:
+def handover_once(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
     """Give what hands over with one commit, by as many hands as there have to be; None where that is not measured."""
     if store == "sqlite":
-        with _handover("sqlite-once", ground) as made:
+        with _handover("sqlite-once", env) as made:
             yield made
     else:
         yield None
 
 
 @contextmanager
-def _handover(kind: Kind, ground: Ground) -> Iterator[Handover]:
+def _handover(kind: Kind, env: BenchEnvironment) -> Iterator[Handover]:
     with ExitStack() as stack:
         match kind:
             case "sqlite" | "sqlite-once":
-                where = str(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ground.folder))) / "bare.db")
+                where = str(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=env.folder))) / "bare.db")
                 giver: Giver | HandedGiver = SqliteGiver(where) if kind == "sqlite" else HandedGiver(where)
             case "postgres":
-                where = ground.servers.new_postgres_database()
-                stack.callback(ground.servers.drop_postgres_database, where)
+                where = env.servers.new_postgres_database()
+                stack.callback(env.servers.drop_postgres_database, where)
                 giver = PostgresGiver(where)
         stack.callback(giver.close)
-        log = ground.folder / f"handover-{kind}.log"
+        log = env.folder / f"handover-{kind}.log"
         told = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
         command = [sys.executable, "-m", "bench.ceilings.handover", kind, where]
-        taker = ground.nursery.start(command, told, log=log, pipes=True)
-        stack.callback(ground.nursery.end, [taker], politely=False)
+        taker = env.process_group.start(command, told, log=log, pipes=True)
+        stack.callback(env.process_group.end, [taker], politely=False)
         made = Handover(giver, taker, log)
         assert made.heard() == _READY
         made.measure(_WARM, 0.0)

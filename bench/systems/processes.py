@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from servers.housing import keep
+from servers.private_server import clean_up_at_exit
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class Nursery:
+class ProcessGroup:
     """Starts processes, and sees to it that none is left behind."""
 
     folder: Path
@@ -33,7 +33,7 @@ class Nursery:
         self._write()
         # dash knows this form of kill only.
         end = 'for group in $(cat "$0/groups"); do kill -s KILL -- "-$group"; done'
-        self._keeper = keep(self.folder, end)
+        self._keeper = clean_up_at_exit(self.folder, end)
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], *, log: Path, pipes: bool = False

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from bench.systems.marks import TEXT, mark, note
 from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.start_times import TEXT, mark, note
 from rota import Rota
 from rota.core.lifecycle import State
 

@@ -19,9 +19,9 @@ from typing import Final
 
 import asyncpg
 
+from bench.fresh_stores import FreshStores
 from bench.measure import percentile
-from bench.places import Place
-from bench.workloads.lines import Line, at_least, at_most, spread
+from bench.workloads.results import Line, at_least, at_most, spread
 from bench.workloads.w10_growth import claimed, new_job, settle
 from rota.ports.store import Store
 from rota.runtime.store import open_store
@@ -74,10 +74,10 @@ class Stretch:
         return f"{self.rate:,.0f} jobs/s, claim {spread(self.milliseconds)}"
 
 
-async def held(place: Place, *, seconds: float, workers: int = 4, batch: int = 50) -> list[Line]:
+async def held(fresh_stores: FreshStores, *, seconds: float, workers: int = 4, batch: int = 50) -> list[Line]:
     """Compare the first seconds with those that follow, where a transaction is held open and where none is."""
-    url = await place.fresh()
-    sides = [Side(await open_store(one)) for one in (url, await place.fresh())]
+    url = await fresh_stores.fresh()
+    sides = [Side(await open_store(one)) for one in (url, await fresh_stores.fresh())]
     for side in sides:
         for _ in range(_WAITING // 1_000):
             await side.store.insert([new_job() for _ in range(1_000)])

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from bench.drain import BY, PAYLOAD, drain, engine_on, stage_for, start_worker, until_completed
-from bench.places import Place
-from bench.workloads.lines import Line
+from bench.fresh_stores import FreshStores
+from bench.workloads.results import Line
 from rota.core.ids import JobId, ScheduleId
 from rota.core.job import Job
 from rota.core.lifecycle import State
@@ -22,9 +22,9 @@ from rota.ports.store import JobQuery
 AT_ONCE: Final = 64
 
 
-async def same_second(place: Place, *, schedules: int) -> list[Line]:
+async def same_second(fresh_stores: FreshStores, *, schedules: int) -> list[Line]:
     """Say how long after their second all jobs are made, and all are run, and that each was exactly once."""
-    url = await place.fresh()
+    url = await fresh_stores.fresh()
     async with stage_for(url) as stage, engine_on(url) as engine:
         start_worker(stage, "w", "--concurrency", "100")
         plain = await drain(engine, schedules, "suspends", ["w"])

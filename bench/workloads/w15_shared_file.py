@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from bench.disk import disk_beside
-from bench.places import Place
-from bench.workloads.lines import Line, at_most, spread
+from bench.fresh_stores import FreshStores
+from bench.workloads.results import Line, at_most, spread
 from bench.workloads.w10_growth import claimed, new_job, settle
 from rota.ports.store import JobQuery
 from rota.runtime.store import open_store
@@ -30,9 +30,9 @@ T = TypeVar("T")
 Times = dict[str, list[float]]
 
 
-async def shared_file(place: Place, *, seconds: float) -> list[Line]:
+async def shared_file(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
     """Let them loose, and tell what their operations took."""
-    url = await place.fresh()
+    url = await fresh_stores.fresh()
     store = await open_store(url)
     program = [sys.executable, "-m", __spec__.name, url, str(seconds)]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

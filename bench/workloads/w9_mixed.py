@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.drain import engine_on, stage_for
+from bench.fresh_stores import FreshStores
 from bench.http_client import JOB, Connection
 from bench.measure import percentile
-from bench.places import Place
-from bench.workloads.lines import Line, at_most, spread
+from bench.workloads.results import Line, at_most, spread
 from rota.core.job import Job
 from rota.engine import Engine
 from rota.ports.store import JobQuery
@@ -72,9 +72,9 @@ class Load:
         await connection.close()
 
 
-async def mixed(place: Place, *, seconds: float) -> list[Line]:
+async def mixed(fresh_stores: FreshStores, *, seconds: float) -> list[Line]:
     """Load a standalone process; how long jobs took comes from the store's own record."""
-    url = await place.fresh()
+    url = await fresh_stores.fresh()
     async with stage_for(url) as stage:
         stage.start("standalone", "--store", url, "--port", str(stage.port), "--concurrency", "50")
         await asyncio.to_thread(stage.until_up)

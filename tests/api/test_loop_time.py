@@ -17,7 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 import pytest
 
-from api.staging import Stage
+from api.environment import ApiEnvironment
 from rota.api.app import Api
 from rota.api.router import Route
 from rota.api.routes import ROUTES
@@ -198,13 +198,13 @@ async def longest_turn(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize("route", [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTES])
-async def test_no_request_keeps_the_loop_for_long(stage: Stage, route: Route) -> None:
+async def test_no_request_keeps_the_loop_for_long(env: ApiEnvironment, route: Route) -> None:
     slow: dict[str, tuple[int, int]] = {}
     # A name may be written as an id is, so that paths of schedules lead somewhere.
-    await stage.client.post("/v1/schedules", json={"name": _ID, "cron": "@every 1s", "job": {}})
+    await env.client.post("/v1/schedules", json={"name": _ID, "cron": "@every 1s", "job": {}})
     for name, body in bodies(route).items():
         assert len(body) <= 1_048_576
-        took, bar = await _shortest(stage.api, route, body)
+        took, bar = await _shortest(env.api, route, body)
         if took > bar:
             slow[name] = (round(took * 1_000), round(bar * 1_000))
     assert not slow

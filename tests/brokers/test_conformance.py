@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from brokers.redis_stage import TYPES, finish, in_store, staged, take, until
-from building import ADA, BEN, claim, new_job, new_jobs
+from brokers.redis_environment import TYPES, finish, in_store, redis_environment, take, until
+from builders import ADA, BEN, claim, new_job, new_jobs
 from rota.core.lifecycle import State
 from rota.engine import Engine
 from rota.ports.client import Actor
@@ -28,10 +28,10 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
         async with in_store() as (store, broker):
             yield Engine(store, broker)
         return
-    async with staged(shared_valkey()) as stage:
-        engine = await stage.engine()
+    async with redis_environment(shared_valkey()) as env:
+        engine = await env.engine()
         dispatching = asyncio.create_task(Dispatcher(engine).run())
-        stage.tasks.append(dispatching)
+        env.tasks.append(dispatching)
         yield engine
 
 

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 import pytest_asyncio
 
-from brokers.redis_stage import until
-from building import BASE, HOUR, ManualClock, at, claim, means, new_job, new_jobs
+from brokers.redis_environment import until
+from builders import BASE, HOUR, ManualClock, at, claim, means, new_job, new_jobs
 from conformance.stores.adapters import BY_NAME, Adapter, ReadClock
 from rota.brokers.redis_streams import RedisStreamsBroker
 from rota.core.decision import decide

@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from building import entry
+from builders import entry
 from conformance.stores.adapters import SHARED, Adapter
 from rota.cli.exits import Exit
 from rota.cli.main import main

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, after, key, new_job, new_jobs
+from builders import BASE, HOUR, after, key, new_job, new_jobs
 from rota.core.bulk import UniformJobs, as_uniform, check_all, representatives
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, ScheduleId

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import ERROR, HEIR, NOW, claimed, job, lived, rng, unhurried
+from core.builders import ERROR, HEIR, NOW, claimed, job, lived, rng, unhurried
 from rota.core.decision import DecisionInputs, decide
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId

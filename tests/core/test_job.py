@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import NOW, job, moments, unhurried
+from core.builders import NOW, job, moments, unhurried
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId
 from rota.core.job import AGING, first_state, turn

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.making import numbered, schedule, unhurried, utc
+from core.builders import numbered, schedule, unhurried, utc
 from rota.core import schedule as room
 from rota.core.cron import CronExpression
 from rota.core.ids import JobId

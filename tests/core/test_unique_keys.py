@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, MINUTE, SECOND, new_job
+from builders import BASE, HOUR, MICROSECOND, MINUTE, SECOND, new_job
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId
 from rota.core.lifecycle import FINISHED, State

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from crash.promises import Line
+from crash.acknowledgements import Line
 from crash.writer import Errand, write
 
 _LARGEST_MESSAGE: Final = 1 << 20

@@ -20,9 +20,9 @@ from typing import Final
 
 import apsw
 
+from crash.acknowledgements import Promises
 from crash.apsw_connection import ApswConnection
 from crash.pragma_override import PassedOn, Settings, altered
-from crash.promises import Promises
 from crash.scratch import DATABASE, lay_down, memory_folder
 from crash.verification import verify
 from crash.workload import Identity, TickingClock, Verb, Workload

@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from crash.acknowledgements import Kind, Line, Promises, Violation
 from crash.child_processes import Child, WriterForker, listen
-from crash.promises import Kind, Line, Promises, Violation
 from crash.scratch import lay_down, memory_folder, pick_up
 from crash.verification import verify, verify_in_use
 from crash.writer import Errand

@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from crash.acknowledgements import Kind, Promises, Violation
 from crash.apsw_connection import ApswConnection
 from crash.pragma_override import Settings, altered
-from crash.promises import Kind, Promises, Violation
 from crash.recorder import Changed, Event, Phase, Player, RecordingVfs, Synced, Tape, Told
 from crash.scratch import DATABASE, lay_down, memory_folder
 from crash.simulated_disk import SECTOR, Write

@@ -20,7 +20,7 @@ from typing import Final
 
 import apsw
 
-from crash.promises import Line
+from crash.acknowledgements import Line
 from crash.simulated_disk import Folder, Platter, Truncate, Write
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from crash.acknowledgements import Promises
 from crash.child_processes import WriterForker, listen
 from crash.kill import Report, kill_one, kill_one_of_many
-from crash.promises import Promises
 from crash.verification import verify
 from crash.writer import Errand
 

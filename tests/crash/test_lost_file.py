@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
 from crash.apsw_connection import ApswConnection
 from crash.scratch import DATABASE
 from rota.core.errors import StoreUnavailable

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
+from crash.acknowledgements import Promises
 from crash.child_processes import WriterForker, listen
-from crash.promises import Promises
 from crash.scratch import DATABASE
 from crash.verification import verify
 from crash.writer import Errand

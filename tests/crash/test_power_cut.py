@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from crash.acknowledgements import Kind, Promises
 from crash.power_cut import OFTEN_CHECKPOINTED, cut, examine, phases_of, record
-from crash.promises import Kind, Promises
 from crash.recorder import Changed, Deleted, Player, Synced, Tape
 from crash.scratch import DATABASE
 from crash.simulated_disk import Truncate, Write

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.promises import Kind, Line, Promises, Violation
+from crash.acknowledgements import Kind, Line, Promises, Violation
 from crash.scratch import DATABASE, lay_down, memory_folder, pick_up
 from crash.verification import read, verify, verify_in_use
 from crash.workload import Identity, TickingClock, Workload

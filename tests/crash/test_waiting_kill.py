@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from building import HOUR, ManualClock
+from builders import HOUR, ManualClock
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota import Happened, Rota, current
 from rota.brokers.in_store import InStoreBroker

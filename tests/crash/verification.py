@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from crash.promises import AGAIN, FINAL_STATES, Kind, Promises, Violation
+from crash.acknowledgements import AGAIN, FINAL_STATES, Kind, Promises, Violation
 from rota.core.ledger import LedgerEntry
 from rota.core.time import from_micros
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Final, TypeVar
 
-from crash.promises import AGAIN, Line
+from crash.acknowledgements import AGAIN, Line
 from rota.core.decision import DecisionInputs, cancel, decide
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId, ScheduleId

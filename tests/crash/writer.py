@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Self
 
+from crash.acknowledgements import Line
 from crash.pragma_override import Settings, altered
-from crash.promises import Line
 from crash.workload import Identity, Workload
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from docs.drawing import PAGE, drawn
+from docs.lifecycle_diagram import PAGE, drawn
 from rota.core.lifecycle import MOVES, Event, State
 from rota.core.settlement import Reason
 
@@ -32,7 +32,7 @@ def without(state: State, event: Event) -> dict[State, dict[Event, State]]:
 
 
 def test_the_drawings_on_the_page_are_those_of_the_code() -> None:
-    assert page() == drawn(page()), "bring it up to date: python tests/docs/drawing.py"
+    assert page() == drawn(page()), "bring it up to date: python tests/docs/lifecycle_diagram.py"
 
 
 @pytest.mark.parametrize(("state", "event"), [(state, event) for state in State for event in MOVES[state]], ids=str)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from building import DAY, HOUR, ManualClock, after, claim, fresh_id, new_job
+from builders import DAY, HOUR, ManualClock, after, claim, fresh_id, new_job
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import InvalidRequest

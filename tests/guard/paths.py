@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
-from building import ManualClock
+from builders import ManualClock
 from guard.counting import Act, Counter, Counts, Instructions, MariadbQuestions, PostgresQueries, SqliteSteps
 from rota import Rota
 from rota.api import create_app

@@ -17,7 +17,7 @@ import asyncmy
 import asyncpg
 import pytest
 
-from journeys.stage import Stage, staged
+from journeys.system import System, open_system
 from servers.databases import empty_database
 from servers.etcd import shared_cluster
 from servers.postgres import migrated_database, shared_server
@@ -35,27 +35,27 @@ def _most_seconds() -> float:
 class Deployment:
     """Processes on a store, with etcd and Redis Streams beside it, each behind a proxy."""
 
-    def __init__(self, stage: Stage, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
-        self.stage, self.direct, self.store, self.etcd, self.redis = stage, direct, store, etcd, redis
+    def __init__(self, system: System, direct: str, store: Proxy | None, etcd: Proxy, redis: Proxy) -> None:
+        self.system, self.direct, self.store, self.etcd, self.redis = system, direct, store, etcd, redis
 
     def start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
-        return self.stage.start(role, "--store", self.stage.store, *flags)
+        return self.system.start(role, "--store", self.system.store, *flags)
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         return self.start("worker", "--queues", "default", "--worker-id", "w1")
 
     def codes(self) -> set[str]:
-        return {item["code"] for item in self.stage.ask("GET", "/v1/attention")["items"]}
+        return {item["code"] for item in self.system.ask("GET", "/v1/attention")["items"]}
 
     def names(self, *codes: str) -> None:
         """Wait until these codes are there."""
-        self.stage.until(self.codes, lambda found: found >= set(codes), seconds=_most_seconds())
+        self.system.until(self.codes, lambda found: found >= set(codes), seconds=_most_seconds())
 
     def names_no_more(self, *codes: str) -> None:
-        self.stage.until(self.codes, lambda found: not found & set(codes), seconds=_most_seconds())
+        self.system.until(self.codes, lambda found: not found & set(codes), seconds=_most_seconds())
 
     def submit(self, count: int = 1, **job: object) -> None:
-        self.stage.ask("POST", "/v1/jobs:batch", {"jobs": [job] * count})
+        self.system.ask("POST", "/v1/jobs:batch", {"jobs": [job] * count})
 
     def claim(self, count: int, lease: float = 60) -> list[dict[str, Any]]:
         """Submit jobs and take them over HTTP."""
@@ -63,7 +63,7 @@ class Deployment:
         claim = {"worker_id": "ada", "boot_id": "boot", "max": count, "queues": ["side"], "wait": 10, "lease": lease}
         jobs: list[dict[str, Any]] = []
         while len(jobs) < count:
-            jobs += self.stage.ask("POST", "/v1/leases:claim", claim)["jobs"]
+            jobs += self.system.ask("POST", "/v1/leases:claim", claim)["jobs"]
         return jobs
 
     def kill_jobs(self, count: int) -> None:
@@ -71,7 +71,7 @@ class Deployment:
         jobs = self.claim(count)
         error = {"kind": "OSError", "message": "disk full"}
         reports = [{"id": job["id"], "fence": job["fence"], "outcome": "failed", "error": error} for job in jobs]
-        self.stage.ask("POST", "/v1/leases:settle", {"reports": reports})
+        self.system.ask("POST", "/v1/leases:settle", {"reports": reports})
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
@@ -89,21 +89,21 @@ def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deplo
             url = proxy.through(direct)
         etcd = stack.enter_context(Proxy(node.nodes[0].client_port))
         redis = stack.enter_context(Proxy(valkey.port))
-        stage = stack.enter_context(staged(tmp_path, url))
-        stage.told = {
+        system = stack.enter_context(open_system(tmp_path, url))
+        system.variables = {
             "REDIS_URL": redis.through(valkey.url),
-            "REDIS_STREAM_NAME": f"attention-{stage.port}",
-            "ROTA_COORDINATOR": f"etcd://127.0.0.1:{etcd.port}/attention-{stage.port}",
+            "REDIS_STREAM_NAME": f"attention-{system.port}",
+            "ROTA_COORDINATOR": f"etcd://127.0.0.1:{etcd.port}/attention-{system.port}",
         }
-        yield Deployment(stage, direct, proxy, etcd, redis)
+        yield Deployment(system, direct, proxy, etcd, redis)
         if lent is not None:
             runner.run(lent.__aexit__(None, None, None))
 
 
 def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deployment) -> None:
-    stage = deployment.stage
-    deployment.start("api", "--port", str(stage.port))
-    stage.until_up()
+    system = deployment.system
+    deployment.start("api", "--port", str(system.port))
+    system.until_up()
     deployment.submit(type="echo", queue="mail")
     deployment.names("no_scheduler", "no_worker_for_queue")
 
@@ -111,7 +111,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
     deployment.start("worker", "--queues", "mail", "--worker-id", "w2")
     deployment.submit(type="nobody")
     # The processes must have started first, which takes as long as it takes.
-    stage.until(deployment.codes, lambda found: found == {"no_worker_for_type"})
+    system.until(deployment.codes, lambda found: found == {"no_worker_for_type"})
 
     with writes_blocked(deployment):
         deployment.names("store_not_writable")
@@ -134,7 +134,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
     deployment.etcd.forward()
     deployment.redis.forward()
     deployment.start_worker()
-    stage.ask("POST", "/v1/operations", {"action": "delete", "q": "status:dead"})
+    system.ask("POST", "/v1/operations", {"action": "delete", "q": "status:dead"})
     deployment.names_no_more("coordinator_down", "broker_down", "no_leader", "worker_stale", "dead_growing")
 
     os.killpg(scheduler.pid, signal.SIGSTOP)
@@ -144,7 +144,7 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
 
     if deployment.store is None:
         # A process that has lost its file stops using it for good: it must be started again.
-        for path in stage.folder.glob(f"{stage.store}*"):
+        for path in system.folder.glob(f"{system.store}*"):
             path.rename(path.with_name(f"moved-{path.name}"))
         deployment.names("store_unavailable")
 
@@ -152,9 +152,9 @@ def test_every_fault_is_named_in_time_and_so_is_its_repair(deployment: Deploymen
 @contextmanager
 def writes_blocked(deployment: Deployment) -> Iterator[None]:
     """Let no process write that it is alive, as a lock that someone has forgotten does. Reads still work."""
-    stage = deployment.stage
+    system = deployment.system
     if deployment.store is None:
-        other = sqlite3.connect(stage.folder / stage.store, isolation_level=None)
+        other = sqlite3.connect(system.folder / system.store, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         try:
             yield

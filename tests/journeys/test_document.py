@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from journeys.stage import Stage
+from journeys.system import System
 from proofs.document import cluster, walk
 
 
-def test_the_lines_of_the_fifth_document_work_literally(stage: Stage) -> None:
-    with cluster(stage):
-        walk(stage)
+def test_the_lines_of_the_fifth_document_work_literally(system: System) -> None:
+    with cluster(system):
+        walk(system)

@@ -1,4 +1,4 @@
-"""A cluster: schedulers and workers on PostgreSQL with an etcd of three nodes, and someone who strikes at its head.
+"""A cluster on PostgreSQL and three etcd nodes, whose leaders and nodes are killed and stopped again and again.
 
 Schedules fire every second all the while, and jobs come at a steady rate. In the end every fire time has made exactly
 one job, and every job has run to its end.
@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from journeys.stage import Stage
-from proofs.cast import alive, kill, percentile
+from journeys.system import System
 from proofs.outage import Load, completed_per_second
+from proofs.processes import alive, kill, percentile
 from proofs.recurring import judge, tick
 from servers.etcd import EtcdCluster, require_binary
 from servers.postgres import migrated_database, shared_server
@@ -33,7 +33,7 @@ TERM_SECONDS = 6.0
 class Troop:
     """Schedulers that serve the API, workers straight on the store, and the etcd that they all ask."""
 
-    stages: list[Stage]
+    stages: list[System]
     etcd: EtcdCluster | None
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -48,15 +48,15 @@ class Troop:
         return self.etcd
 
     @property
-    def first(self) -> Stage:
+    def first(self) -> System:
         return self.stages[0]
 
     def start_scheduler(self, place: int) -> subprocess.Popen[bytes]:
-        stage = self.stages[place]
-        process = stage.start(
-            "scheduler", "--store", stage.store, "--port", str(stage.port), environment=self.environment
+        system = self.stages[place]
+        process = system.start(
+            "scheduler", "--store", system.store, "--port", str(system.port), environment=self.environment
         )
-        stage.until_up()
+        system.until_up()
         return process
 
     def start(self, *, workers: int) -> None:
@@ -69,7 +69,7 @@ class Troop:
 
     def claims(self) -> list[int]:
         """Say who says of itself that it leads; who cannot be asked does not."""
-        return [place for place, stage in enumerate(self.stages) if told(stage, "/leader").get("is_leader")]
+        return [place for place, system in enumerate(self.stages) if told(system, "/leader").get("is_leader")]
 
     def leader(self, but: int | None = None) -> int:
         """Wait until exactly one leads, and it is another than before."""
@@ -77,40 +77,40 @@ class Troop:
         return place
 
     def health(self) -> set[str]:
-        return {told(stage, "/health").get("status", "silent") for stage in self.stages}
+        return {told(system, "/health").get("status", "silent") for system in self.stages}
 
 
-def told(stage: Stage, path: str) -> dict[str, Any]:
+def told(system: System, path: str) -> dict[str, Any]:
     """Ask, and take silence for an answer. A stopped process takes connections and says nothing."""
     with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-        answer: dict[str, Any] = replace(stage, answer_within=2.0).ask("GET", path)
+        answer: dict[str, Any] = replace(system, answer_within=2.0).ask("GET", path)
         return answer
     return {}
 
 
 @contextmanager
-def troop(stage: Stage, *, schedulers: int, nodes: int = 3) -> Iterator[Troop]:
-    """Bring a cluster on the stage's store; a file means: on a PostgreSQL of our own."""
+def troop(system: System, *, schedulers: int, nodes: int = 3) -> Iterator[Troop]:
+    """Bring a cluster on the system's store; a file means: on a PostgreSQL of our own."""
     with asyncio.Runner() as runner:
         lent = migrated_database(shared_server())
-        store = runner.run(lent.__aenter__()) if "://" not in stage.store else stage.store
+        store = runner.run(lent.__aenter__()) if "://" not in system.store else system.store
         etcd = EtcdCluster(require_binary(), nodes) if nodes else None
-        stages = [Stage(stage.folder, store, started=stage.started) for _ in range(schedulers)]
+        stages = [System(system.folder, store, started=system.started) for _ in range(schedulers)]
         try:
             yield Troop(stages, etcd)
         finally:
-            for process in stage.started:
+            for process in system.started:
                 with suppress(ProcessLookupError):
                     kill(process)
             if etcd is not None:
                 etcd.remove()
-            if store != stage.store:
+            if store != system.store:
                 runner.run(lent.__aexit__(None, None, None))
 
 
-def leader_killed(stage: Stage, *, times: int, nodes: int = 3) -> str:
+def leader_killed(system: System, *, times: int, nodes: int = 3) -> str:
     """Kill the leader with -9 under load, again and again. Without nodes of etcd the store settles who leads."""
-    with troop(stage, schedulers=3, nodes=nodes) as cast:
+    with troop(system, schedulers=3, nodes=nodes) as cast:
         cast.start(workers=2)
         tick(cast.first)
         took: list[float] = []
@@ -130,9 +130,9 @@ def leader_killed(stage: Stage, *, times: int, nodes: int = 3) -> str:
     return f"{told_}; {fired} occurrences, each exactly once"
 
 
-def leader_stopped(stage: Stage, *, times: int) -> str:
+def leader_stopped(system: System, *, times: int) -> str:
     """Stop the leader past its term, and let it go on."""
-    with troop(stage, schedulers=3) as cast:
+    with troop(system, schedulers=3) as cast:
         cast.start(workers=2)
         tick(cast.first)
         for _ in range(times):
@@ -147,9 +147,9 @@ def leader_stopped(stage: Stage, *, times: int) -> str:
     return f"{times} leaders stopped past their term; none led on; {fired} occurrences, each exactly once"
 
 
-def etcd_nodes(stage: Stage, *, times: int) -> str:
+def etcd_nodes(system: System, *, times: int) -> str:
     """Kill one node of three, then two, then bring them back, under load."""
-    with troop(stage, schedulers=2) as cast:
+    with troop(system, schedulers=2) as cast:
         cast.start(workers=2)
         tick(cast.first)
         shares: list[float] = []
@@ -174,7 +174,7 @@ def etcd_nodes(stage: Stage, *, times: int) -> str:
                 cast.first.until(cast.health, lambda seen: seen == {"healthy"})
                 cast.leader()
                 heals.append(time.monotonic() - begun)
-        assert all(process.poll() is None for process in stage.started), f"a process ended\n{stage.logs()}"
+        assert all(process.poll() is None for process in system.started), f"a process ended\n{system.logs()}"
         assert not load.refusals, f"{load.refusals} submissions were refused"
         fired = judge(cast.first)
     said = (

@@ -1,4 +1,4 @@
-"""The fifth document's system as it says: PostgreSQL, Redis, an etcd of three nodes, three schedulers, two workers.
+"""A full deployment with PostgreSQL, Redis, three etcd nodes, three schedulers and two workers, and a walk through it.
 
 Its environment, its requests, and its load: `ab -n 10000 -c 100 -p job.json -T application/json …/jobs`.
 """
@@ -14,18 +14,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from journeys.stage import Stage
-from proofs.cast import alive, states
+from journeys.system import System
+from proofs.processes import alive, states
 from servers.etcd import EtcdCluster
 from servers.etcd import require_binary as require_etcd
-from servers.housing import free_port
 from servers.postgres import migrated_database, shared_server
+from servers.private_server import free_port
 from servers.valkey import ValkeyServer
 from servers.valkey import require_binary as require_valkey
 
 
 @contextmanager
-def cluster(stage: Stage) -> Iterator[Stage]:
+def cluster(system: System) -> Iterator[System]:
     """Start all of it, with nothing but the document's own variables; the first scheduler is asked."""
     etcd, valkey = EtcdCluster(require_etcd(), 3), ValkeyServer(require_valkey())
     with asyncio.Runner() as runner:
@@ -40,53 +40,54 @@ def cluster(stage: Stage) -> Iterator[Stage]:
             "LOG_FORMAT": "JSON",
         }
         try:
-            for port in (stage.port, free_port(), free_port()):
-                stage.start("scheduler", environment={**shared, "HTTP_ADDR": f":{port}"})
-            stage.until_up()
+            for port in (system.port, free_port(), free_port()):
+                system.start("scheduler", environment={**shared, "HTTP_ADDR": f":{port}"})
+            system.until_up()
             for number in (1, 2):
                 own = {"WORKER_ID": f"worker-{number}", "WORKER_HTTP_ADDR": f":{free_port()}"}
-                stage.start("worker", environment={**shared, **own})
-            stage.until(lambda: alive(stage), lambda names: names == {"worker-1", "worker-2"})
-            yield stage
+                system.start("worker", environment={**shared, **own})
+            system.until(lambda: alive(system), lambda names: names == {"worker-1", "worker-2"})
+            yield system
         finally:
-            for process in stage.started:
+            for process in system.started:
                 process.terminate()
-            for process in stage.started:
+            for process in system.started:
                 process.wait(60)
             runner.run(lent.__aexit__(None, None, None))
             valkey.remove()
             etcd.remove()
 
 
-def walk(stage: Stage) -> None:
+def walk(system: System) -> None:
     """Ask for all that the document asks for, and find it as the document shows it."""
     asked = {"payload": "task data", "priority": 5, "dedupe_key": "unique-key", "schedule_at": "2024-12-25T10:00:00Z"}
-    job = stage.ask("POST", "/jobs", asked)
+    job = system.ask("POST", "/jobs", asked)
     assert {"id", "status", "created_at"} <= job.keys()
-    assert stage.ask("POST", "/jobs", asked)["id"] == job["id"], "a key makes one job"
-    done = stage.until(lambda: stage.ask("GET", f"/jobs/{job['id']}"), lambda one: one["status"] == "completed")
+    assert system.ask("POST", "/jobs", asked)["id"] == job["id"], "a key makes one job"
+    done = system.until(lambda: system.ask("GET", f"/jobs/{job['id']}"), lambda one: one["status"] == "completed")
     assert done["worker_id"] in {"worker-1", "worker-2"}
     assert done["started_at"] <= done["completed_at"]
-    assert isinstance(stage.ask("GET", "/jobs?status=pending"), list)
-    health = stage.until(lambda: stage.ask("GET", "/health"), lambda told: told["status"] == "healthy")
+    assert isinstance(system.ask("GET", "/jobs?status=pending"), list)
+    health = system.until(lambda: system.ask("GET", "/health"), lambda told: told["status"] == "healthy")
     assert health["coordinator_health"] is True
     assert {"instance_id", "is_leader", "timestamp"} <= health.keys()
-    leader = stage.until(lambda: stage.ask("GET", "/leader"), lambda told: bool(told["current_leader"]))
+    leader = system.until(lambda: system.ask("GET", "/leader"), lambda told: bool(told["current_leader"]))
     assert leader["is_leader"] == (leader["current_leader"] == leader["instance_id"])
     counted = {"timestamp", "pending_jobs", "queued_jobs", "running_jobs", "completed_jobs", "failed_jobs"}
     assert (
-        counted | {"jobs_dispatched", "last_dispatch"} <= stage.ask("GET", "/metrics", Accept="application/json").keys()
+        counted | {"jobs_dispatched", "last_dispatch"}
+        <= system.ask("GET", "/metrics", Accept="application/json").keys()
     )
 
 
-def prove(stage: Stage, *, requests: int = 10_000, at_once: int = 100) -> str:
+def prove(system: System, *, requests: int = 10_000, at_once: int = 100) -> str:
     """Run the document's load with its own tool; no request fails, and every job is completed."""
     ab = shutil.which("ab")
     assert ab is not None, "no ab: install Debian's apache2-utils"
-    (stage.folder / "job.json").write_text(json.dumps({"payload": "task data", "priority": 5}))
-    with cluster(stage):
-        walk(stage)
-        before, begun = states(stage)["completed"], time.monotonic()
+    (system.folder / "job.json").write_text(json.dumps({"payload": "task data", "priority": 5}))
+    with cluster(system):
+        walk(system)
+        before, begun = states(system)["completed"], time.monotonic()
         told = subprocess.run(
             [
                 ab,
@@ -98,16 +99,16 @@ def prove(stage: Stage, *, requests: int = 10_000, at_once: int = 100) -> str:
                 "job.json",
                 "-T",
                 "application/json",
-                f"{stage.url}/jobs",
+                f"{system.url}/jobs",
             ],
-            cwd=stage.folder,
+            cwd=system.folder,
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        stage.until(lambda: states(stage)["completed"], lambda count: count == before + requests, seconds=300)
+        system.until(lambda: states(system)["completed"], lambda count: count == before + requests, seconds=300)
         seconds = time.monotonic() - begun
-        left = {name: count for name, count in states(stage).items() if count and name != "completed"}
+        left = {name: count for name, count in states(system).items() if count and name != "completed"}
     figures = dict(re.findall(r"^([A-Z][\w -]+?):? +([\d.]+)", told, re.MULTILINE))
     assert float(figures["Complete requests"]) == requests, told
     assert float(figures["Failed requests"]) == 0, told

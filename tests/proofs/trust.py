@@ -1,4 +1,4 @@
-"""At no moment do two trust that they lead, whatever happens to them and to etcd.
+"""At no time do two schedulers believe that they lead, whatever fails.
 
 Candidates ask for one lead, each by a connection of its own, at random moments and sometimes after a long absence; now
 and then one resigns. Meanwhile nodes of etcd are killed, stopped and brought back, at times two of three at once. Every
@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from journeys.stage import Stage
+from journeys.system import System
 from rota.coordination.etcd import EtcdCoordinator, location_of
 from rota.core.cluster import trusted_seconds
 from rota.core.errors import CoordinatorUnavailable
@@ -35,8 +35,8 @@ class Trust:
     until: float
 
 
-def prove(stage: Stage, *, seconds: float, seed: int | None = None) -> str:
-    del stage
+def prove(system: System, *, seconds: float, seed: int | None = None) -> str:
+    del system
     seed = random.randrange(2**32) if seed is None else seed
     cluster = EtcdCluster(require_binary(), 3)
     try:

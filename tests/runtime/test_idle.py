@@ -15,8 +15,8 @@ from typing import cast
 
 import pytest
 
-from building import BASE, claim
-from engine.staging import Line
+from builders import BASE, claim
+from engine.environment import FaultyStore
 from guard.counting import MariadbQuestions, PostgresQueries
 from rota.brokers.in_store import InStoreBroker
 from rota.coordination.database import DatabaseCoordinator
@@ -63,10 +63,10 @@ class House:
         self._stack = stack
         self._store = store
 
-    async def start(self, name: str, roles: set[Role]) -> Line:
+    async def start(self, name: str, roles: set[Role]) -> FaultyStore:
         """Start the parts of a process, and give the line over which they ask the store."""
-        line = Line(self._store)
-        seen = cast("Store", line)
+        faulty_store = FaultyStore(self._store)
+        seen = cast("Store", faulty_store)
         loop = asyncio.get_running_loop()
         broker = InStoreBroker(seen)
         self._stack.push_async_callback(broker.close)
@@ -85,7 +85,7 @@ class House:
             )
             membership.add_worker(worker.member)
             self._run(worker.run())
-        return line
+        return faulty_store
 
     def _run(self, part: Awaitable[None]) -> None:
         task = asyncio.ensure_future(part)
@@ -109,12 +109,12 @@ def asked_in_a_minute(kind: str, *, beside: str | None = None) -> Counter[str]:
             if beside is not None:
                 await house.start("first", _PARTS[beside])
                 await asyncio.sleep(1)
-            line = await house.start("watched", _PARTS[kind])
+            faulty_store = await house.start("watched", _PARTS[kind])
             await asyncio.sleep(SETTLING_SECONDS)
-            line.calls.clear()
+            faulty_store.calls.clear()
             await asyncio.sleep(MINUTE)
             # To watch is to be told: what that takes is counted by itself.
-            return Counter(verb for verb in line.calls if verb != "watch")
+            return Counter(verb for verb in faulty_store.calls if verb != "watch")
 
     return run(story(), seed=7)
 

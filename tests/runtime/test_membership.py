@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from engine.staging import Line
+from engine.environment import FaultyStore
 from rota.coordination.database import DatabaseCoordinator
 from rota.coordination.local import LocalCoordinator
 from rota.core.cluster import (
@@ -244,8 +244,8 @@ class InStore:
     """The store as coordinator, over a line that can be cut, with a note of what was asked."""
 
     def __init__(self, engine: Engine) -> None:
-        self.line = Line(engine.store)
-        self.coordinator = DatabaseCoordinator(cast("Store", self.line), poll_interval=timedelta(seconds=3600))
+        self.faulty_store = FaultyStore(engine.store)
+        self.coordinator = DatabaseCoordinator(cast("Store", self.faulty_store), poll_interval=timedelta(seconds=3600))
 
     def membership(self, watch: Watch, *roles: Role) -> Membership:
         membership = Membership(self.coordinator, None, roles, clock=watch)
@@ -268,8 +268,8 @@ async def test_in_the_store_all_is_said_in_one(in_store: InStore, engine: Engine
         await until(lambda: membership.is_leader)
         roles = {member.role for member in await engine.store.members()}
     assert roles == {Role.SCHEDULER, Role.API, Role.WORKER}
-    assert in_store.line.calls.count("check_in") >= 1
-    assert not {"beat", "lead", "leader"} & set(in_store.line.calls)
+    assert in_store.faulty_store.calls.count("check_in") >= 1
+    assert not {"beat", "lead", "leader"} & set(in_store.faulty_store.calls)
     assert [member.role for member in await engine.store.members()] == [Role.WORKER], "which ends by itself"
     assert await engine.store.leader(LEAD) is None
 
@@ -295,7 +295,7 @@ async def test_the_rank_of_a_worker_is_learnt_with_it(
 async def test_a_change_of_the_configuration_is_seen_with_it(in_store: InStore, watch: Watch) -> None:
     membership = in_store.membership(watch, Role.API)
     async with running(membership):
-        await until(lambda: "check_in" in in_store.line.calls)
+        await until(lambda: "check_in" in in_store.faulty_store.calls)
         seen = await in_store.coordinator.configuration()
         waiting = asyncio.create_task(in_store.coordinator.changed(seen, timedelta(seconds=3000)))
         await in_store.coordinator.configure("colour", "green")
@@ -308,12 +308,12 @@ async def test_a_word_that_was_lost_is_said_again_while_the_lead_is_trusted(in_s
     assert LEAD_INTERVAL.total_seconds() + RETRY_SECONDS < trusted_seconds(TERM)
     assert READ_INTERVAL.total_seconds() < trusted_seconds(TERM), "an API knows all the time who leads"
     membership = in_store.membership(watch, Role.SCHEDULER)
-    in_store.line.cut("check_in")
+    in_store.faulty_store.cut("check_in")
     loop = asyncio.get_running_loop()
     begun = loop.time()
     async with running(membership):
         await until(lambda: membership.is_leader)
-    assert in_store.line.calls.count("check_in") == 2
+    assert in_store.faulty_store.calls.count("check_in") == 2
     assert loop.time() - begun < LEAD_INTERVAL.total_seconds() * 0.8
 
 
@@ -359,7 +359,7 @@ async def test_whether_a_workers_word_was_taken_is_known_while_nobody_can_check_
     membership = in_store.membership(watch)
     await membership.announce(WORKER)
     watch.now += SILENCE_SECONDS + 0.1
-    in_store.line.cut("beat")
+    in_store.faulty_store.cut("beat")
     with pytest.raises(StoreUnavailable):
         await membership.announce(WORKER)
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families_of
 
-from core.making import job
+from core.builders import job
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.core.ids import JobId
 from rota.core.job import Job

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE
+from builders import BASE
 from rota import Rota
 from rota.core.bulk import UniformJobs
 from rota.core.errors import InvalidRequest

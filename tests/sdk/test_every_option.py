@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api.staging import served
-from building import HOUR, SECOND, ManualClock, claim
+from api.environment import served
+from builders import HOUR, SECOND, ManualClock, claim
 from rota import Options, Rota
 from rota.api import ApiSettings, create_app
 from rota.brokers.in_store import InStoreBroker

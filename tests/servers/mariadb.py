@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from servers.housing import free_port, keep, required
+from servers.private_server import clean_up_at_exit, free_port, required
 
 MISSING: Final = "no MariaDB: install Debian's mariadb-server (tools/servers does, as root or with sudo)"
 #: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
@@ -50,14 +50,14 @@ class MariadbServer:
     folder: Path = field(init=False)
     port: int = field(init=False)
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-mariadb-"))
         self.port = free_port()
         for owner in _owner():
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
-        self._keeper = keep(self.folder, 'pid=$(cat "$0/pid" 2>/dev/null) && kill -KILL "$pid"')
+        self._cleaner = clean_up_at_exit(self.folder, 'pid=$(cat "$0/pid" 2>/dev/null) && kill -KILL "$pid"')
         self._initialise()
         self.start()
 
@@ -117,9 +117,9 @@ class MariadbServer:
         """End the server and delete its folder."""
         if self.process is not None:
             self.kill()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
     def execute(self, *statements: str) -> str:
         """Run statements as an administrator, past our own driver."""

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from servers.housing import free_port, required
 from servers.postgres import PostgresServer, shared_server
+from servers.private_server import free_port, required
 
 MISSING: Final = "no pgbouncer: install Debian's pgbouncer (tools/servers does, as root or with sudo)"
 _START_SECONDS: Final = 10.0

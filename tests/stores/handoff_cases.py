@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from building import claim
+from builders import claim
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lease import Claim, WorkerId

@@ -15,7 +15,7 @@ from rota.stores.mysql.driver import ConnectionLost, connect
 from rota.stores.mysql.location import location_of
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import AWAY, Connector
-from servers.housing import free_port
+from servers.private_server import free_port
 from servers.proxies import Proxy
 
 AT_ONCE = 50

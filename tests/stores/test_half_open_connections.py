@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_job
+from builders import claim, ids_of, new_job
 from rota.core.errors import StoreUnavailable
 from rota.sockets import SILENT_SECONDS
 from rota.stores.mysql import MysqlStore

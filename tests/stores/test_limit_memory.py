@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from building import claim, fresh_id
+from builders import claim, fresh_id
 from rota.stores import limit_memory
 from rota.stores.limit_memory import HELD_SECONDS, LimitMemory
 

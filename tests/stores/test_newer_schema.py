@@ -13,15 +13,15 @@ import asyncmy
 import asyncpg
 import pytest
 
-from journeys.stage import staged
+from journeys.system import open_system
 from rota.cli.exits import Exit
 from rota.cli.main import main
 from rota.core.errors import SchemaTooNew
 from rota.runtime.store import migrations_of, open_store
 from rota.stores.mysql.location import location_of
 from servers.databases import fresh_database
-from servers.housing import free_port
 from servers.postgres import new_database, shared_server
+from servers.private_server import free_port
 
 NEWER = "9001_of_tomorrow"
 RECORD = f"INSERT INTO rota_migration (number, name, digest, applied_at) VALUES (9001, '{NEWER}', 'x', 1)"  # noqa: S608 - a test
@@ -121,9 +121,9 @@ def test_migrating_refuses_and_says_what_to_install(newer: str, said: Says) -> N
 
 @pytest.mark.parametrize("role", ["worker", "scheduler"])
 def test_a_role_refuses_to_start_and_says_what_to_install(newer: str, role: str, tmp_path: Path) -> None:
-    with staged(tmp_path) as stage:
+    with open_system(tmp_path) as system:
         port = () if role == "worker" else ("--port", str(free_port()))
-        process = stage.start(role, "--store", newer, *port)
+        process = system.start(role, "--store", newer, *port)
         assert process.wait(60) == Exit.CONFLICT
-        assert NEWER in stage.logs()
-        assert "fix: install the release" in stage.logs()
+        assert NEWER in system.logs()
+        assert "fix: install the release" in system.logs()

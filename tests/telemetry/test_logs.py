@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from core.making import ERROR, NOW, job
+from core.builders import ERROR, NOW, job
 from rota.core.cluster import Leadership
 from rota.core.ids import to_text
 from rota.core.lifecycle import Event as Move

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from core.making import NOW, job
+from core.builders import NOW, job
 from rota.core.cluster import Leadership
 from rota.core.ids import JobId
 from rota.core.job import Job

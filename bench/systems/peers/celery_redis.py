@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import celery
 from redis import Redis
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
 from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.start_times import TEXT, mark
 
 STORE = told("STORE")
 app = celery.Celery("bench", broker=STORE, backend=STORE)

@@ -10,9 +10,9 @@ from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 from redis import Redis
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
 from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.start_times import TEXT, mark
 
 STORE = told("STORE")
 broker = RedisBroker(url=STORE)

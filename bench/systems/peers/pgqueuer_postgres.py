@@ -13,9 +13,9 @@ import uvloop
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
 from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.start_times import TEXT, mark
 
 STORE = told("STORE")
 

@@ -8,9 +8,9 @@ import taskiq
 import taskiq_redis
 from redis import Redis
 
-from bench.systems.marks import TEXT, mark
 from bench.systems.peers import handlers
 from bench.systems.protocol import Commands, Role, System, processes, python, told
+from bench.systems.start_times import TEXT, mark
 
 STORE = told("STORE")
 HERE = "bench.systems.peers.taskiq_redis"

@@ -90,7 +90,7 @@ async def test_a_program_that_is_killed_before_its_commit_leaves_nothing(
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "conformance.caller_tx.dying",
+        "conformance.caller_tx.killed_program",
         way.name,
         place,
         stdin=asyncio.subprocess.PIPE,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from building import after, key, new_job
+from builders import after, key, new_job
 from conformance.caller_tx.callers import DRIVERS, Caller, Way
 from rota import Rota, Task
 from rota.core.errors import InvalidRequest, KeyReused, QueueFull

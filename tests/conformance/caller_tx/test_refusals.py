@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from building import BASE
+from builders import BASE
 from conformance.caller_tx.callers import (
     ASYNC_PSYCOPG,
     ASYNCMY,

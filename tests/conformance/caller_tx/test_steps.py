@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from building import claim, new_job
+from builders import claim, new_job
 from conformance.caller_tx.callers import ASYNCPG, Caller, Way
 from conformance.stores.adapters import SqliteFile
 from rota.core.errors import InvalidRequest

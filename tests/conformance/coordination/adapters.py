@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
-from building import ManualClock
+from builders import ManualClock
 from conformance.stores.adapters import STORES
 from conformance.stores.adapters import Adapter as StoreAdapter
 from rota.coordination.database import DatabaseCoordinator

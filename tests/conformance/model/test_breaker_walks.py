@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from building import SECOND, ManualClock, claim, error, new_jobs
+from builders import SECOND, ManualClock, claim, error, new_jobs
 from conformance.stores.adapters import BY_NAME, opened
 from conformance.stores.test_breakers import Scene, scene_on
 from rota.core.ids import JobId

@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from building import BASE, Ids, ManualClock, at, claim, failure, means
+from builders import BASE, Ids, ManualClock, at, claim, failure, means
 from conformance.model.linearizable import Ask, Event, is_linearizable
 from conformance.model.reference import Reference
 from conformance.stores.adapters import SHARED, Adapter

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.stores import test_workflows
 from conformance.stores.adapters import BY_NAME, opened
-from engine import staging, test_inputs, test_workflow_cancel
+from engine import environment, test_inputs, test_workflow_cancel
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason, Settlement
 from rota.engine import inputs
@@ -123,11 +123,11 @@ def by_a_store(test: Callable[[Store], Awaitable[None]]) -> Found:
     return find
 
 
-def by_a_bench(test: Callable[[staging.Bench], Awaitable[None]]) -> Found:
+def by_an_engine(test: Callable[[environment.EngineEnvironment], Awaitable[None]]) -> Found:
     async def find(folder: Path) -> None:
         del folder
-        async with staging.bench_in_memory() as bench:
-            await test(bench)
+        async with environment.engine_in_memory() as env:
+            await test(env)
 
     return find
 
@@ -143,11 +143,11 @@ MUTANTS: tuple[tuple[Planting, Found], ...] = (
     (callback_never_runs, by_a_store(test_workflows.test_a_fan_in_of_many_runs_once_after_the_last)),
     (
         result_of_a_lost_attempt_is_kept,
-        by_a_bench(test_inputs.test_a_result_of_a_lost_attempt_is_never_passed_on),
+        by_an_engine(test_inputs.test_a_result_of_a_lost_attempt_is_never_passed_on),
     ),
     (
         result_of_an_unfinished_job_is_passed_on,
-        by_a_bench(test_inputs.test_a_job_that_is_run_by_hand_after_a_failure_never_takes_nothing_for_a_result),
+        by_an_engine(test_inputs.test_a_job_that_is_run_by_hand_after_a_failure_never_takes_nothing_for_a_result),
     ),
     (cancel_leaves_a_node, by_cancelling),
     (skipped_node_runs, by_a_store(test_workflows.test_a_skipped_job_never_runs_and_counts_as_success)),

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import ManualClock
+from builders import ManualClock
 from rota.brokers.in_store import InStoreBroker
 from rota.core.schedule import CatchUp, Draft, Schedule
 from rota.core.submission import Template

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from building import BASE, BEN, HOUR, MINUTE, SECOND, ManualClock, at, claim, entry, error, ids_of, new_jobs
+from builders import BASE, BEN, HOUR, MINUTE, SECOND, ManualClock, at, claim, entry, error, ids_of, new_jobs
 from conformance.stores.adapters import SHARED, STORES, Adapter
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import look
+from conformance.stores.transitions import look
 from rota.brokers.in_store import InStoreBroker
 from rota.core.breaker import BreakerRule, BreakerState, CallCount, CircuitBreaker, forced_open
 from rota.core.job import Job

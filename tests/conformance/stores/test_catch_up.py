@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from building import BASE, SECOND, ManualClock
+from builders import BASE, SECOND, ManualClock
 from rota.brokers.in_store import InStoreBroker
 from rota.core.schedule import CatchUp, Draft, Fate, Schedule
 from rota.core.submission import Template

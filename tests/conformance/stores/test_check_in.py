@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from building import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
+from builders import BASE, HOUR, MICROSECOND, SECOND, ManualClock, at
 from rota.core.cluster import Leadership, Member, MemberHeartbeat, Role
 from rota.core.configuration import Configuration
 from rota.ports.store import Store

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from building import ADA, BASE, BEN, at, claim, ids_of, new_job, new_jobs
-from conformance.stores.driving import end, snapshot
+from builders import ADA, BASE, BEN, at, claim, ids_of, new_job, new_jobs
+from conformance.stores.transitions import end, snapshot
 from rota.core.lease import Renewal
 from rota.core.outcome import Lost, Succeeded
 from rota.ports.store import Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from building import BASE, DAY, HOUR, SECOND, ManualClock, claim, entry, fresh_id, means, new_job, schedule
-from conformance.stores.driving import begin, complete, look
+from builders import BASE, DAY, HOUR, SECOND, ManualClock, claim, entry, fresh_id, means, new_job, schedule
+from conformance.stores.transitions import begin, complete, look
 from rota.core.cluster import Member, Role
 from rota.core.decision import decide
 from rota.core.lease import Renewal

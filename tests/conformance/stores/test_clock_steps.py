@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from building import HOUR, SECOND, claim, new_job
+from builders import HOUR, SECOND, claim, new_job
 from conformance.stores.adapters import SHARED, Adapter, opened
 from rota.brokers.in_store import InStoreBroker
 from rota.core.lifecycle import State

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from building import ADA, BASE, BEN, after, at, claim, entry, failure, ids_of, means, new_job, new_jobs
-from conformance.stores.driving import begin, look, state
+from builders import ADA, BASE, BEN, after, at, claim, entry, failure, ids_of, means, new_job, new_jobs
+from conformance.stores.transitions import begin, look, state
 from rota.core.decision import decide
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import FINISHED, State

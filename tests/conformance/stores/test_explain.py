@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MINUTE, SECOND, ManualClock, after, at, claim, fresh_id, new_job, schedule
+from builders import BASE, HOUR, MINUTE, SECOND, ManualClock, after, at, claim, fresh_id, new_job, schedule
 from conformance.stores.adapters import MODEL, Adapter
-from conformance.stores.driving import begin, complete, kill, look
+from conformance.stores.transitions import begin, complete, kill, look
 from rota.brokers.in_store import InStoreBroker
 from rota.core.breaker import CircuitBreaker
 from rota.core.cluster import LEAD, Member, Role

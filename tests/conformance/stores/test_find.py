@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from building import (
+from builders import (
     ADA,
     BASE,
     BEN,
@@ -21,7 +21,7 @@ from building import (
     new_job,
     new_jobs,
 )
-from conformance.stores.driving import begin, call_off, complete, end, kill
+from conformance.stores.transitions import begin, call_off, complete, end, kill
 from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.search.terms import NamePattern, NameTerm, NumberTerm

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from building import BASE, DAY, MINUTE, after, at, entry, fresh_id, ids_of, new_job, schedule
-from conformance.stores.driving import begin, complete, look, snapshot, state
+from builders import BASE, DAY, MINUTE, after, at, entry, fresh_id, ids_of, new_job, schedule
+from conformance.stores.transitions import begin, complete, look, snapshot, state
 from rota.core.ids import JobId
 from rota.core.lifecycle import State
 from rota.core.schedule import (

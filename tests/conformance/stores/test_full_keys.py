@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from building import BASE, ManualClock, after, at, claim, ids_of, key, new_job
+from builders import BASE, ManualClock, after, at, claim, ids_of, key, new_job
 from conformance.stores.adapters import STORES, Adapter
-from conformance.stores.driving import end, look, state
+from conformance.stores.transitions import end, look, state
 from rota.core.ids import JobId
 from rota.core.job import Job
 from rota.core.lifecycle import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from building import BASE, at
+from builders import BASE, at
 from rota.core.history import (
     MOST_LANES,
     OTHER,

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from building import ADA, BASE, DAY, HOUR, MICROSECOND, SECOND, after, claim, fresh_id, key, new_job
-from conformance.stores.driving import begin, complete, end_as, snapshot, state
+from builders import ADA, BASE, DAY, HOUR, MICROSECOND, SECOND, after, claim, fresh_id, key, new_job
+from conformance.stores.transitions import begin, complete, end_as, snapshot, state
 from rota.core.lifecycle import FINISHED, State
 from rota.ports.store import Inserted, Receipt, Store
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, SECOND, after, at, entry, fresh_id, ids_of, key, new_job, new_jobs
-from conformance.stores.driving import look, snapshot
+from builders import BASE, HOUR, MICROSECOND, SECOND, after, at, entry, fresh_id, ids_of, key, new_job, new_jobs
+from conformance.stores.transitions import look, snapshot
 from rota.core.bulk import UniformJobs
 from rota.core.lifecycle import State
 from rota.core.submission import Delivery, NewJob

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from building import BASE, HOUR, MICROSECOND, MINUTE, at, entry, fresh_id, fresh_schedule_id, schedule
-from conformance.stores.driving import snapshot
+from builders import BASE, HOUR, MICROSECOND, MINUTE, at, entry, fresh_id, fresh_schedule_id, schedule
+from conformance.stores.transitions import snapshot
 from rota.core.schedule import CatchUp, Fate, Occurrence, Schedule, plan
 from rota.core.submission import Template
 from rota.ports.store import Store

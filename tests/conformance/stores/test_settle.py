@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import (
+from builders import (
     ADA,
     BASE,
     BEN,
@@ -23,7 +23,7 @@ from building import (
     new_job,
     new_jobs,
 )
-from conformance.stores.driving import begin, call_off, complete, end, kill, look, refused, snapshot
+from conformance.stores.transitions import begin, call_off, complete, end, kill, look, refused, snapshot
 from rota.core.decision import cancel, decide, expire, retry, run_now
 from rota.core.job import Job
 from rota.core.lease import Renewal

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import (
+from builders import (
     ADA,
     BASE,
     BEN,
@@ -29,8 +29,8 @@ from building import (
 )
 from conformance.stores.adapters import SHARED, Adapter
 from conformance.stores.conftest import OpenStore
-from conformance.stores.driving import EVERYTHING, begin, look, snapshot
 from conformance.stores.test_ledger import breaks, oldest_first
+from conformance.stores.transitions import EVERYTHING, begin, look, snapshot
 from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.lifecycle import State

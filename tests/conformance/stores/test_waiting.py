@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BASE, BEN, DAY, HOUR, after, at, claim, entry, failure, means, new_job, new_jobs
+from builders import ADA, BASE, BEN, DAY, HOUR, after, at, claim, entry, failure, means, new_job, new_jobs
 from conformance.stores.adapters import SHARED, Adapter, opened
-from conformance.stores.driving import begin, call_off, complete, end, kill, look
+from conformance.stores.transitions import begin, call_off, complete, end, kill, look
 from rota.core.decision import decide, retry
 from rota.core.errors import InvalidRequest
 from rota.core.ids import JobId, to_number

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from building import BASE, SECOND, claim, ids_of, new_job, new_jobs
+from builders import BASE, SECOND, claim, ids_of, new_job, new_jobs
 from rota.core.job import Job
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, new_job, new_jobs
+from builders import claim, ids_of, new_job, new_jobs
 from rota.core.queue import Queue
 from rota.stores.mysql import MysqlStore, clock
 from rota.stores.mysql import claim as claims

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BEN, after, at, claim, failure, ids_of, means, new_job, new_jobs
+from builders import ADA, BEN, after, at, claim, failure, ids_of, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.errors import StoreUnavailable
 from rota.core.job import Job

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from building import claim, ids_of, key, means, new_job, new_jobs
+from builders import claim, ids_of, key, means, new_job, new_jobs
 from rota.core.cluster import MemberHeartbeat
 from rota.core.decision import decide
 from rota.core.errors import InvalidRequest, StoreUnavailable

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BASE, at, claim, ids_of, new_job, new_jobs
+from builders import ADA, BASE, at, claim, ids_of, new_job, new_jobs
 from rota.core.ids import JobId
 from rota.core.queue import Queue
 from rota.core.submission import NewJob

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from building import new_job, new_jobs
+from builders import new_job, new_jobs
 from rota.core.errors import StoreUnavailable
 from rota.stores.mysql import MysqlStore, notify
 from rota.stores.mysql.driver import MysqlConnection, connect

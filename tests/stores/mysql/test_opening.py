@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.cli.main import main
 from rota.core.errors import InvalidRequest
 from rota.runtime.store import migrations_of, open_store

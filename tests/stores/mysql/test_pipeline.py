@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from building import BASE, claim, ids_of, new_job, new_jobs
+from builders import BASE, claim, ids_of, new_job, new_jobs
 from rota.core.lifecycle import Event, State
 from rota.core.queue import Queue
 from rota.core.submission import NewJob

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from building import claim, fresh_id, key, means, new_job
+from builders import claim, fresh_id, key, means, new_job
 from rota.core.decision import cancel, decide, retry
 from rota.core.errors import IllegalTransition
 from rota.core.ids import JobId

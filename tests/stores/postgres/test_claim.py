@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from building import claim, ids_of, new_job
+from builders import claim, ids_of, new_job
 from guard.counting import PostgresQueries
 from rota.core.lease import Claim
 from rota.stores.postgres import PostgresStore

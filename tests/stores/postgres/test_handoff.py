@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 import rota.stores.handoff
-from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
+from builders import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
 from rota.brokers.in_store import InStoreBroker
 from rota.core.decision import decide
 from rota.core.job import Job
@@ -29,7 +29,7 @@ from rota.stores.postgres import PostgresStore, handoff, notify
 from rota.stores.postgres import claim as claims
 from rota.stores.postgres.handoff import LONGEST_ANSWER
 from stores.handoff_cases import each_job_comes_once
-from stores.postgres.listening import SHORT, all_listening, until_notified
+from stores.postgres.listeners import SHORT, all_listening, until_notified
 
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 AWAITED = "SELECT count(*) FROM pg_locks WHERE NOT granted"

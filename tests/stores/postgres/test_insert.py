@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from building import ADA, claim, means, new_job
+from builders import ADA, claim, means, new_job
 from rota.core.bulk import UniformJobs, as_uniform
 from rota.core.decision import decide
 from rota.core.ids import LARGEST, JobId

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from building import SECOND, claim, new_job, new_jobs
+from builders import SECOND, claim, new_job, new_jobs
 from rota.core.cluster import MemberHeartbeat
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.ports.store import Receipt

@@ -10,7 +10,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from building import claim, ids_of, means, new_job, new_jobs
+from builders import claim, ids_of, means, new_job, new_jobs
 from guard.counting import Instructions
 from rota.core.decision import decide
 from rota.core.outcome import Succeeded

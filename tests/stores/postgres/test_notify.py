@@ -12,7 +12,7 @@ from typing import cast
 import asyncpg
 import pytest
 
-from building import claim, new_job, new_jobs
+from builders import claim, new_job, new_jobs
 from rota.core.queue import Queue
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
@@ -20,7 +20,7 @@ from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE, Topic, Wake, s
 from rota.stores.postgres import PostgresStore, notify
 from rota.stores.postgres.database import Database
 from rota.stores.postgres.notify import CHANNEL, WORK_CHANNEL
-from stores.postgres.listening import SHORT, all_listening, announce_one, until_notified
+from stores.postgres.listeners import SHORT, all_listening, announce_one, until_notified
 
 SOON = timedelta(seconds=20)
 

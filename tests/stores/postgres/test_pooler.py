@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from building import after, claim, entry, ids_of, key, means, new_job, new_jobs
+from builders import after, claim, entry, ids_of, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.lease import Renewal, WorkerId
 from rota.core.lifecycle import State

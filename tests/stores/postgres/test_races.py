@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 
-from building import ADA, claim, failure, means, new_job
+from builders import ADA, claim, failure, means, new_job
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.lease import Renewal

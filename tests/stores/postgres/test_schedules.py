@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from building import BASE, at, fresh_id, schedule
+from builders import BASE, at, fresh_id, schedule
 from rota.core.schedule import plan
 from rota.core.time import to_micros
 from rota.stores.postgres import PostgresStore

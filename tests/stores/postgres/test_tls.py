@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.core.errors import StoreUnavailable
 from rota.ports.store import Receipt
 from rota.stores.postgres import PostgresStore

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from building import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
+from builders import ADA, BEN, MINUTE, claim, key, means, new_job, new_jobs
 from rota.core.decision import decide
 from rota.core.job import Job
 from rota.core.lease import Claim

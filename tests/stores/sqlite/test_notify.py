@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from building import claim, new_job
+from builders import claim, new_job
 from rota.core.lifecycle import Event
 from rota.core.submission import NewJob
 from rota.ports.wakeup import ANY_CHANGE, EVERY_QUEUE, TIMETABLE

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from building import new_job
+from builders import new_job
 from rota.core.errors import StoreUnavailable
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.driver import StandardConnection

@@ -1,4 +1,4 @@
-"""What the tests of the dashboard share: the flags of the browser, jobs to look at, and a page to look with."""
+"""Page object of the dashboard for browser tests, the flags of the browser, and jobs to show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Locator, Page, expect
 
-from journeys.stage import Stage
+from journeys.system import System
 
 BROWSER_FLAGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -19,43 +19,43 @@ expect.set_options(timeout=PATIENCE_MILLISECONDS)
 LARGE: Final = 12345678901234567890
 
 
-def submit(stage: Stage, **job: object) -> str:
-    """Submit a job, and give its id."""
-    return str(stage.ask("POST", "/v1/jobs", job)["id"])
+def submit(system: System, **job: object) -> str:
+    """Submit a job, and return its id."""
+    return str(system.ask("POST", "/v1/jobs", job)["id"])
 
 
-def fill(stage: Stage) -> None:
-    """Put jobs of several states there, schedules, a paused queue and an entry in the ledger."""
-    done = [submit(stage, type="send_email", payload={"to": f"user{number}@example.com"}) for number in range(3)]
-    dead = [submit(stage, type="charge_card", payload={"amount": 0}) for _ in range(2)]
-    submit(stage, type="send_email", delay="1h", tags=["later"])
-    submit(stage, type="transcode", queue="video")
+def fill(system: System) -> None:
+    """Make jobs in several states, schedules, a paused queue, a workflow and ledger entries."""
+    done = [submit(system, type="send_email", payload={"to": f"user{number}@example.com"}) for number in range(3)]
+    dead = [submit(system, type="charge_card", payload={"amount": 0}) for _ in range(2)]
+    submit(system, type="send_email", delay="1h", tags=["later"])
+    submit(system, type="transcode", queue="video")
     for job in (*done, *dead):
-        stage.ask("GET", f"/v1/jobs/{job}/result?wait=20")
+        system.ask("GET", f"/v1/jobs/{job}/result?wait=20")
     template = {"type": "gen_report", "payload": {"pages": 1}}
     rule = {"cron": "0 3 * * *", "zone": "Europe/Berlin"}
-    stage.ask("POST", "/v1/schedules", {"name": "nightly", **rule, "job": template})
-    stage.ask("POST", "/v1/queues/mail/pause", {"reason": "maintenance"})
+    system.ask("POST", "/v1/schedules", {"name": "nightly", **rule, "job": template})
+    system.ask("POST", "/v1/queues/mail/pause", {"reason": "maintenance"})
     nodes = [{"name": "charge", "type": "echo"}, {"name": "mail", "type": "echo", "delay": "1h", "after": ["charge"]}]
-    stage.ask("POST", "/v1/workflows", {"name": "order 1", "nodes": nodes})
+    system.ask("POST", "/v1/workflows", {"name": "order 1", "nodes": nodes})
 
 
 @dataclass
-class Shown:
-    """The dashboard in a page."""
+class DashboardPage:
+    """The dashboard in a page of a browser."""
 
     page: Page
-    stage: Stage
-    #: Parts of what the browser may complain about here: refusals that the test asks for.
+    system: System
+    #: Parts of console errors that the test causes on purpose.
     expected_complaints: list[str]
 
     def open(self, path: str = "") -> None:
-        """Go to a page of it, and wait until it is there."""
-        self.page.goto(f"{self.stage.url}/ui{path}")
+        """Open a page, and wait until it is shown."""
+        self.page.goto(f"{self.system.url}/ui{path}")
         self.ready()
 
     def ready(self) -> None:
-        """Wait until a page shows what it was opened for."""
+        """Wait until a page has loaded its data."""
         self.page.locator("main h1, main h2, main .empty-title").first.wait_for()
         expect(self.page.locator("main .loading")).to_have_count(0)
 
@@ -68,13 +68,13 @@ class Shown:
         self.page.locator(within).get_by_role("button", name=name).first.click()
 
     def confirm(self, name: str) -> None:
-        """Answer a question."""
+        """Press a button of the open dialog."""
         self.press(name, within="dialog[open]")
 
     def row(self, text: str) -> Locator:
-        """Give the row of a table that has a text."""
+        """Return the row of a table that has a text."""
         return self.page.locator("main tbody tr", has_text=text).first
 
     def status(self, job: str, expected: str) -> dict[str, Any]:
         """Wait until a job has a state in the store."""
-        return self.stage.until(lambda: self.stage.job(job), lambda found: found["status"] == expected, seconds=20)
+        return self.system.until(lambda: self.system.job(job), lambda found: found["status"] == expected, seconds=20)

@@ -1,4 +1,4 @@
-"""Real processes on a real port and a real file: how the journeys start them, ask them, and end them."""
+"""The system under test of the journeys: starts real processes of Rota, sends requests, and ends them."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from servers.housing import free_port
+from servers.private_server import free_port
 
 T = TypeVar("T")
 DEMO = Path(__file__).parent.parent.parent / "examples" / "demo"
 PATIENCE_SECONDS = 60.0
-#: What a store may stand on besides a file; «pgbouncer» is PostgreSQL behind it, in transaction mode, and «cluster» is
-#: PostgreSQL with Redis Streams to carry the work and etcd to coordinate.
+#: The servers of a store other than a file; `pgbouncer` is PostgreSQL behind it in transaction mode, `cluster` is
+#: PostgreSQL with Redis Streams as the broker and etcd as the coordinator.
 SERVERS = ("postgres", "pgbouncer", "mariadb", "cluster")
 
 
 @dataclass
-class Stage:
+class System:
     """A folder, a port, and the processes that were started."""
 
     folder: Path
     #: The URL of a store, or the name of a file in the folder.
     store: str = "scheduler.db"
     port: int = field(default_factory=free_port)
-    #: What every process is told beside its own settings.
-    told: dict[str, str] = field(default_factory=dict)
+    #: Environment variables of every process.
+    variables: dict[str, str] = field(default_factory=dict)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    #: How many seconds an answer may take.
+    #: How many seconds a response may take.
     answer_within: float = PATIENCE_SECONDS
 
     @property
@@ -47,12 +47,12 @@ class Stage:
     @property
     def environment(self) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
-        return clean | {"ROTA_API_URL": self.url, "NO_COLOR": "1"} | self.told
+        return clean | {"ROTA_API_URL": self.url, "NO_COLOR": "1"} | self.variables
 
     def start(
         self, *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a process of Rota; what it says goes to a file of its own."""
+        """Start a process of Rota that logs to a file of its own."""
         log = (self.folder / f"log-{len(self.started)}.txt").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "rota", *arguments],
@@ -67,7 +67,7 @@ class Stage:
         return process
 
     def rota(self, *arguments: str, code: int = 0) -> str:
-        """Run a command to its end, and give what it printed."""
+        """Run a command to its end, and return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "rota", *arguments],
             cwd=self.folder,
@@ -102,14 +102,14 @@ class Stage:
         return False
 
     def until(self, read: Callable[[], T], holds: Callable[[T], bool], *, seconds: float = PATIENCE_SECONDS) -> T:
-        """Look again and again until something holds; say what was seen last if it never does."""
+        """Poll until a condition holds; the failure shows the value read last."""
         give_up_at = time.monotonic() + seconds
         while True:
             seen = read()
             if holds(seen):
                 return seen
             assert time.monotonic() < give_up_at, f"still {seen!r} after {seconds} s\n{self.logs()}"
-            # A look at another process's state has no event to wait for.
+            # There is no event of another process to wait for.
             time.sleep(0.05)
 
     def until_up(self) -> None:
@@ -124,13 +124,13 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path, store: str = "scheduler.db") -> Iterator[Stage]:
-    """Give a stage, and leave no process behind."""
-    stage = Stage(folder, store)
+def open_system(folder: Path, store: str = "scheduler.db") -> Iterator[System]:
+    """Open a system, and kill its processes at the end."""
+    system = System(folder, store)
     try:
-        yield stage
+        yield system
     finally:
-        for process in stage.started:
+        for process in system.started:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

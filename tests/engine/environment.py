@@ -1,4 +1,4 @@
-"""An engine on a real store in memory, with two clocks that can disagree, and ears for what it tells."""
+"""Test environment of the engine: a real store in memory, separate clocks for store and host, recorded events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
-from building import ADA, BASE, ManualClock, claim
+from builders import ADA, BASE, ManualClock, claim
 from rota.brokers.in_store import InStoreBroker
 from rota.core.errors import StoreUnavailable
 from rota.core.ids import JobId
@@ -29,29 +29,29 @@ OLGA = Actor("olga", "127.0.0.1")
 E = TypeVar("E")
 
 
-class Line:
-    """The store at the end of a line that can be cut: before the next call of a verb, or before its answer."""
+class FaultyStore:
+    """A store whose calls can be made to fail: the request or the response of the next call of a verb is lost."""
 
     keeps_waiting_claims = False
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cuts: dict[str, bool] = {}
+        self._losses: dict[str, bool] = {}
         self._failures: dict[str, Exception] = {}
-        self._meddlers: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {}
+        self._interventions: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {}
         self.calls: list[str] = []
 
     def cut(self, verb: str, *, arrives: bool = False) -> None:
         """Lose the next call of a verb, or only its answer."""
-        self._cuts[verb] = arrives
+        self._losses[verb] = arrives
 
     def fail(self, verb: str, error: Exception) -> None:
-        """Have the next call of a verb raise something that no store should."""
+        """Make the next call of a verb raise an error that no store documents."""
         self._failures[verb] = error
 
-    def before(self, verb: str, meddle: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Let somebody else be quicker than the next call of a verb."""
-        self._meddlers[verb] = meddle
+    def before(self, verb: str, intervene: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run something just before the next call of a verb, as a concurrent process would."""
+        self._interventions[verb] = intervene
 
     def limit_pause(self, claim: Claim) -> timedelta | None:
         return self._store.limit_pause(claim)
@@ -64,42 +64,42 @@ class Line:
 
         async def call(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as the verb does
             self.calls.append(verb)
-            meddle = self._meddlers.pop(verb, None)
-            if meddle is not None:
-                await meddle()
+            intervene = self._interventions.pop(verb, None)
+            if intervene is not None:
+                await intervene()
             if verb in self._failures:
                 raise self._failures.pop(verb)
-            arrives = self._cuts.pop(verb, None)
+            arrives = self._losses.pop(verb, None)
             if arrives is None:
                 return await ask(*arguments, **options)
             if arrives:
                 await ask(*arguments, **options)
-            raise StoreUnavailable(f"{verb}: the line is cut")
+            raise StoreUnavailable(f"{verb}: the connection is cut")
 
         return call
 
 
-L = TypeVar("L", bound=Line)
+S = TypeVar("S", bound=FaultyStore)
 
 
 @dataclass(slots=True)
-class Bench:
-    """An engine, and how tests speak to it."""
+class EngineEnvironment:
+    """An engine and helpers to call it."""
 
     engine: Engine
-    #: The store itself, past the line.
+    #: The store itself, without faults.
     store: Store
-    line: Line
+    faulty_store: FaultyStore
     #: The store's clock, and the one of the host that the engine runs on.
     clock: ManualClock
     host_clock: ManualClock
     events: list[Event] = field(default_factory=list)
 
-    def told(self, kind: type[E]) -> list[E]:
-        """Give the events of a kind, and forget all events."""
-        told: list[E] = [event for event in self.events if isinstance(event, kind)]
+    def events_of(self, kind: type[E]) -> list[E]:
+        """Return the events of a type, and clear the list of events."""
+        matching: list[E] = [event for event in self.events if isinstance(event, kind)]
         self.events.clear()
-        return told
+        return matching
 
     async def submit(self, *jobs: NewJob) -> None:
         await self.engine.submit(jobs)
@@ -116,48 +116,48 @@ class Bench:
     async def report(self, job: Job, outcome: Outcome, log_tail: str | None = None) -> Sequence[JobId]:
         return await self.engine.settle([AttemptReport(job.id, job.fence, outcome, log_tail)])
 
-    async def rings_at(self, place: Topic, act: Coroutine[Any, Any, object]) -> bool:
-        """Say whether something rings for whoever listens in a place."""
-        with self.engine.broker.subscribe((place,)) as subscription:
+    async def wakes(self, topic: Topic, act: Coroutine[Any, Any, object]) -> bool:
+        """Return whether an action wakes a subscriber of a topic."""
+        with self.engine.broker.subscribe((topic,)) as subscription:
             await act
             return bool(await subscription.wait(timedelta(0)))
 
 
 def in_virtual_time(
-    act: Callable[[Engine, L], Awaitable[None]], line_type: type[L], broker_type: type[InStoreBroker] = InStoreBroker
+    act: Callable[[Engine, S], Awaitable[None]], store_type: type[S], broker_type: type[InStoreBroker] = InStoreBroker
 ) -> None:
-    """Let something happen in virtual time, on an engine at the end of a line, by whose clock its store goes."""
+    """Run a test in virtual time, on an engine whose store can fail and uses the virtual clock."""
 
-    async def play() -> None:
+    async def run_test() -> None:
         loop = asyncio.get_running_loop()
         clock = lambda: BASE + timedelta(seconds=loop.time())  # noqa: E731
         store = await SqliteStore.open(":memory:", clock=clock)
-        line = line_type(store)
-        broker = broker_type(cast("Store", line))
+        faulty_store = store_type(store)
+        broker = broker_type(cast("Store", faulty_store))
         try:
-            await act(Engine(cast("Store", line), broker, clock=clock, rng=lambda: 0.5), line)
+            await act(Engine(cast("Store", faulty_store), broker, clock=clock, rng=lambda: 0.5), faulty_store)
         finally:
             await broker.close()
             await store.close()
 
-    run(play(), seed=1)
+    run(run_test(), seed=1)
 
 
 @asynccontextmanager
-async def bench_in_memory() -> AsyncIterator[Bench]:
+async def engine_in_memory() -> AsyncIterator[EngineEnvironment]:
     clock, host_clock = ManualClock(), ManualClock()
     store = await SqliteStore.open(":memory:", clock=clock)
-    line = Line(store)
-    seen = cast("Store", line)
+    faulty_store = FaultyStore(store)
+    seen = cast("Store", faulty_store)
     broker = InStoreBroker(seen)
     engine = Engine(seen, broker, clock=host_clock, rng=lambda: 0.5, steady=clock.steady)
-    bench = Bench(engine, store, line, clock, host_clock)
-    engine.telemetry.listen(bench.events.append)
-    # A scheduler has looked at the store's clock when anything begins.
+    env = EngineEnvironment(engine, store, faulty_store, clock, host_clock)
+    engine.telemetry.listen(env.events.append)
+    # As if a scheduler had read the store's clock before the test begins.
     await engine.upkeep.timetable()
-    line.calls.clear()
+    faulty_store.calls.clear()
     try:
-        yield bench
+        yield env
     finally:
         await broker.close()
         await store.close()

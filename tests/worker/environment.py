@@ -1,4 +1,4 @@
-"""A real store, a real engine and a real worker in one process, and sources that go wrong in known ways."""
+"""Test environment of the worker: real store, engine and worker in one process, and sources with faults."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ PATIENCE = timedelta(seconds=30)
 
 
 @dataclass(slots=True)
-class Stage:
-    """A store with an engine on it, and how tests speak to it."""
+class WorkerEnvironment:
+    """An engine on a store, and helpers to submit, wait and run workers."""
 
     engine: Engine
     path: Path
@@ -57,7 +57,7 @@ class Stage:
         return job
 
     async def until(self, job_id: JobId, holds: Callable[[Job], bool]) -> Job:
-        """Wait until a job is as it should be; each write to the store is a reason to look."""
+        """Wait until a job is as it should be; it is read again after each write to the store."""
         async with asyncio.timeout(PATIENCE.total_seconds()):
             with self.engine.broker.subscribe(("\0nothing",)) as subscription:
                 while not holds(job := await self.look(job_id)):
@@ -89,7 +89,7 @@ class Stage:
 
     @asynccontextmanager
     async def scheduler(self) -> AsyncIterator[None]:
-        """Keep the time: reap, promote."""
+        """Run a scheduler: reaps, promotes."""
         running = asyncio.create_task(Scheduler(self.engine).run())
         try:
             yield
@@ -101,11 +101,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage_at(path: Path) -> AsyncIterator[Stage]:
+async def worker_environment(path: Path) -> AsyncIterator[WorkerEnvironment]:
     store = await SqliteStore.open(path)
     broker = InStoreBroker(store)
     try:
-        yield Stage(Engine(store, broker), path)
+        yield WorkerEnvironment(Engine(store, broker), path)
     finally:
         await broker.close()
         await store.close()
@@ -126,8 +126,8 @@ Fault = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
 @dataclass(slots=True)
-class Passing:
-    """A source that passes everything on, keeps what was asked, and lets a fault meet each call first."""
+class RecordingSource:
+    """A source that records its calls and passes them on, through a fault if one is set."""
 
     source: WorkSource
     claims: list[Claim] = field(default_factory=list)
@@ -155,8 +155,8 @@ class Passing:
         return applied
 
 
-class Losing:
-    """A fault: so many times the request arrives and its answer is lost, or it does not arrive at all."""
+class LostResponses:
+    """A fault: the responses of the next calls are lost, or with `arrives=False` the requests too."""
 
     def __init__(self, times: int, *, arrives: bool = False) -> None:
         self.left = times
@@ -170,11 +170,11 @@ class Losing:
             await answer
         else:
             answer.close()  # type: ignore[attr-defined]
-        raise StoreUnavailable("the line is down")
+        raise StoreUnavailable("the connection is down")
 
 
 @asynccontextmanager
 async def open_source(argument: dict[str, str]) -> AsyncIterator[WorkSource]:
     """Open the source of a lease keeper."""
-    async with stage_at(Path(argument["path"])) as stage:
-        yield stage.engine
+    async with worker_environment(Path(argument["path"])) as env:
+        yield env.engine

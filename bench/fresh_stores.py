@@ -1,7 +1,7 @@
-"""Where the stores of a run live: private servers that sync every commit, with any number of empty databases.
+"""Fresh stores for measurements: private servers that sync every commit, with any number of empty databases.
 
-A place can also copy a job that went through the store as often as wanted, far faster than the store could take them
-in. The copies are what the store itself would have written: all that tells them apart is their number.
+They can also copy a stored job many times, far faster than the store could take submissions. The copies are rows as the
+store itself would have written them; they differ by their number only.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from servers.mariadb import require_binary as require_mariadb
 from servers.postgres import PostgresServer, require_binaries
 
 NAMES: Final = ("sqlite", "postgres", "mysql")
-#: What tells a job's copies apart. Turns and times are in microseconds, so a million of them last one second.
+#: The columns in which the copies of a job differ. Turns and times are in microseconds, so a million of them last one
+#: second.
 _COUNTED: Final = frozenset({"id", "job_id", "turn", "run_at", "finished_at"})
 #: The tables of a job's waits, by job_id.
 _WAITS: Final = ("rota_step", "rota_waiter")
 _AT_ONCE: Final = 100_000
 
 
-class Place(Protocol):
-    """A kind of store that can have empty databases."""
+class FreshStores(Protocol):
+    """A private server, or a folder, on which empty databases are made."""
 
     name: str
     described: str
@@ -44,15 +45,15 @@ class Place(Protocol):
         ...
 
     async def copy(self, url: str, model: JobId, number: int) -> None:
-        """Put so many copies of a job into a database, with the ids that follow its own."""
+        """Insert copies of a job into a database, with the ids that follow its own."""
         ...
 
     async def rest(self, url: str) -> None:
-        """Have everything written that still waits to be, as it is after a quiet minute."""
+        """Flush pending writes to the disk (checkpoint, vacuum), as after an idle minute."""
         ...
 
 
-class SqlitePlace:
+class SqliteStores:
     name = "sqlite"
     described = f"SQLite {sqlite3.sqlite_version} (WAL, synchronous=FULL)"
 
@@ -79,7 +80,7 @@ class SqlitePlace:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-class PostgresPlace:
+class PostgresStores:
     name = "postgres"
 
     def __init__(self, server: PostgresServer) -> None:
@@ -118,7 +119,7 @@ class PostgresPlace:
         await connection.close()
 
 
-class MariadbPlace:
+class MariadbStores:
     name = "mysql"
 
     def __init__(self, server: MariadbServer) -> None:
@@ -143,7 +144,7 @@ class MariadbPlace:
             for start in range(1, number + 1, _AT_ONCE):
                 # MariaDB's tables of numbers, which exist as soon as they are named.
                 numbers = f"seq_{start}_to_{min(start + _AT_ONCE - 1, number)}"
-                # A column is called as a word of SQL.
+                # A column has a reserved word as its name.
                 quoted = ", ".join(f"`{one}`" for one in names)
                 await connection.run(
                     f"INSERT INTO {table} ({quoted}) SELECT {_counted(names, 'seq', '`')} FROM {table}, {numbers}"
@@ -154,10 +155,10 @@ class MariadbPlace:
 
     async def rest(self, url: str) -> None:
         connection = await connect_mysql(location_of(url), "bench", autocommit=True)
-        # As installed, the server writes 200 pages a second at leisure: minutes for a million jobs.
-        hurried = {"innodb_io_capacity_max": 20_000, "innodb_io_capacity": 20_000, "innodb_max_dirty_pages_pct": 0}
-        (usual,) = await connection.rows(f"SELECT {', '.join(f'@@{name}' for name in hurried)}")
-        for name, value in hurried.items():
+        # As installed, the server writes 200 pages a second in the background: minutes for a million jobs.
+        faster = {"innodb_io_capacity_max": 20_000, "innodb_io_capacity": 20_000, "innodb_max_dirty_pages_pct": 0}
+        (usual,) = await connection.rows(f"SELECT {', '.join(f'@@{name}' for name in faster)}")
+        for name, value in faster.items():
             await connection.run(f"SET GLOBAL {name} = {value}")
         dirty = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = %(name)s"
         for _ in range(300):
@@ -166,7 +167,7 @@ class MariadbPlace:
                 break
             await asyncio.sleep(0.1)
         # The largest capacity last: it cannot be less than the usual one.
-        for name, value in reversed(list(zip(hurried, usual, strict=True))):
+        for name, value in reversed(list(zip(faster, usual, strict=True))):
             await connection.run(f"SET GLOBAL {name} = {float(value):.0f}")
         await connection.close()
 
@@ -183,22 +184,22 @@ def _counted(names: Sequence[str], number: str, quote: str = "") -> str:
 
 
 @contextmanager
-def place(name: str, folder: Path | None = None) -> Iterator[Place]:
-    """Give a place of its own, gone afterwards. The folder should lie on a real disk, not on a tmpfs."""
+def open_fresh_stores(name: str, folder: Path | None = None) -> Iterator[FreshStores]:
+    """Open fresh stores of a kind, removed at the end. The folder should be on a real disk, not on a tmpfs."""
     if name == "sqlite":
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
-            yield SqlitePlace(Path(fresh))
+            yield SqliteStores(Path(fresh))
     elif name == "postgres":
         postgres = PostgresServer(require_binaries(), POSTGRES)
         try:
-            yield PostgresPlace(postgres)
+            yield PostgresStores(postgres)
         finally:
             postgres.remove()
     elif name == "mysql":
         mariadb = MariadbServer(require_mariadb(), MARIADB)
         try:
-            yield MariadbPlace(mariadb)
+            yield MariadbStores(mariadb)
         finally:
             mariadb.remove()
     else:
-        raise ValueError(f"no store is called {name!r}; choose from {', '.join(NAMES)}")
+        raise ValueError(f"{name!r} is not a store; choose from {', '.join(NAMES)}")

@@ -1,12 +1,12 @@
-"""What a store was asked for and what it promised, gathered from the lines that a workload writes down.
+"""Requests to a store and what it acknowledged, collected from the log lines of a workload.
 
-A line is a list that can be JSON, so that it survives the death of its writer in a pipe:
+A line is a JSON list, written to a pipe, so that it survives the death of the process that writes it:
 
-- ``["try", verb, ...]``: about to ask. Whether it happened is unknown until the answer comes; for ever, if none does.
-- ``["ok", milliseconds, verb, ...]``: the store has answered. From here on it must be true.
-- ``["error", text]``: an answer that should not have been.
+- ``["try", verb, ...]``: about to be sent. Without an answer it is unknown whether it took effect.
+- ``["ok", milliseconds, verb, ...]``: the store has acknowledged it. From here on it must be durable.
+- ``["error", text]``: an unexpected error.
 
-Nothing here looks at a database, and some promises contradict each other on their face: those are found here already.
+Nothing here reads a database; acknowledgements that contradict each other are found here already.
 """
 
 from __future__ import annotations

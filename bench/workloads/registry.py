@@ -1,4 +1,4 @@
-"""Which workloads there are, by the names that `WORKLOADS=` takes."""
+"""Registry of the workloads, by the names that `WORKLOADS=` takes."""
 
 from __future__ import annotations
 

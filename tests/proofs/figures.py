@@ -1,4 +1,4 @@
-"""Figures of a running system: how late recurring and delayed jobs start, what idling costs, how much it can do."""
+"""Figures of a running system: lateness of recurring and delayed jobs, cost of idling, throughput."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from journeys.stage import Stage
-from proofs.cast import all_jobs, percentile, server, states, submit
+from journeys.system import System
+from proofs.processes import all_jobs, percentile, server, states, submit
 
 
-def lateness(stage: Stage, *, seconds: float) -> str:
+def lateness(system: System, *, seconds: float) -> str:
     """How long after its time a job starts: schedules that fire every second, and jobs with a time of their own."""
-    server(stage, mode="standalone")
+    server(system, mode="standalone")
     job = {"type": "echo", "payload": 1, "tags": ["tick"]}
     for number in range(5):
-        stage.ask("POST", "/v1/schedules", {"name": f"tick-{number}", "cron": "* * * * * *", "job": job})
+        system.ask("POST", "/v1/schedules", {"name": f"tick-{number}", "cron": "* * * * * *", "job": job})
     now = datetime.now(UTC)
     delayed = [
         {"type": "demo", "payload": {}, "run_at": (now + timedelta(seconds=2 + number / 20)).isoformat()}
         for number in range(int((seconds - 3) * 20))
     ]
     for start in range(0, len(delayed), 1000):
-        stage.ask("POST", "/v1/jobs:batch", {"jobs": delayed[start : start + 1000]})
+        system.ask("POST", "/v1/jobs:batch", {"jobs": delayed[start : start + 1000]})
     time.sleep(seconds)
     lines = []
     for name, job_type in (("recurring", "echo"), ("delayed", "demo")):
-        late = [_late(job) for job in all_jobs(stage, job_type) if job["started_at"] is not None]
+        late = [_late(job) for job in all_jobs(system, job_type) if job["started_at"] is not None]
         shown = [f"{share * 100:g} % {percentile(late, share) * 1000:.1f} ms" for share in (0.5, 0.99)]
         lines.append(f"{name}: {len(late)} starts, {', '.join(shown)}, earliest {min(late) * 1000:.1f} ms")
         assert min(late) >= 0, "started before its time"
@@ -41,9 +41,9 @@ def _late(job: dict[str, str]) -> float:
     return (started - due).total_seconds()
 
 
-def idle(stage: Stage, *, seconds: float) -> str:
+def idle(system: System, *, seconds: float) -> str:
     """What a process that has nothing to do costs."""
-    process = server(stage, mode="standalone")
+    process = server(system, mode="standalone")
     time.sleep(3)
     before, begun = _cpu_seconds(process.pid), time.monotonic()
     time.sleep(seconds)
@@ -64,13 +64,13 @@ def _resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def throughput(stage: Stage, *, jobs: int) -> str:
+def throughput(system: System, *, jobs: int) -> str:
     """How many jobs a second a standalone process takes in by batches and runs to their end."""
-    server(stage, "--concurrency", "50", mode="standalone")
+    server(system, "--concurrency", "50", mode="standalone")
     begun = time.perf_counter()
-    submit(stage, jobs, type="echo", payload={"to": "user@example.com"})
+    submit(system, jobs, type="echo", payload={"to": "user@example.com"})
     taken = time.perf_counter() - begun
-    stage.until(lambda: states(stage)["completed"], lambda completed: completed >= jobs, seconds=300)
+    system.until(lambda: states(system)["completed"], lambda completed: completed >= jobs, seconds=300)
     whole = time.perf_counter() - begun
     assert jobs / whole >= 1000, f"{jobs / whole:.0f} jobs/s"
     return f"{jobs:,} jobs: taken at {jobs / taken:,.0f}/s, completed at {jobs / whole:,.0f}/s end to end"

@@ -1,4 +1,4 @@
-"""How tests move jobs through their life: each verb through the port, each decision by the core."""
+"""Helpers that move jobs from state to state: each verb through the port, each decision by the core."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from building import ADA, BASE, claim, means
+from builders import ADA, BASE, claim, means
 from rota.core.access import Token
 from rota.core.cluster import Member
 from rota.core.decision import cancel, decide
@@ -44,7 +44,7 @@ async def begin(
     worker: WorkerId = ADA,
     **fields: Any,  # noqa: ANN401 - any field of a claim
 ) -> Job:
-    """Claim this very job, whatever its queue. One with a key must be the first of its lane: no broker delivers it."""
+    """Claim a given job. One with a key must be the first of its lane, because brokers deliver none with a key."""
     found = await look(store, job)
     ids = (found.id,) if found.concurrency_key is None else None
     types = None if ids else (found.type,)
@@ -54,7 +54,7 @@ async def begin(
 
 
 async def end(store: Store, job: Job, outcome: Outcome, now: datetime = BASE) -> Job:
-    """Settle a job that we hold, and read what became of it."""
+    """Settle a leased job, and read it."""
     assert await store.settle([decide(job, outcome, means(now))], now=now) == [job.id]
     return await look(store, job)
 
@@ -65,7 +65,7 @@ async def complete(store: Store, *jobs: NewJob | Job | JobId, now: datetime = BA
 
 
 async def kill(store: Store, *jobs: NewJob | Job | JobId, now: datetime = BASE) -> None:
-    """Let jobs die of a failure that is not worth another attempt."""
+    """Fail jobs permanently, so that they are dead."""
     for job in jobs:
         await end(store, await begin(store, job, now), Failed(JobError("E", "dead"), permanent=True), now)
 

@@ -1,4 +1,4 @@
-"""The ground that all systems are measured on: the same servers, the same marks, the same sizes."""
+"""The environment shared by all measured systems: servers, processes, recorded start times, sizes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.servers import Servers
-from bench.systems.marks import Marks
-from bench.systems.processes import Nursery
+from bench.systems.processes import ProcessGroup
+from bench.systems.start_times import StartTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +31,27 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What is there for the whole run."""
+class BenchEnvironment:
+    """Everything that lasts for a whole run."""
 
     folder: Path
     servers: Servers
-    nursery: Nursery
-    marks: Marks
+    process_group: ProcessGroup
+    start_times: StartTimes
     sizes: Sizes
 
 
 @contextmanager
-def ground(sizes: Sizes, folder: Path | None = None) -> Iterator[Ground]:
-    """Give a ground, and leave nothing of it behind. `folder` should be on a real disk, not in memory."""
+def open_environment(sizes: Sizes, folder: Path | None = None) -> Iterator[BenchEnvironment]:
+    """Open an environment, and remove all of it at the end. `folder` should be on a real disk, not in memory."""
     if folder is not None:
         tempfile.tempdir = str(folder)
     with ExitStack() as stack:
-        place = Path(tempfile.mkdtemp(prefix="rota-bench-"))
-        nursery = Nursery(place)
-        stack.callback(nursery.close)
-        marks = Marks(place)
-        stack.callback(marks.close)
+        run_folder = Path(tempfile.mkdtemp(prefix="rota-bench-"))
+        process_group = ProcessGroup(run_folder)
+        stack.callback(process_group.close)
+        start_times = StartTimes(run_folder)
+        stack.callback(start_times.close)
         servers = Servers()
         stack.callback(servers.close)
-        yield Ground(place, servers, nursery, marks, sizes)
+        yield BenchEnvironment(run_folder, servers, process_group, start_times, sizes)

@@ -1,6 +1,6 @@
-"""What tests are built from: moments, ids, a clock that is moved by hand, and values with sensible defaults.
+"""Test data builders: times, ids, a manual clock, and core values with defaults.
 
-Nothing here looks at the real clock or throws rng, so that a failing test fails again.
+Nothing here reads the real clock or random numbers, so a failing test fails again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.core.schedule import Schedule
 from rota.core.settlement import JobError
 from rota.core.submission import Dependency, IdempotencyKey, Need, NewJob, Template, request_hash
 
-#: The moment at which tests begin. An odd number of microseconds, so that a store which rounds is found out.
+#: The moment at which tests begin. With microseconds, so that a store that rounds fails.
 BASE: Final = datetime(2026, 3, 1, 12, 0, 0, 123_457, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -36,13 +36,13 @@ _numbers = count(1)
 
 
 def at(seconds: float) -> datetime:
-    """Give the moment so many seconds after the tests begin."""
+    """Return a time, in seconds after `BASE`."""
     return BASE + timedelta(seconds=seconds)
 
 
 @dataclass(slots=True)
 class ManualClock:
-    """A clock that stands still until it is moved, and a steady one beside it that is never set."""
+    """A wall clock that tests move, and a monotonic clock that goes with it but is never set."""
 
     moment: datetime = BASE
     seconds: float = 0.0
@@ -51,12 +51,12 @@ class ManualClock:
         return self.moment
 
     def move(self, span: timedelta) -> None:
-        """Let time pass."""
+        """Advance both clocks."""
         self.moment += span
         self.seconds += span.total_seconds()
 
     def step(self, span: timedelta) -> None:
-        """Set the clock, in no time."""
+        """Set the wall clock only."""
         self.moment += span
 
     def steady(self) -> float:

@@ -1,4 +1,4 @@
-"""What the machine may ask for: small worlds, so that things meet.
+"""Hypothesis strategies of the state machine; few names and times, so that operations conflict.
 
 Two queues, two types, two keys, a handful of moments: a thousand different jobs would never collide, and collisions
 are what we are after.
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from building import DAY, HOUR, MICROSECOND, MINUTE, SECOND, error, failure
+from builders import DAY, HOUR, MICROSECOND, MINUTE, SECOND, error, failure
 from rota.core.lease import WorkerId
 from rota.core.outcome import Lost, Released, Snoozed, Stopped, Succeeded, Unknown
 from rota.core.retry import DEFAULT_BACKOFF, Backoff, Growth

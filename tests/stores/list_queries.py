@@ -1,4 +1,4 @@
-"""One list for each filter, and what the plans of its statements are looked at with. The jobs are numbered from 1."""
+"""One job query for each filter, and helpers for tests of their query plans. The jobs are numbered from 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that submits in a transaction, says so, and never comes to its end."""
+"""A program that submits in a transaction, prints that, and waits to be killed."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Handlers that do what handlers must not do, beside one that behaves: each ends as it should and harms nobody else."""
+"""Misbehaving handlers beside a correct one: each job ends as documented, and the correct one is not affected."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from journeys.stage import Stage
-from proofs.cast import server, submit, worker
+from journeys.system import System
+from proofs.processes import server, submit, worker
 
 APP = """
 import os, re, time
@@ -46,12 +46,12 @@ async def behaves(number: int) -> int:
 """
 
 
-def prove(stage: Stage, *, seconds: float) -> str:
-    (stage.folder / "nasty.py").write_text(APP, encoding="utf-8")
-    server(stage)
+def prove(system: System, *, seconds: float) -> str:
+    (system.folder / "nasty.py").write_text(APP, encoding="utf-8")
+    server(system)
     # One that blocks its own loop keeps its lease; a second worker keeps the rest going, as in production.
-    worker(stage, "one", "--app", "nasty:app")
-    worker(stage, "two", "--app", "nasty:app")
+    worker(system, "one", "--app", "nasty:app")
+    worker(system, "two", "--app", "nasty:app")
     asked = {
         "blocks_the_loop": [seconds],
         "holds_the_gil": [],
@@ -60,11 +60,13 @@ def prove(stage: Stage, *, seconds: float) -> str:
         "leaves": [],
     }
     begun = time.monotonic()
-    ids = {name: submit(stage, 1, type=name, payload={"args": given, "kwargs": {}})[0] for name, given in asked.items()}
-    good = submit(stage, 200, type="behaves", payload={"args": [1], "kwargs": {}})
-    ended = {name: _end(stage, one, seconds) for name, one in ids.items()}
+    ids = {
+        name: submit(system, 1, type=name, payload={"args": given, "kwargs": {}})[0] for name, given in asked.items()
+    }
+    good = submit(system, 200, type="behaves", payload={"args": [1], "kwargs": {}})
+    ended = {name: _end(system, one, seconds) for name, one in ids.items()}
     taken = time.monotonic() - begun
-    harmed = [job for one in good if (job := _end(stage, one, seconds))["result"] != 2]
+    harmed = [job for one in good if (job := _end(system, one, seconds))["result"] != 2]
     assert not harmed, harmed[:3]
     told = {name: (job["status"], job["attempts"], job.get("reason")) for name, job in ended.items()}
     assert told["blocks_the_loop"][:1] == ("completed",), told
@@ -76,14 +78,14 @@ def prove(stage: Stage, *, seconds: float) -> str:
     return f"{told} in {taken:.0f} s, 200 of 200 others completed; {errors}"
 
 
-def _end(stage: Stage, job_id: str, seconds: float) -> dict[str, Any]:
+def _end(system: System, job_id: str, seconds: float) -> dict[str, Any]:
     # Workers that were taken down are started anew, as any supervisor does.
     def look() -> dict[str, Any]:
-        for number, process in enumerate(stage.started[1:3], start=1):
+        for number, process in enumerate(system.started[1:3], start=1):
             if process.poll() is not None:
-                name = f"again-{len(stage.started)}"
-                stage.started.insert(number, worker(stage, name, "--app", "nasty:app"))
-                del stage.started[number + 1]
-        return stage.job(job_id)
+                name = f"again-{len(system.started)}"
+                system.started.insert(number, worker(system, name, "--app", "nasty:app"))
+                del system.started[number + 1]
+        return system.job(job_id)
 
-    return stage.until(look, lambda job: job["status"] in {"completed", "dead"}, seconds=seconds + 60)
+    return system.until(look, lambda job: job["status"] in {"completed", "dead"}, seconds=seconds + 60)

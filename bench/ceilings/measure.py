@@ -1,4 +1,4 @@
-"""C1 and C2 of a store, measured on the ground of a run."""
+"""Measures C1 and C2 of a store: single commits and batched rows of a bare driver, in the environment of a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Final, Protocol
 import asyncpg
 
 from bench.ceilings import mysql, postgres, sqlite
-from bench.ground import Ground
-from bench.systems.catalogue import Store
+from bench.environment import BenchEnvironment
+from bench.systems.registry import Store
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql.location import location_of
 
@@ -62,17 +62,17 @@ async def _result(wanted: Awaitable[float]) -> float:
     return await wanted
 
 
-def ceiling_of(store: Store, ground: Ground) -> Ceiling | None:
+def ceiling_of(store: Store, env: BenchEnvironment) -> Ceiling | None:
     """Measure the ceilings of a store; None for one that has none."""
     # Fewer where less is measured: the ceilings shall not take longer than what they are held against.
-    share = min(1.0, ground.sizes.jobs / 10_000)
+    share = min(1.0, env.sizes.jobs / 10_000)
     single, batched = max(int(_SINGLE * share), 50), max(int(_BATCHED * share) // 500 * 500, 1_000)
-    with bare_on(store, ground) as bare:
+    with bare_on(store, env) as bare:
         return None if bare is None else Ceiling(bare.single_commits(single), bare.batched_rows(batched))
 
 
 @contextmanager
-def bare_on(store: Store, ground: Ground) -> Iterator[Bare | None]:
+def bare_on(store: Store, env: BenchEnvironment) -> Iterator[Bare | None]:
     """Open the bare driver on a store; None on one that has no ceilings."""
     match store:
         case "sqlite":
@@ -83,15 +83,15 @@ def bare_on(store: Store, ground: Ground) -> Iterator[Bare | None]:
                 finally:
                     bare.connection.close()
         case "postgres":
-            yield from _on_postgres(ground)
+            yield from _on_postgres(env)
         case "mysql":
-            yield from _on_mysql(ground)
+            yield from _on_mysql(env)
         case "redis":
             yield None
 
 
-def _on_postgres(ground: Ground) -> Iterator[Bare]:
-    dsn = ground.servers.new_postgres_database()
+def _on_postgres(env: BenchEnvironment) -> Iterator[Bare]:
+    dsn = env.servers.new_postgres_database()
     with asyncio.Runner() as runner:
         connection = runner.run(asyncpg.connect(dsn))
         try:
@@ -100,18 +100,18 @@ def _on_postgres(ground: Ground) -> Iterator[Bare]:
             yield _Awaited(bare, runner)
         finally:
             runner.run(connection.close())
-            ground.servers.drop_postgres_database(dsn)
+            env.servers.drop_postgres_database(dsn)
 
 
-def _on_mysql(ground: Ground) -> Iterator[Bare]:
-    url = ground.servers.new_mariadb_database()
+def _on_mysql(env: BenchEnvironment) -> Iterator[Bare]:
+    url = env.servers.new_mariadb_database()
     with asyncio.Runner() as runner:
         bare = runner.run(_opened_mysql(url))
         try:
             yield _Awaited(bare, runner)
         finally:
             runner.run(bare.close())
-            ground.servers.drop_mariadb_database(url)
+            env.servers.drop_mariadb_database(url)
 
 
 async def _opened_mysql(url: str) -> mysql.Bare:

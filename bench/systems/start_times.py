@@ -1,6 +1,6 @@
-"""When handlers started: each writes the time into its place in a file that every process has mapped.
+"""Start times of handlers: each writes the time into its slot of a file that every process has mapped.
 
-That costs a fraction of a microsecond, is the same for every system, and touches none of them. All times are of
+That costs a fraction of a microsecond, the same for every system. All times are of
 CLOCK_MONOTONIC, which the processes of one machine share. Jobs that may run twice write lines into a log instead.
 """
 
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-#: How many jobs may be told apart, warm-ups included.
+#: The most jobs of a run, warm-ups included.
 PLACES: Final = 1_200_000
 #: What every job carries beside its number, so that a payload has the size of one that does something.
 TEXT: Final = "x" * 150
@@ -21,7 +21,7 @@ _WIDTH: Final = 8
 
 
 def make(folder: Path) -> None:
-    """Make an empty file of marks, and no log."""
+    """Make an empty file of start times, and delete the log."""
     with (folder / "marks").open("wb") as file:
         file.truncate(PLACES * _WIDTH)
     (folder / "log").unlink(missing_ok=True)
@@ -34,7 +34,7 @@ def _view() -> memoryview[float]:
 
 
 def mark(number: int) -> int:
-    """Note that a handler has started."""
+    """Record that a handler has started."""
     _view()[number] = time.monotonic()
     return 1
 
@@ -45,12 +45,12 @@ def _log() -> int:
 
 
 def note(what: str, number: int) -> None:
-    """Note a start or an end of a job that may run more than once."""
+    """Log a start or an end of a job that may run more than once."""
     os.write(_log(), f"{what} {number} {time.monotonic():.6f}\n".encode())
 
 
-class Marks:
-    """The harness's view of the marks and the log."""
+class StartTimes:
+    """The start times and the log, as the harness reads them."""
 
     def __init__(self, folder: Path) -> None:
         make(folder)
@@ -59,12 +59,12 @@ class Marks:
         self._map = mmap.mmap(self._file.fileno(), 0)
 
     def times(self, first: int, count: int) -> list[float]:
-        """Give the marks of some jobs; 0 for one that has not started."""
+        """Return the start times of some jobs; 0 for one that has not started."""
         with memoryview(self._map) as whole, whole.cast("d") as view, view[first : first + count] as part:
             return list(part)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Clear all times and the log."""
         # A hole instead of zeros: the file stays as small as what is written into it.
         self._file.truncate(0)
         self._file.truncate(PLACES * _WIDTH)

@@ -1,4 +1,4 @@
-// When handlers started, and a log of those that may run twice: as in marks.py, in the same files.
+// When handlers started, and a log of those that may run twice: as in start_times.py, in the same files.
 "use strict";
 const fs = require("node:fs");
 const path = require("node:path");

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from building import ManualClock
+from builders import ManualClock
 from rota.api import Api, ApiSettings, Timeouts, create_app, serve
 from rota.api.server.tls import ServerTls
 from rota.brokers.in_store import InStoreBroker
@@ -24,8 +24,8 @@ SECURED = "https://127.0.0.1"
 
 
 @dataclass
-class Stage:
-    """All that a test of the API needs."""
+class ApiEnvironment:
+    """The API on a store in memory, with a client."""
 
     clock: ManualClock
     store: Store
@@ -34,7 +34,7 @@ class Stage:
     client: httpx.AsyncClient
 
     async def submit(self, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
-        """Submit a job and give it as it was answered."""
+        """Submit a job and return the response."""
         return body_of(await self.client.post("/v1/jobs", json=fields), 201)
 
     async def claim(self, worker: str = "ada", **fields: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any field
@@ -44,12 +44,12 @@ class Stage:
         return jobs
 
     async def settle(self, job: Mapping[str, Any], outcome: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Report what came of a job."""
+        """Report the outcome of a job."""
         report = {"id": job["id"], "fence": job["fence"], "outcome": outcome, **fields}
         return body_of(await self.client.post("/v1/leases:settle", json={"reports": [report]}))
 
     async def get(self, job_id: str) -> dict[str, Any]:
-        """Look at a job."""
+        """Read a job."""
         return body_of(await self.client.get(f"/v1/jobs/{job_id}"))
 
     async def dead(self, message: str = "no", **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
@@ -64,20 +64,20 @@ OpenStore = Callable[[ManualClock], Awaitable[Store]]
 
 
 @asynccontextmanager
-async def staged(
+async def api_environment(
     settings: ApiSettings | None = None, location: str = ":memory:", open_store: OpenStore | None = None
-) -> AsyncIterator[Stage]:
-    """Set a stage up and clear it away."""
+) -> AsyncIterator[ApiEnvironment]:
+    """Open an environment, and close it at the end."""
     clock = ManualClock()
     store: Store = await (SqliteStore.open(location, clock=clock) if open_store is None else open_store(clock))
     broker = InStoreBroker(store)
     engine = Engine(store, broker, clock=clock, steady=clock.steady)
-    # A scheduler has looked at the store's clock when anything begins.
+    # As if a scheduler had read the store's clock before the test begins.
     await engine.upkeep.timetable()
     api = create_app(engine, settings=settings or ApiSettings(instance_id="here", version="1.2.3"))
     transport = httpx.ASGITransport(app=api)
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
-        yield Stage(clock, store, engine, api, client)
+        yield ApiEnvironment(clock, store, engine, api, client)
     await api.aclose()
     await broker.close()
     await store.close()
@@ -88,10 +88,10 @@ async def served(api: Api, timeouts: Timeouts | None = None, tls: ServerTls | No
     """Serve an API on a free port and give its address."""
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def tell(_host: str, port: int) -> None:
+    def on_ready(_host: str, port: int) -> None:
         ready.set_result(port)
 
-    serving = asyncio.create_task(serve(api, port=0, tls=tls, on_ready=tell, timeouts=timeouts))
+    serving = asyncio.create_task(serve(api, port=0, tls=tls, on_ready=on_ready, timeouts=timeouts))
     done, _ = await asyncio.wait((serving, ready), return_when=asyncio.FIRST_COMPLETED)
     if serving in done:
         await serving
@@ -103,20 +103,20 @@ async def served(api: Api, timeouts: Timeouts | None = None, tls: ServerTls | No
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let others go on until something holds that nobody tells of."""
-    while not condition():  # noqa: ASYNC110 - nobody tells of it
+    """Run other tasks until a condition holds that no event reports."""
+    while not condition():  # noqa: ASYNC110 - no event reports it
         await asyncio.sleep(0)
 
 
 def body_of(response: httpx.Response, status: int = 200) -> dict[str, Any]:
-    """Give what was answered, which must have been with this status."""
+    """Return the body of a response, which must have this status."""
     assert response.status_code == status, response.text
     found: dict[str, Any] = json.loads(response.content)
     return found
 
 
 def problem_of(response: httpx.Response, status: int) -> dict[str, Any]:
-    """Give the refusal, which must have this status and the form that all refusals have."""
+    """Return the error body, which must have this status and the form of all errors."""
     problem = body_of(response, status)
     assert response.headers["content-type"] == "application/problem+json"
     assert {"type", "title", "status", "detail", "code"} <= set(problem)
@@ -126,5 +126,5 @@ def problem_of(response: httpx.Response, status: int) -> dict[str, Any]:
 
 
 def fields_of(problem: Mapping[str, Any]) -> set[str]:
-    """Name the fields that a refusal is about."""
+    """Return the fields that an error names."""
     return {error["field"] for error in problem.get("errors", ())}

@@ -1,4 +1,4 @@
-"""What a workload reports: figures, each beside something that was measured in the same run, and what it should be."""
+"""Results of a workload: figures with their baseline of the same run, and their target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.measure import Sample, percentile, print_table
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure should be: at least or at most so much."""
+    """The target of a figure: a lower or an upper bound."""
 
     bound: float
     is_ceiling: bool = False
@@ -33,7 +33,7 @@ def at_most(bound: float, unit: str = "x") -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure. `ratio` is to what stands in `beside`; a target judges `judged`, or else the ratio."""
+    """One figure. `ratio` compares it with `beside`; the target applies to `judged`, or else to the ratio."""
 
     what: str
     figure: str

@@ -1,6 +1,6 @@
-"""Draws the life of a job from the table in the core, and puts it into the page that explains it.
+"""Generates the lifecycle diagram from the table in the core, and writes it into the page about it.
 
-Run as a program, it brings the page up to date: ``python tests/docs/drawing.py``.
+Run as a program, it brings the page up to date: ``python tests/docs/lifecycle_diagram.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store, a dispatcher and readers on one server: each reader is a broker of its own, as in a process of its own."""
+"""Test environment of the broker on Redis: a store, a dispatcher, and a broker for each process that reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
-from building import ADA, claim, new_jobs
+from builders import ADA, claim, new_jobs
 from rota.brokers.in_store import InStoreBroker
 from rota.brokers.redis_streams import RedisStreamsBroker
 from rota.core.ids import JobId
@@ -33,7 +33,7 @@ TYPES = ("mail",)
 
 
 async def until(read: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
-    """Look again and again until something holds; say what was seen last if it never does."""
+    """Poll until a condition holds; the failure shows the value read last."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + PATIENCE_SECONDS
     while True:
@@ -45,8 +45,8 @@ async def until(read: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) ->
 
 
 @dataclass
-class Stage:
-    """What a test has at hand."""
+class RedisEnvironment:
+    """A store and a Redis server, with the brokers opened on them."""
 
     store: Store
     server: ValkeyServer
@@ -70,14 +70,14 @@ class Stage:
         self.tasks.append(asyncio.create_task(Dispatcher(engine).run()))
         return engine
 
-    def line(self, engine: Engine) -> DispatchQueue:
-        line = engine.broker.dispatch_queue
-        assert line is not None
-        return line
+    def dispatch_queue(self, engine: Engine) -> DispatchQueue:
+        dispatch_queue = engine.broker.dispatch_queue
+        assert dispatch_queue is not None
+        return dispatch_queue
 
     async def dispatch(self, engine: Engine) -> int:
         """Do one pass of a dispatcher."""
-        return await engine.dispatch.dispatch(self.line(engine))
+        return await engine.dispatch.dispatch(self.dispatch_queue(engine))
 
     async def submit(self, number: int = 1, **fields: object) -> list[NewJob]:
         jobs = new_jobs(number, **fields)  # type: ignore[arg-type] # any field of a job
@@ -98,8 +98,8 @@ class Stage:
 
 async def take(engine: Engine, limit: int = 100, worker: WorkerId = ADA, **fields: object) -> Sequence[Job]:
     """Claim as a worker does that waits."""
-    wanted = claim(worker, limit, types=TYPES, **fields)
-    return await engine.claim(wanted, wait=timedelta(seconds=5))
+    request = claim(worker, limit, types=TYPES, **fields)
+    return await engine.claim(request, wait=timedelta(seconds=5))
 
 
 async def finish(engine: Engine, jobs: Sequence[Job]) -> Sequence[JobId]:
@@ -107,16 +107,16 @@ async def finish(engine: Engine, jobs: Sequence[Job]) -> Sequence[JobId]:
 
 
 @asynccontextmanager
-async def staged(server: ValkeyServer, url: str | None = None) -> AsyncIterator[Stage]:
+async def redis_environment(server: ValkeyServer, url: str | None = None) -> AsyncIterator[RedisEnvironment]:
     store = await SqliteStore.open(":memory:")
-    stage = Stage(store, server, url or server.url)
+    env = RedisEnvironment(store, server, url or server.url)
     try:
-        yield stage
+        yield env
     finally:
-        for task in stage.tasks:
+        for task in env.tasks:
             task.cancel()
-        await asyncio.gather(*stage.tasks, return_exceptions=True)
-        for broker in stage.opened:
+        await asyncio.gather(*env.tasks, return_exceptions=True)
+        for broker in env.opened:
             await broker.close()
         await store.close()
 

@@ -1,4 +1,4 @@
-"""What all private servers need: a free port, somebody who clears up behind them, and a word when they are missing."""
+"""Helpers for private servers: free ports, cleanup when the test process ends, skipping when one is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports of the loopback that nobody uses, all different."""
+    """Find unused ports of the loopback, all different."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
@@ -26,12 +26,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Find a port of the loopback that nobody uses."""
+    """Find an unused port of the loopback."""
     return free_ports(1)[0]
 
 
-def keep(folder: Path, end: str) -> subprocess.Popen[bytes]:
-    """Let a shell wait for the end of this process, however it ends, then run `end` and delete the folder, its `$0`."""
+def clean_up_at_exit(folder: Path, end: str) -> subprocess.Popen[bytes]:
+    """Start a shell that waits for the end of this process, runs `end` and deletes the folder, its `$0`."""
     script = f'read -r _; {end}; rm -rf "$0"'
     return subprocess.Popen(
         ["sh", "-c", script, folder], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

@@ -1,7 +1,7 @@
 """One case for each route: a request over a socket, its answer, and what it changed in the store.
 
-A case is listed under every path that it serves. It sends its requests with `Ask`, which knows method and path.
-Whatever else it needs is set up with the stage's own client, or read from the store.
+A case is registered under each path that it tests. It sends its requests with `RouteClient`, which has method and path.
+Other data is prepared with the client of the environment, or read from the store.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from api.staging import Stage
+from api.environment import ApiEnvironment
 from rota.api.router import Route
 from rota.coordination.local import LocalCoordinator
 from rota.core.ids import JobId, to_number
@@ -21,10 +21,10 @@ from rota.core.job import Job
 
 
 @dataclass
-class Ask:
+class RouteClient:
     """Sends requests to one route, and checks the status."""
 
-    stage: Stage
+    env: ApiEnvironment
     client: httpx.AsyncClient
     route: Route
     coordinator: LocalCoordinator
@@ -41,7 +41,7 @@ class Ask:
         return response.json() if is_json and self.route.path not in {"/docs", "/"} else response.text
 
 
-Case = Callable[[Stage, Ask], Awaitable[None]]
+Case = Callable[[ApiEnvironment, RouteClient], Awaitable[None]]
 CASES: dict[str, Case] = {}
 
 
@@ -62,26 +62,26 @@ def of_jobs(method: str, ending: str) -> Callable[[Case], Case]:
     return of(*(f"{method} {root}{ending}" for root in ("/v1/jobs", "/jobs", "/tasks")))
 
 
-async def stored(stage: Stage, job_id: str) -> Job:
-    (job,) = await stage.store.get([JobId(to_number(job_id))])
+async def stored(env: ApiEnvironment, job_id: str) -> Job:
+    (job,) = await env.store.get([JobId(to_number(job_id))])
     return job
 
 
-async def state(stage: Stage, job_id: str) -> str:
-    return (await stored(stage, job_id)).state.value
+async def state(env: ApiEnvironment, job_id: str) -> str:
+    return (await stored(env, job_id)).state.value
 
 
-async def acts(stage: Stage) -> list[tuple[str, str]]:
-    """Give the actions in the ledger; each names the surface through which it came."""
-    entries = await stage.store.ledger()
+async def ledger_actions(env: ApiEnvironment) -> list[tuple[str, str]]:
+    """Return the actions in the ledger, all of which came through the API."""
+    entries = await env.store.ledger()
     assert {entry.surface for entry in entries} <= {"api"}, entries
     return [(entry.action, entry.target) for entry in entries]
 
 
-async def lines(ask: Ask, name: str = "") -> list[str]:
+async def stream_lines(send: RouteClient, name: str = "") -> list[str]:
     """Read the first events of a stream: their kinds and data."""
-    ask.count += 1
-    async with ask.client.stream(ask.route.method, ask.path(name)) as response:
+    send.count += 1
+    async with send.client.stream(send.route.method, send.path(name)) as response:
         assert response.status_code == 200, response.status_code
         assert response.headers["content-type"].startswith("text/event-stream")
         found = []

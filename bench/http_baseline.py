@@ -1,7 +1,7 @@
 """Servers that answer submissions without a store: what HTTP alone costs.
 
-`python -m bench.http_floor bare PORT`: uvicorn as we run it, with a handler that decodes the job and answers.
-`python -m bench.http_floor forgetful PORT`: our whole API, on a store that forgets what it is given.
+`python -m bench.http_baseline bare PORT`: uvicorn as we run it, with a handler that decodes the job and answers.
+`python -m bench.http_baseline forgetful PORT`: our whole API, on a store that forgets what it is given.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A process with API and scheduler on a store, as `rota scheduler --port` builds it, inside the test."""
+"""The components of `rota scheduler --port`, run within the test on a store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = ("acme", "beta", "late-1")
 
 
 @dataclass
-class Hosting:
+class HostedProcess:
     """A running process and its client, which sends the bootstrap token."""
 
     settings: Settings
@@ -60,13 +60,13 @@ class Hosting:
         return answer if status is None else answer.json() if is_json and answer.content else answer.text
 
     async def token(self, namespace: str, name: str = "ann", **fields: Any) -> str:  # noqa: ANN401 - its fields
-        """Create a token of a namespace and give its secret."""
+        """Create a token of a namespace and return its secret."""
         body = {"name": name, "role": "admin", **fields}
         return str((await self.ask("POST", "/v1/tokens", 201, namespace=namespace, json=body))["secret"])
 
 
 @asynccontextmanager
-async def hosting(url: str, plan: RolePlan | None = None, **changes: Any) -> AsyncIterator[Hosting]:  # noqa: ANN401
+async def hosted_process(url: str, plan: RolePlan | None = None, **changes: Any) -> AsyncIterator[HostedProcess]:  # noqa: ANN401
     """Run the components of a plan on a store."""
     settings = replace(Settings(), store=url, port=0, token=ROOT, **changes)
     plan = plan or RolePlan(schedules=True, serves=True, works=False, instance=f"test-{secrets.token_hex(4)}")
@@ -81,20 +81,20 @@ async def hosting(url: str, plan: RolePlan | None = None, **changes: Any) -> Asy
         await components.start()
         address = f"http://127.0.0.1:{ports.api[0].getsockname()[1]}"
         async with httpx.AsyncClient(base_url=address, timeout=30) as client:
-            yield Hosting(settings, link, components, client, address)
+            yield HostedProcess(settings, link, components, client, address)
     finally:
         await components.end()
         await link.close()
 
 
 @asynccontextmanager
-async def lent_store(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Lend the URL of an empty store, and drop its namespaces afterwards."""
+async def empty_store(kind: str, folder: Path) -> AsyncIterator[str]:
+    """Make an empty store, and drop it with its namespaces at the end."""
     if kind == "sqlite":
         yield str(folder / "rota.db")
         return
-    lent = fresh_database() if kind == "mariadb" else migrated_database(shared_server())
-    async with lent as bare:
+    database = fresh_database() if kind == "mariadb" else migrated_database(shared_server())
+    async with database as bare:
         url = bare if kind == "mariadb" else f"{bare}?schema=t_{secrets.token_hex(4)}"
         try:
             yield url
