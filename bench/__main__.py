@@ -37,7 +37,7 @@ _SETTINGS: Final = "; ".join(
 
 
 def chosen(names: str, there: Mapping[str, T]) -> list[T]:
-    """Give what a list of names stands for."""
+    """Return what a list of names stands for."""
     wanted = [name for name in names.replace(",", " ").split() if name]
     unknown = [name for name in wanted if name not in there]
     if unknown:

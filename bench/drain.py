@@ -30,7 +30,7 @@ Submit = Callable[[Engine, int, str], Awaitable[None]]
 
 @asynccontextmanager
 async def engine_on(url: str) -> AsyncIterator[Engine]:
-    """Give an engine on a store, in this process."""
+    """Return an engine on a store, in this process."""
     link = await connect(url)
     assert link.engine is not None
     try:
@@ -41,7 +41,7 @@ async def engine_on(url: str) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def stage_for(url: str) -> AsyncIterator[System]:
-    """Give a stage whose processes find the tasks of `bench.tasks`."""
+    """Return a stage whose processes find the tasks of `bench.tasks`."""
     with tempfile.TemporaryDirectory() as folder, open_system(Path(folder), url) as system:
         yield system
 

@@ -177,7 +177,7 @@ def _id_of(table: str) -> str:
 
 
 def _counted(names: Sequence[str], number: str, quote: str = "") -> str:
-    """Give a job's columns with a number added to those in which its copies differ."""
+    """Return a job's columns with a number added to those in which its copies differ."""
     return ", ".join(
         f"{quote}{name}{quote} + {number}" if name in _COUNTED else f"{quote}{name}{quote}" for name in names
     )

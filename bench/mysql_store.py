@@ -138,7 +138,7 @@ async def throughput(url: str, repeats: int, count: int) -> None:
 
 @contextlib.contextmanager
 def served(url: str | None, folder: Path | None) -> Iterator[tuple[str, MariadbStores | None]]:
-    """Give the URL of an empty database and, on a server of our own, a place for others."""
+    """Return the URL of an empty database and, on a server of our own, a place for others."""
     if url is not None:
         yield url, None
         return

@@ -27,7 +27,7 @@ class EnvironmentMissing(Exception):
 
 @cache
 def peer_python() -> Path:
-    """Give the Python that has the peers."""
+    """Return the Python that has the peers."""
     folder = HOME / "python"
     _made(folder, REQUIREMENTS, _install_python)
     return folder / "bin" / "python"
@@ -35,7 +35,7 @@ def peer_python() -> Path:
 
 @cache
 def node_modules() -> Path:
-    """Give the folder with the peers that are written for Node."""
+    """Return the folder with the peers that are written for Node."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise EnvironmentMissing("Node and npm are not installed")
     folder = HOME / "node"

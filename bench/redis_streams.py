@@ -43,7 +43,7 @@ async def submit(engine: Engine, number: int) -> None:
 
 
 async def measure(dsn: str, told: dict[str, str], *, workers: int, jobs: int) -> tuple[float, list[float]]:
-    """Give jobs per second, and how long each of some single ones took to start."""
+    """Return jobs per second, and how long each of some single ones took to start."""
     link = await connect(dsn)
     engine = link.engine
     assert engine is not None

@@ -72,7 +72,7 @@ class Results:
         return [figure for figure in self.figures.values() if figure.workload == workload]
 
     def ceiling(self, store: Store, name: str) -> Sample | None:
-        """Give the ceiling of a store, by its short name."""
+        """Return the ceiling of a store, by its short name."""
         found = self.ceilings.get(store, [])
         if not found:
             return None

@@ -60,7 +60,7 @@ class ManualClock:
         self.moment += span
 
     def steady(self) -> float:
-        """Give the seconds that have passed."""
+        """Return the seconds that have passed."""
         return self.seconds
 
 

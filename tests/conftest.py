@@ -110,7 +110,7 @@ def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 - xdist's
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which tests left sockets open."""
+    """Return which tests left sockets open."""
     if _left_open:
         terminalreporter.section("sockets left open")
         for line in _left_open:

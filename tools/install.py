@@ -57,7 +57,7 @@ def surroundings_for_uv(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def asks_no_index(settings: Mapping[str, str]) -> bool:
-    """Say whether nothing but links may be asked."""
+    """Return whether nothing but links may be asked."""
     return settings.get("no-index", "").lower() in {"1", "true", "yes", "on"}
 
 

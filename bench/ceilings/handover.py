@@ -95,7 +95,7 @@ Kind = Literal["sqlite", "sqlite-once", "postgres"]
 
 @contextmanager
 def handover(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
-    """Give what hands over with two commits on a fresh database of a store; None for a store that wakes nobody."""
+    """Return what hands over with two commits on a fresh database of a store; None for a store that wakes nobody."""
     if store in ("sqlite", "postgres"):
         with _handover(store, env) as made:
             yield made
@@ -105,7 +105,7 @@ def handover(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
 
 @contextmanager
 def handover_once(store: Store, env: BenchEnvironment) -> Iterator[Handover | None]:
-    """Give what hands over with one commit, by as many hands as there have to be; None where that is not measured."""
+    """Return what hands over with one commit, by as many hands as there have to be; None where that is not measured."""
     if store == "sqlite":
         with _handover("sqlite-once", env) as made:
             yield made

@@ -86,7 +86,7 @@ class ProcessGroup:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Give a process and all that descend from it."""
+    """Return a process and all that descend from it."""
     yield pid
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -98,7 +98,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def families(processes: Iterable[subprocess.Popen[bytes]]) -> list[int]:
-    """Give processes and all that descend from them."""
+    """Return processes and all that descend from them."""
     return [pid for process in processes for pid in family(process.pid)]
 
 
@@ -126,7 +126,7 @@ def memory_of(pids: Iterable[int]) -> Memory:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Give the CPU time that processes have used, children that have ended included."""
+    """Return the CPU time that processes have used, children that have ended included."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def exact_cpu_seconds(pids: Iterable[int]) -> float:
-    """Give the CPU time of the living threads of processes, to the nanosecond."""
+    """Return the CPU time of the living threads of processes, to the nanosecond."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):

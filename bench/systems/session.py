@@ -117,7 +117,7 @@ class Session:
         return families([*self.workers, *self.services])
 
     def server_pids(self) -> list[int]:
-        """Give the processes of the servers that the system stands on."""
+        """Return the processes of the servers that the system stands on."""
         servers = self.env.servers
         used: list[subprocess.Popen[bytes] | None] = []
         if self.candidate.store == "postgres":
@@ -129,7 +129,7 @@ class Session:
         return [pid for process in used if process is not None for pid in family(process.pid)]
 
     def logs(self) -> str:
-        """Give the end of what the system's processes said."""
+        """Return the end of what the system's processes said."""
         files = [path for kind in ("host", "service", "worker") if (path := self._log(kind)).exists()]
         return "\n".join(path.read_text(errors="replace")[-2000:] for path in files)
 
@@ -152,7 +152,7 @@ class Session:
 
 @contextmanager
 def session(candidate: Candidate, env: BenchEnvironment, role: Role, *, is_counted: bool = False) -> Iterator[Session]:
-    """Give a system on a fresh database, and take it away. To count what a server is asked slows it down a little."""
+    """Return a system on a fresh database, and take it away. To count what a server is asked slows it down a little."""
     env.start_times.clear()
     folder = env.folder / "data"
     folder.mkdir()
@@ -184,7 +184,7 @@ def session(candidate: Candidate, env: BenchEnvironment, role: Role, *, is_count
 
 @contextmanager
 def _fresh_store(candidate: Candidate, env: BenchEnvironment, folder: Path, *, is_counted: bool) -> Iterator[str]:
-    """Give the address of an empty database of the kind that a system stands on."""
+    """Return the address of an empty database of the kind that a system stands on."""
     servers = env.servers
     match candidate.store:
         case "sqlite":

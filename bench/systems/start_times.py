@@ -71,7 +71,7 @@ class StartTimes:
         self._log.unlink(missing_ok=True)
 
     def notes(self, what: str) -> dict[int, list[float]]:
-        """Give when each job wrote a line of this kind."""
+        """Return when each job wrote a line of this kind."""
         found: dict[int, list[float]] = {}
         for line in self._log.read_text().splitlines() if self._log.exists() else ():
             kind, number, at = line.split()

@@ -113,7 +113,7 @@ class Case:
 
 
 def cases(largest: int) -> list[Case]:
-    """Give the cases, the one that the others are compared with first."""
+    """Return the cases, the one that the others are compared with first."""
     few, many = min(FEW, largest), min(MANY, largest)
     sizes = [size for size in (100_000, MANY, 5 * MANY) if size <= largest] or [largest]
     return [

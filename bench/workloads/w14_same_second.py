@@ -23,7 +23,7 @@ AT_ONCE: Final = 64
 
 
 async def same_second(fresh_stores: FreshStores, *, schedules: int) -> list[Line]:
-    """Say how long after their second all jobs are made, and all are run, and that each was exactly once."""
+    """Return how long after their second all jobs are made, and all are run, and that each was exactly once."""
     url = await fresh_stores.fresh()
     async with stage_for(url) as stage, engine_on(url) as engine:
         start_worker(stage, "w", "--concurrency", "100")
@@ -87,7 +87,7 @@ async def _until_made(engine: Engine, number: int) -> datetime:
 
 
 async def _made(engine: Engine, due: datetime) -> list[Job]:
-    """Give the jobs that schedules made for a moment."""
+    """Return the jobs that schedules made for a moment."""
     jobs: list[Job] = []
     before: JobId | None = None
     while True:

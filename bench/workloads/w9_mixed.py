@@ -106,7 +106,7 @@ def bare_syncs(folder: Path, number: int = 200) -> list[float]:
 
 
 async def _since(engine: Engine, begun: float) -> list[Job]:
-    """Give the jobs of the load, once all have ended."""
+    """Return the jobs of the load, once all have ended."""
     found: list[Job] = []
     while True:
         page = await engine.find(JobQuery(limit=500, before=found[-1].id if found else None))

@@ -257,7 +257,7 @@ Run = Callable[[str], Awaitable[object]]
 
 @pytest.fixture
 async def run(env: ApiEnvironment, place: str) -> Run:
-    """Give what runs a statement on the database beside the store."""
+    """Return what runs a statement on the database beside the store."""
 
     async def run(text: str) -> object:
         store = env.store

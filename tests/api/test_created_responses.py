@@ -25,7 +25,7 @@ def now() -> datetime:
 
 
 def slow_clock() -> datetime:
-    """Give the time of a host whose clock is behind the store's."""
+    """Return the time of a host whose clock is behind the store's."""
     return now() - timedelta(minutes=1)
 
 

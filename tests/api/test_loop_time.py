@@ -142,7 +142,7 @@ _BY_FORM = ("as many deep lists as allowed", "unknown names", "long unknown name
 
 
 def bodies(route: Route) -> dict[str, bytes]:
-    """Give what is sent to a route. Those that read no body share the code that refuses one: the worst will do."""
+    """Return what is sent to a route. Those that read no body share the code that refuses one: the worst will do."""
     if route.body is None:
         return {name: HOSTILE[name] for name in _BY_FORM[:1]}
     hostile = HOSTILE if route.path in _TRIED_WITH_ALL else {name: HOSTILE[name] for name in _BY_FORM}
@@ -176,7 +176,7 @@ async def _ask(api: Api, route: Route, body: bytes) -> int:
 
 
 async def longest_turn(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Give the most CPU time that passed between two turns of the loop while something was done, and what it gave."""
+    """Return the most CPU time that passed between two turns of the loop while something was done, and what it gave."""
     worst, last, is_over = 0.0, time.process_time(), False
 
     async def turn() -> None:
@@ -211,7 +211,9 @@ async def test_no_request_keeps_the_loop_for_long(env: ApiEnvironment, route: Ro
 
 
 async def _shortest(api: Api, route: Route, body: bytes) -> tuple[float, float]:
-    """Give the first that is short enough, or the best of nine, and the bar: garbage is collected, cores are shared."""
+    """Return the first time that is short enough, or the best of nine, and the limit: the garbage collector and other
+    processes interfere.
+    """
     best, bar = 1.0, BAR_SECONDS
     for _ in range(9):
         took, status = await longest_turn(lambda: _ask(api, route, body))

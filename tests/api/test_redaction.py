@@ -184,7 +184,7 @@ async def test_operations_do_not_search_in_errors_either(guarded: ApiEnvironment
 
 
 def forms_of(kind: Any) -> Iterator[type[Struct]]:  # noqa: ANN401 - any annotation
-    """Give all forms that an annotation mentions, those within forms too."""
+    """Return all forms that an annotation mentions, those within forms too."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         yield kind
         for field in msgspec.structs.fields(kind):

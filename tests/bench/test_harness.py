@@ -78,7 +78,7 @@ def test_the_plot_is_well_formed_and_has_a_bar_for_each_figure(results: Results)
 
 
 def verdict_of(reading: Reading, others: dict[str, float]) -> list[bool | None]:
-    """Say how a figure of SQLite stands to its targets when other systems reached this."""
+    """Return how a figure of SQLite stands to its targets when other systems reached this."""
     results = Results()
     results.add(SQLITE, "w2", reading)
     for name, value in others.items():

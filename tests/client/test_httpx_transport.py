@@ -15,7 +15,7 @@ import pytest
 
 from rota.client import connection, httpx_transport
 from rota.client.httpx_transport import PooledTransport
-from rota.sockets import SILENT_SECONDS
+from rota.sockets import HALF_OPEN_SECONDS
 from rota.tls import ClientFiles
 from servers.certificates import sign_itself
 from servers.proxies import Proxy
@@ -476,4 +476,4 @@ async def test_the_kernel_is_told_to_notice_a_silent_server() -> None:
         (kept,) = next(iter(wire._idle.values()))
         assert kept._transport is not None
         raw = kept._transport.get_extra_info("socket")
-        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENT_SECONDS * 1000
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == HALF_OPEN_SECONDS * 1000

@@ -174,7 +174,7 @@ def test_the_autoscaler_goes_by_a_metric_that_we_show() -> None:
 
 
 def told() -> Iterator[tuple[str, list[str], set[str]]]:
-    """Give what each container is told: its command line, and the names in its environment."""
+    """Return what each container is told: its command line, and the names in its environment."""
     for name, service in OURS.items():
         yield name, service["command"], set(service["environment"])
     for deployment in DEPLOYMENTS:

@@ -80,7 +80,7 @@ def schedule(rule: str = "* * * * *", **fields: Any) -> Schedule:  # noqa: ANN40
 
 
 def numbered(start: int = 1) -> Callable[[], JobId]:
-    """Give ids by counting."""
+    """Return ids by counting."""
     numbers = count(start)
     return lambda: JobId(next(numbers))
 

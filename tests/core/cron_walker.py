@@ -93,7 +93,7 @@ class Walker:
         return list(self.walk(after, end, stretches(self.zone, after - MEMORY, end + 1, stride=stride)))
 
     def first(self, after: int, limit: int) -> int | None:
-        """Give the first fire time within (after, limit], walking only near days that match."""
+        """Return the first fire time within (after, limit], walking only near days that match."""
         here = after
         while here < limit:
             there = min(here + DAY, limit)

@@ -127,7 +127,7 @@ class WriterForker:
 
 
 def listen(children: list[Child], *, within: float) -> Iterator[tuple[Child, Line]]:
-    """Give the lines of children as they come, for so many seconds or until all have ended."""
+    """Return the lines of children as they come, for so many seconds or until all have ended."""
     give_up_at = time.monotonic() + within
     left = within
     while True:

@@ -288,7 +288,7 @@ async def open_through(fault: DiskFault, settings: Settings) -> list[str]:
 
 @contextlib.contextmanager
 def troubled_vfs(fault: DiskFault, base: str = "unix") -> Iterator[str]:
-    """Give the name of a faulty VFS."""
+    """Return the name of a faulty VFS."""
     vfs = FaultyVfs(fault, base)
     try:
         yield vfs.name

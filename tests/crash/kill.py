@@ -187,7 +187,7 @@ def _take(promises: Promises, line: Line) -> bool:
 
 
 def _unanswered(promises: Promises) -> tuple[str, ...]:
-    """Give a few of the claims whose answers were lost with their writer; from then on they count as answered."""
+    """Return a few of the claims whose answers were lost with their writer; from then on they count as answered."""
     lost = sorted(promises.unanswered)[-5:]
     promises.unanswered.clear()
     return tuple(lost)

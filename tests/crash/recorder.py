@@ -101,7 +101,7 @@ class Tape:
         self.events.append(Phase(phase))
 
     def opened(self, name: str) -> int:
-        """Give the number of the file that a name stands for, making it if there is none."""
+        """Return the number of the file that a name stands for, making it if there is none."""
         with self._lock:
             if name not in self._files:
                 self._files[name] = next(self._numbers)

@@ -16,7 +16,7 @@ SUFFIXES: Final = ("", "-wal", "-journal")
 
 @contextlib.contextmanager
 def memory_folder() -> Iterator[Path]:
-    """Give a folder in memory where there is one: a make-believe disk need not wait for a real one."""
+    """Return a folder in memory where there is one: a make-believe disk need not wait for a real one."""
     memory = Path("/dev/shm")  # noqa: S108 - only where there is one; the folder itself is ours alone
     folder = Path(tempfile.mkdtemp(prefix="rota-crash-", dir=memory if memory.is_dir() else None))
     try:

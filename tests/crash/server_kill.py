@@ -80,7 +80,7 @@ class Report:
         return sum(start <= moment < start + seconds for moment in self.moments) / seconds
 
     def healing_seconds(self, before: float) -> list[float]:
-        """Say how long after each return nine tenths of the former rate were reached, second by second."""
+        """Return how long after each return nine tenths of the former rate were reached, second by second."""
         found = []
         for back in self.returns:
             waits = (wait / 4 for wait in range(int(HEALING_SECONDS * 4)))

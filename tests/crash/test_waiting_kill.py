@@ -90,7 +90,7 @@ class World:
         return Engine(store, InStoreBroker(self.store), clock=self.clock)
 
     def effect(self, key: str) -> tuple[Callable[[], Awaitable[str]], Callable[[], Awaitable[Happened | None]]]:
-        """Give an effect outside of the store, and how to find out whether it happened."""
+        """Return an effect outside of the store, and how to find out whether it happened."""
         place = (current().id, key)
 
         async def perform() -> str:

@@ -90,7 +90,7 @@ def _rows_of(connection: sqlite3.Connection) -> Callable[[str], list[Any]]:
 
 
 def verify(path: Path, promises: Promises) -> list[Violation]:
-    """Say which promises a file breaks."""
+    """Return which promises a file breaks."""
     try:
         contents = read(path)
     except sqlite3.Error as error:
@@ -99,7 +99,7 @@ def verify(path: Path, promises: Promises) -> list[Violation]:
 
 
 def verify_in_use(path: Path, promises: Promises, catch_up: Callable[[], None]) -> list[Violation]:
-    """Say which promises a file breaks that others are writing to.
+    """Return which promises a file breaks that others are writing to.
 
     What was promised before we read it must be there. What was asked for before we read it may have been done, and we
     may hear of that only now: `catch_up` takes down what has been said meanwhile. Nothing is said about jobs of which
@@ -117,7 +117,7 @@ def verify_in_use(path: Path, promises: Promises, catch_up: Callable[[], None]) 
 
 
 def compare(contents: Contents, promises: Promises, *, is_in_use: bool = False) -> list[Violation]:
-    """Say which promises are broken by what is there."""
+    """Return which promises are broken by what is there."""
     if contents.findings:
         return [*promises.violations, *(Violation(Kind.DAMAGED, finding) for finding in contents.findings)]
     checks = [_jobs, _ends, _keys, _fences, _claims, _fire_times, _heirs, _waits, _steps, _ledger, _terms]

@@ -50,7 +50,7 @@ def table(moves: Moves = MOVES) -> str:
 
 
 def drawn(page: str, moves: Moves = MOVES) -> str:
-    """Give the page with its drawings as they must be."""
+    """Return the page with its drawings as they must be."""
     for name, drawing in (("diagram", diagram(moves)), ("table", table(moves))):
         begin = f"<!-- drawn: {name} -->"
         before, _, rest = page.partition(begin)

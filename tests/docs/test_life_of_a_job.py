@@ -17,14 +17,14 @@ def page() -> str:
 
 
 def rows_of(heading: str) -> list[str]:
-    """Give the first column of the table under a heading."""
+    """Return the first column of the table under a heading."""
     _, _, section = page().partition(f"\n## {heading}\n")
     section, _, _ = section.partition("\n## ")
     return re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
 
 
 def without(state: State, event: Event) -> dict[State, dict[Event, State]]:
-    """Give the table with one move struck out."""
+    """Return the table with one move struck out."""
     return {
         each: {move: target for move, target in moves.items() if (each, move) != (state, event)}
         for each, moves in MOVES.items()

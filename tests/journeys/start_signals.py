@@ -65,7 +65,7 @@ def arguments(role: str, system: System) -> list[str]:
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    """Give the CPU time that a process has used, in seconds; without /proc no signal waits for it."""
+    """Return the CPU time that a process has used, in seconds; without /proc no signal waits for it."""
     try:
         fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except FileNotFoundError:

@@ -256,9 +256,9 @@ ROWS = [
     Row(metric_definitions.HTTP_REJECTED, rejected, grows(" reason=invalid_http")),
     # A worker that comes, runs jobs, loses its API and its broker, and goes.
     Row(metric_definitions.WORKERS, Deployment.start_worker, is_(1)),
-    Row(metric_definitions.FLEET_SLOTS, nothing, is_(3), from_start=True),
+    Row(metric_definitions.ALL_SLOTS, nothing, is_(3), from_start=True),
     Row(metric_definitions.SLOTS, nothing, is_(3), of_worker=True, from_start=True),
-    Row(metric_definitions.FLEET_BUSY, busy, is_(1), undo=stop_busy),
+    Row(metric_definitions.ALL_BUSY_SLOTS, busy, is_(1), undo=stop_busy),
     Row(metric_definitions.BUSY, busy, is_(1), undo=stop_busy, of_worker=True),
     Row(metric_definitions.SUBMITTED, Deployment.run, grows(" type=echo")),
     Row(metric_definitions.ATTEMPTS, Deployment.run, grows(" type=echo")),

@@ -179,7 +179,7 @@ def _page(system: System, path: str, accept: str = "*/*") -> str:
 
 
 def _own_processes(system: System) -> dict[int, str]:
-    """Give the command lines of the processes that were started and of all that they started themselves."""
+    """Return the command lines of the processes that were started and of all that they started themselves."""
     found: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

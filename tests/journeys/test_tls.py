@@ -170,7 +170,7 @@ def test_a_process_with_a_wrong_file_does_not_start(secured: SecuredSystem) -> N
 
 
 def _listening(pid: int) -> set[int]:
-    """Give the ports on which anything in the network of a process listens, from the kernel."""
+    """Return the ports on which anything in the network of a process listens, from the kernel."""
     ports = set()
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{name}").read_text(encoding="ascii").splitlines()[1:]:

@@ -61,12 +61,12 @@ def steady_load(system: System, *, seconds: float, rate: float = 25) -> str:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Give the median slope of all pairs of points, in units per second."""
+    """Return the median slope of all pairs of points, in units per second."""
     return median((after - before) / (later - at) for (at, before), (later, after) in combinations(points, 2))
 
 
 def _held(pid: int) -> tuple[float, float]:
-    """Give what a process and its children hold, resident and anonymous, in MB."""
+    """Return what a process and its children hold, resident and anonymous, in MB."""
     pids = [pid, *_children(pid)]
     return sum(_status(one, "VmRSS") for one in pids) / 1e3, sum(_status(one, "RssAnon") for one in pids) / 1e3
 

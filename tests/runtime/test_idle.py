@@ -105,11 +105,11 @@ def asked_in_a_minute(kind: str, *, beside: str | None = None) -> Counter[str]:
         async with AsyncExitStack() as stack:
             store = await SqliteStore.open(":memory:", clock=lambda: BASE + timedelta(seconds=loop.time()))
             stack.push_async_callback(store.close)
-            house = House(stack, store)
+            caller_tx_config = House(stack, store)
             if beside is not None:
-                await house.start("first", _PARTS[beside])
+                await caller_tx_config.start("first", _PARTS[beside])
                 await asyncio.sleep(1)
-            faulty_store = await house.start("watched", _PARTS[kind])
+            faulty_store = await caller_tx_config.start("watched", _PARTS[kind])
             await asyncio.sleep(SETTLING_SECONDS)
             faulty_store.calls.clear()
             await asyncio.sleep(MINUTE)

@@ -124,7 +124,7 @@ async def test_by_every_route_with_an_id_what_is_of_another_namespace_is_unknown
 
 
 def _never_made(name: str) -> str:
-    """Give a name of the same form that nobody has made."""
+    """Return a name of the same form that nobody has made."""
     return name.replace("acme", "none") if "acme" in name else name[:-3] + ("000" if name[-3:] != "000" else "111")
 
 

@@ -42,7 +42,7 @@ class Night:
         return BASE + timedelta(seconds=asyncio.get_running_loop().time())
 
     async def became_pending_after(self, job: NewJob) -> float:
-        """Say how many seconds passed until a job was pending."""
+        """Return how many seconds passed until a job was pending."""
         begun = asyncio.get_running_loop().time()
         while (await self.store.get([job.id]))[0].state is not State.PENDING:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(0.005)

@@ -77,14 +77,14 @@ def job_of(body: Body) -> NewJob:
 
 
 def over_http(body: Body) -> bytes:
-    """Give the hash of a request that comes as JSON."""
+    """Return the hash of a request that comes as JSON."""
     job = job_of(body)
     assert job.idempotency is not None
     return job.idempotency.request
 
 
 def in_python(argument: object, options: Options, now: datetime = BASE) -> tuple[bytes, bytes]:
-    """Give the hashes of a call on a store, and of the same call over HTTP."""
+    """Return the hashes of a call on a store, and of the same call over HTTP."""
     job = note.using(**options).call(argument).job(JobId(1), now)
     assert job.idempotency is not None
     sent = msgspec.json.decode(msgspec.json.encode(submission_of(job, now)), type=Submission)

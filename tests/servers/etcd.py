@@ -200,5 +200,5 @@ def require_binary() -> Path:
 
 @cache
 def shared_cluster() -> EtcdCluster:
-    """Give the single node that the tests of this process share; it ends with the process."""
+    """Return the single node that the tests of this process share; it ends with the process."""
     return EtcdCluster(require_binary())

@@ -72,7 +72,7 @@ class MariadbServer:
         return self.folder / "s"
 
     def url(self, database: str, scheme: str = "mysql") -> str:
-        """Say how to reach a database."""
+        """Return how to reach a database."""
         return f"{scheme}://root@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
@@ -195,5 +195,5 @@ def require_binary() -> Path:
 
 @cache
 def shared_server() -> MariadbServer:
-    """Give the server that the tests of this process share; it ends with the process."""
+    """Return the server that the tests of this process share; it ends with the process."""
     return MariadbServer(require_binary(), HASTY)

@@ -59,7 +59,7 @@ class Pgbouncer:
         self._wait()
 
     def dsn(self, direct: str) -> str:
-        """Say how to reach through the pooler what has this address without it."""
+        """Return how to reach through the pooler what has this address without it."""
         return direct.replace(f":{self.server.port}/", f":{self.port}/")
 
     def _wait(self) -> None:
@@ -77,7 +77,7 @@ class Pgbouncer:
 
 @cache
 def shared_pooler() -> Pgbouncer:
-    """Give the pooler that the tests of this process share; it ends with the process."""
+    """Return the pooler that the tests of this process share; it ends with the process."""
     server = shared_server()
     binary = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     return Pgbouncer(required(binary, MISSING), server)

@@ -70,7 +70,7 @@ class PostgresServer:
         return self.folder / "data"
 
     def dsn(self, database: str = "postgres") -> str:
-        """Say how to reach a database."""
+        """Return how to reach a database."""
         return f"postgresql://rota@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
@@ -230,7 +230,7 @@ def require_binaries() -> Path:
 
 @cache
 def shared_server() -> PostgresServer:
-    """Give the server that the tests of this process share; it ends with the process."""
+    """Return the server that the tests of this process share; it ends with the process."""
     return PostgresServer(require_binaries(), HASTY)
 
 
@@ -248,7 +248,7 @@ async def _run(dsn: str, *statements: str) -> None:
 
 @asynccontextmanager
 async def new_database(server: PostgresServer) -> AsyncIterator[str]:
-    """Give a database without any tables to one test, and take it away afterwards."""
+    """Return a database without any tables to one test, and take it away afterwards."""
     name = f"new_{next(_numbers)}"
     await _run(server.dsn(), f"CREATE DATABASE {name}")
     try:
@@ -288,7 +288,7 @@ $$
 
 @asynccontextmanager
 async def migrated_database(server: PostgresServer) -> AsyncIterator[str]:
-    """Give a database in the form this release expects, with nothing in it; used again by the next test."""
+    """Return a database in the form this release expects, with nothing in it; used again by the next test."""
     if not server.free:
         server.free.append(server.dsn(f"shared_{next(_numbers)}"))
         await _run(server.dsn(), f"CREATE DATABASE {server.free[-1].rpartition('/')[2]}")

@@ -39,7 +39,7 @@ def clean_up_at_exit(folder: Path, end: str) -> subprocess.Popen[bytes]:
 
 
 def required(found: T | None, missing: str) -> T:
-    """Give what was found; skip the test without it, or fail it where a skip would be overlooked."""
+    """Return what was found; skip the test without it, or fail it where a skip would be overlooked."""
     if found is None:
         if os.environ.get("CI") == "true":
             pytest.fail(missing)

@@ -88,7 +88,7 @@ class Proxy:
         self._loop.close()
 
     def through(self, url: str) -> str:
-        """Give the URL that leads to the same server through this proxy."""
+        """Return the URL that leads to the same server through this proxy."""
         return url.replace(f":{self.server_port}", f":{self.port}")
 
     def forward(self) -> None:

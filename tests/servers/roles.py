@@ -24,7 +24,7 @@ _free_mariadb: Final[list[str]] = []
 
 
 def postgres_as(server: PostgresServer, role: str, database: str) -> str:
-    """Say how a role reaches a database."""
+    """Return how a role reaches a database."""
     return f"postgresql://{role}@127.0.0.1:{server.port}/{database}"
 
 
@@ -68,7 +68,7 @@ async def make_limited_mariadb(server: mariadb.MariadbServer, name: str) -> str:
 
 
 def mariadb_as(server: mariadb.MariadbServer, user: str, database: str) -> str:
-    """Say how a user reaches a database."""
+    """Return how a user reaches a database."""
     return f"mysql://{user}@127.0.0.1:{server.port}/{database}"
 
 

@@ -47,7 +47,7 @@ class ValkeyServer:
 
     @property
     def url(self) -> str:
-        """Say how to reach it."""
+        """Return how to reach it."""
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -125,11 +125,11 @@ def find_binary() -> Path | None:
 
 
 def require_binary() -> Path:
-    """Give the binary; without one skip the test, but in CI fail."""
+    """Return the binary; without one skip the test, but in CI fail."""
     return required(find_binary(), MISSING)
 
 
 @cache
 def shared_valkey() -> ValkeyServer:
-    """Give the server that the tests of this process share; each test uses stream names of its own."""
+    """Return the server that the tests of this process share; each test uses stream names of its own."""
     return ValkeyServer(require_binary())

@@ -17,7 +17,7 @@ import pytest
 
 from builders import claim, ids_of, new_job
 from rota.core.errors import StoreUnavailable
-from rota.sockets import SILENT_SECONDS
+from rota.sockets import HALF_OPEN_SECONDS
 from rota.stores.mysql import MysqlStore
 from rota.stores.mysql import driver as mysql_driver
 from rota.stores.mysql import pool as mysql_pool
@@ -39,7 +39,7 @@ SLACK_SECONDS = 1.5
 
 @pytest.fixture(params=["postgres", "mariadb"])
 async def behind(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Stores, Proxy]]:
-    """Give a store that reaches its server through a proxy."""
+    """Return a store that reaches its server through a proxy."""
     async with _behind(request.param) as both:
         yield both
 
@@ -104,7 +104,7 @@ async def test_the_kernel_is_told_to_notice_a_silent_server(behind: tuple[Stores
     assert len(sockets) >= 2
     for one in sockets:
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENT_SECONDS * 1000
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == HALF_OPEN_SECONDS * 1000
 
 
 async def test_a_half_open_connection_that_has_rested_costs_a_probe(

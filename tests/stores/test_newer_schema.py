@@ -29,7 +29,7 @@ RECORD = f"INSERT INTO rota_migration (number, name, digest, applied_at) VALUES 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 async def migrated(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """Give the URL of a store that has seen all migrations of this release."""
+    """Return the URL of a store that has seen all migrations of this release."""
     async with AsyncExitStack() as stack:
         if request.param == "sqlite":
             url = str(tmp_path / "rota.db")
@@ -43,7 +43,7 @@ async def migrated(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 @pytest.fixture
 async def migrated_by_another(migrated: str) -> str:
-    """Give the URL of a store that has seen all migrations of this release, and one more."""
+    """Return the URL of a store that has seen all migrations of this release, and one more."""
     await record(migrated, RECORD)
     return migrated
 

@@ -40,7 +40,7 @@ from rota.worker.lease_keeper.protocol import (
     read_leases,
     setup_message,
 )
-from rota.worker.lease_keeper.start import ends_in_goodbye, read_for
+from rota.worker.lease_keeper.start import ends_normally, read_for
 from worker.environment import OPERATOR, WorkerEnvironment, eventually
 from worker.test_processes import gone, written
 
@@ -126,7 +126,7 @@ async def leased_to_a_stopped_worker(env: WorkerEnvironment, process: asyncio.su
     assert isinstance(store, SqliteStore)
     async with asyncio.timeout(30):
         while True:
-            await eventually(lambda: store._handoff is not None and bool(store._handoff.glance()))
+            await eventually(lambda: store._handoff is not None and bool(store._handoff.used_checksums()))
             process.send_signal(signal.SIGSTOP)
             await eventually(lambda: is_stopped(process.pid))
             job_id = await env.submit("quick")
@@ -235,9 +235,9 @@ def test_a_delayed_start_works_with_more_than_a_thousand_open_files() -> None:
 
 
 def test_a_goodbye_is_told_from_bytes_that_only_look_like_one() -> None:
-    goodbye = empty_message(MessageType.GOODBYE)
+    goodbye = empty_message(MessageType.NORMAL_END)
     setup = setup_message({"name": "eve"})
-    assert ends_in_goodbye(setup + leases_message(MessageType.HOLD, [(JobId(1), 1)]) + goodbye)
+    assert ends_normally(setup + leases_message(MessageType.HOLD, [(JobId(1), 1)]) + goodbye)
     # A process group whose number is 7, and a worker that died in the middle of a message.
     assert child_groups_message([7]).endswith(goodbye)
     for received in (
@@ -247,7 +247,7 @@ def test_a_goodbye_is_told_from_bytes_that_only_look_like_one() -> None:
         goodbye[:-1],
         goodbye + empty_message(MessageType.ALIVE),
     ):
-        assert not ends_in_goodbye(received)
+        assert not ends_normally(received)
 
 
 class InProcessKeeper:
@@ -276,7 +276,7 @@ class InProcessKeeper:
     async def end(self, *, says_goodbye: bool = True) -> None:
         """Close the worker's end of the pipe, and wait for the lease keeper to end."""
         if says_goodbye:
-            os.write(self._orders, empty_message(MessageType.GOODBYE))
+            os.write(self._orders, empty_message(MessageType.NORMAL_END))
         os.close(self._orders)
         await self._running
         for descriptor in self._open:

@@ -275,7 +275,10 @@ async def test_a_step_in_a_transaction_happens_once_whatever_comes_after_the_com
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("CREATE TABLE booking (attempt INTEGER)")
         handler = handler_of(children.books, executor=executor)
-        async with env.scheduler(), env.worker(handler, house=CallerTxConfig(CALLER_TX_FACTORY, place), **SETTINGS):
+        async with (
+            env.scheduler(),
+            env.worker(handler, caller_tx_config=CallerTxConfig(CALLER_TX_FACTORY, place), **SETTINGS),
+        ):
             again = {"max_attempts": 5, "backoff": Backoff(base=timedelta(milliseconds=1))}
             payload = json.dumps({"place": place, "dies": dies})
             job = await env.end_of(await env.submit("books", payload, **again))

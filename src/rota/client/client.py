@@ -80,7 +80,7 @@ LARGEST_BODY: Final = 1_000_000
 #: More leases than a worker can hold.
 MOST_LEASE_TOKENS: Final = 100_000
 MOST_NAMES: Final = 9_000
-#: The longest wait of one request: during a wait, a half-open connection looks like a quiet one.
+#: The longest wait of one request: during a wait, a half-open connection cannot be distinguished from an idle one.
 LONGEST_WAIT: Final = timedelta(seconds=5)
 #: How long the response to a renewal may take: if it is lost, there is time to repeat it before the lease lapses.
 RENEW_SECONDS: Final = 4.0
@@ -136,7 +136,7 @@ class Client:
         return jobs
 
     def lease_tokens(self, keys: Iterable[LeaseKey]) -> dict[LeaseKey, str]:
-        """Give the tokens of leases, for another process that renews them; none from an API that needs no token."""
+        """Return the tokens of leases, for another process that renews them; none from an API that needs no token."""
         known = self._lease_tokens
         return {key: known[key] for key in keys if key in known}
 

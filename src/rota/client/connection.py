@@ -12,7 +12,7 @@ from typing import Final, cast
 import httptools
 
 from rota._httpx import httpx
-from rota.sockets import LARGEST_ANSWER, LARGEST_HEAD, LONGEST_SECONDS, notice_silence_of
+from rota.sockets import LARGEST_ANSWER, LARGEST_HEAD, LONGEST_SECONDS, detect_half_open_on
 
 #: How long an address is tried before the next one is tried beside it.
 HEAD_START_SECONDS: Final = 0.25
@@ -83,7 +83,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        notice_silence_of(transport)
+        detect_half_open_on(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:

@@ -41,7 +41,7 @@ _ORDER: Final = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 def problems(inputs: HealthInputs) -> list[HealthProblem]:
-    """Return all problems, the gravest first."""
+    """Return all problems, the most severe first."""
     found = [
         *service_problems(inputs),
         *store_problems(inputs),
@@ -50,7 +50,7 @@ def problems(inputs: HealthInputs) -> list[HealthProblem]:
         *breaker_problems(inputs),
     ]
     if inputs.is_store_writable:
-        # Without writes there are no heartbeats either: who is alive is not known.
+        # Without writes there are no heartbeats either, so it is not known which processes are alive.
         found += [*scheduler_problems(inputs), *queue_problems(inputs), *_members(inputs)]
     found += _trends(inputs)
     if inputs.now is not None:
@@ -145,7 +145,7 @@ def _paused_long(schedule: Schedule, now: datetime) -> HealthProblem:
 def _trends(inputs: HealthInputs) -> list[HealthProblem]:
     found = []
     dead, lost = inputs.recent.counts["dead"], inputs.recent.counts["lost"]
-    # Those that were retried or discarded since need nobody any more.
+    # Dead jobs that were retried or discarded since need no operator.
     dead = dead if inputs.dead is None else min(dead, inputs.dead)
     minutes = int(RECENT.total_seconds() // 60)
     if dead >= MOST_DEAD:

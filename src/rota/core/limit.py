@@ -74,7 +74,7 @@ class Rate:
         """Return the latest possible arrival time: that of a burst that has just started."""
         return now + self.burst * self.interval
 
-    def is_astray(self, arrival: int, now: int) -> bool:
+    def is_too_far_ahead(self, arrival: int, now: int) -> bool:
         """Whether an arrival lies so far ahead that the clock must have been set back since it was written."""
         return arrival > self.latest(now) + CLOCK_STEP_MICROS
 
@@ -125,7 +125,7 @@ LARGEST_WEIGHT: Final = 1000
 
 
 class OnFull(StrEnum):
-    """What becomes of a new job whose key has as many running and waiting jobs as may run at once."""
+    """The policy for a new job whose key has as many running and waiting jobs as may run at once."""
 
     #: It waits.
     WAIT = "wait"
@@ -392,7 +392,7 @@ def allowance_of(limit: Limit, running: int, arrivals: Sequence[int], now: int) 
 
 
 class Turns:
-    """Whose turn it is: start-time fair queueing of keys, by starts divided by weight.
+    """Start-time fair queueing of keys: which key starts next, by starts divided by weight.
 
     A key that comes anew begins at the present virtual time: it gets no more than its share afterwards, and its first
     job starts within one round of the keys that wait. Jobs without a key are one more key.

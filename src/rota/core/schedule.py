@@ -221,7 +221,7 @@ def plan(
     """
     owed = _owed(schedule, now)
     missed = _missed(schedule, owed, now, up_since)
-    # If a scheduler whose clock is behind asks too early, moving the fire time back would fire it twice.
+    # If a scheduler with a slow clock plans too early, moving the fire time back would fire it twice.
     next_fire_at = schedule.next_after(now) if owed or _is_due(schedule, now) else schedule.next_fire_at
     previous = schedule.last_job_id if previous_is_active else None
     return _firing(schedule, now, owed, next_fire_at, previous, fresh_id, missed=missed)

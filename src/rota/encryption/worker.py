@@ -1,7 +1,7 @@
 """Encryption on the worker's side: what attempts report is encrypted, and what they take from other jobs is decrypted.
 
-Payloads are decrypted by the worker's intake, which decides what becomes of a job that cannot be decrypted. The kind of
-an error stays readable, and a keyed digest of its cause, so that dead letters can be grouped without the key.
+Payloads are decrypted by the worker's intake, which also handles jobs that cannot be decrypted. The kind of an error
+stays readable, and a keyed digest of its cause, so that dead letters can be grouped without the key.
 """
 
 from __future__ import annotations

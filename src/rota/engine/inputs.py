@@ -52,7 +52,7 @@ class Inputs:
     async def _read_batch(self, keys: Sequence[LeaseKey]) -> Sequence[str | None]:
         store = self._deps.store
         ids = sorted({job_id for job_id, _ in keys})
-        # Side by side: neither needs the other, and while a job waits for its input, its slot does nothing.
+        # In parallel: neither needs the other, and the slot is idle until the input is read.
         jobs, edges = await asyncio.gather(store.get(ids), store.edges(children=ids))
         found = {job.id: job for job in jobs}
         running = {key: job for key in keys if (job := found.get(key[0])) is not None and _is_held(job, key[1])}

@@ -42,7 +42,7 @@ MOST_UNCONFIRMED: Final = 10_000
 SHORTEST_PAUSE_SECONDS: Final = 0.02
 PAUSE_SHARE: Final = 1 / 4
 LONGEST_PAUSE_SECONDS: Final = 1.0
-#: How often completed jobs are all counted: what a clock that stepped back kept from being counted is found then.
+#: How often completed jobs are all counted: jobs that were not counted because the clock was set back are counted then.
 RECOUNT_EVERY: Final = timedelta(minutes=10)
 
 #: Compared by identity: hashing a member of an enumeration costs a call.
@@ -64,7 +64,7 @@ class Jobs:
         """Store jobs; they are on stable storage when this returns, with the ledger's `entry` if there is one."""
         check_all(jobs)
         deps, made = self._deps, jobs
-        # A single job without parents, as most are, needs no look for parents.
+        # A single job without parents, as most are, needs no query for parents.
         if (len(jobs) != 1 or jobs[0].after) and (missing := await self.unknown_parents(jobs)):
             raise unknown_parent(min(missing))
         begun = time.perf_counter()

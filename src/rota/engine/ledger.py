@@ -71,7 +71,7 @@ async def search_ledger(
 
 
 async def all_entries(store: LedgerStore, filters: LedgerFilter) -> AsyncIterator[list[LedgerEntry]]:
-    """Give all entries, newest first, some at a time."""
+    """Return all entries, newest first, some at a time."""
     before: int | None = None
     while True:
         found, before = await search_ledger(store, filters, before=before, limit=_PAGE)
@@ -111,18 +111,18 @@ async def verify_ledger(store: LedgerStore, *, most: int | None = None) -> Ledge
         last = last or page[0]
         count += len(page)
         for entry in page:
-            if newer is not None and (why := _misfit(newer, entry.number, entry.digest)):
+            if newer is not None and (why := _mismatch(newer, entry.number, entry.digest)):
                 found = LedgerCheck(broken=newer, why=why)
             newer = entry
         if most is not None and count >= most:
             is_complete = False
             break
-    if is_complete and newer is not None and newer.number <= 1 and (why := _misfit(newer, 0, GENESIS)):
+    if is_complete and newer is not None and newer.number <= 1 and (why := _mismatch(newer, 0, GENESIS)):
         found = LedgerCheck(broken=newer, why=why)
     return LedgerCheck(count, last, found.broken, found.why, is_complete)
 
 
-def _misfit(entry: LedgerEntry, number_before: int, digest_before: str) -> str:
+def _mismatch(entry: LedgerEntry, number_before: int, digest_before: str) -> str:
     """Return what is wrong with an entry after a given one; empty if it matches."""
     if entry.number != number_before + 1:
         return f"does not follow entry {number_before}: entries in between are missing"

@@ -313,7 +313,7 @@ class Schedules:
         await self._deps.broker.announce(topics)
 
     async def _tell_missed(self, schedule: Schedule, firing: Firing) -> None:
-        """Tell webhooks of fire times that were skipped. Two schedulers may tell the same ones: with the same id."""
+        """Notify webhooks of fire times that were skipped. Two schedulers may both send a message, with the same id."""
         missed = [one.fire_time for one in firing.occurrences if one.fate is Fate.MISSED]
         if missed:
             number = f"{to_text(schedule.id)}-{to_micros(missed[0])}-missed"

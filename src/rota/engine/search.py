@@ -33,7 +33,7 @@ _SHARED: Final = ("states", "types", "queues", "tag", "worker", "fingerprint", "
 
 @value
 class MatchCount:
-    """How many jobs match. Exact unless `is_exact` is false: then at least so many do."""
+    """How many jobs match. Exact if `is_exact`, otherwise a lower bound."""
 
     count: int
     is_exact: bool

@@ -31,7 +31,7 @@ class WorkerControl:
         return member.seen_at is not None and member.seen_at >= self._deps.clock() - ALIVE_FOR
 
     async def order(self, name: str, verb: OrderVerb, by: Actor) -> Member:
-        """Tell a live worker to do something; it does so after its next heartbeat."""
+        """Store an order for a live worker, which gets it with its next heartbeat."""
         for _ in range(_MOST_TRIES):
             member = await self.one(name)
             if not self.is_alive(member):

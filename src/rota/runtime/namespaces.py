@@ -187,7 +187,7 @@ class NamespaceServices:
         return context
 
     async def engine_of(self, name: str) -> Engine:
-        """Give the engine of a namespace."""
+        """Return the engine of a namespace."""
         return (await self.open(name)).engine
 
     def contexts(self) -> Iterator[Context]:

@@ -138,7 +138,7 @@ class Rota:
         return self._settings
 
     def _in_namespace(self, settings: Settings) -> Settings:
-        """Give the settings with the namespace that the app names, if it names one."""
+        """Return the settings with the namespace that the app names, if it names one."""
         if self._namespace is None:
             return settings
         return replace(settings, namespace=self._namespace, origins={**settings.origins, "namespace": "Rota()"})
@@ -237,12 +237,12 @@ class Rota:
         `max_running` bounds how many of its jobs run at once in the whole deployment, `rate_limit` how often they
         start (`"10/s"`); with `per`, the name of an argument, both hold for each value of that argument by itself. Then
         `weight` is the share of starts of each value against other keys, and `order="strict"` starts the jobs of one
-        value in the order of submission, each after the one before it has ended. `on_full` says what becomes of a new
-        job of a value that has as many running and waiting jobs as may run at once: it waits, or is dropped, and so on.
+        value in the order of submission, each after the one before it has ended. `on_full` is the policy for a new job
+        of a value that has as many running and waiting jobs as may run at once: it waits, or is dropped, and so on.
 
         `breaker` names the circuit breaker of the dependency that it calls, or defines it (`Breaker`).
 
-        With `batch`, the function gets a list: the arguments of up to so many jobs, which a worker has collected within
+        With `batch`, the function gets a list: the arguments of up to `batch` jobs, which a worker has collected within
         `batch_wait`. Each job is submitted with one of them and has an outcome of its own.
         """
 
@@ -314,7 +314,7 @@ class Rota:
         """Submit a job by the name of its task.
 
         If this app defines the task, the job has the task's options and key, and the payload is checked as arguments
-        are. Of other tasks the app knows nothing, and the payload goes to the worker as it is.
+        are. The payload of any other task is sent to the worker as it is.
         """
         text = json_text(payload)
         if task := self._task_named(name):
@@ -324,11 +324,11 @@ class Rota:
         return call.submit()
 
     def _task_named(self, name: object) -> Task[..., Any] | AsyncTask[..., Any] | None:
-        """Give the task of a name; none for what is no name, which is refused with the options."""
+        """Return the task of a name; none for what is no name, which is refused with the options."""
         return self.tasks.get(name) if isinstance(name, str) else None
 
     def get(self, job_id: str) -> Handle[Any]:
-        """Give a handle of a job that was submitted before."""
+        """Return a handle of a job that was submitted before."""
         if not isinstance(job_id, str):
             raise InvalidRequest(
                 f"job_id: {job_id!r} is not an id{_as_text(job_id)}; give a handle's id", field="job_id"
@@ -362,7 +362,7 @@ class Rota:
         return (await control.emit(emission, Actor("python", surface="sdk"))).is_new
 
     def lock(self, name: str, *, wait: Duration = "5s", hold: Duration = "30s") -> NamedLock:
-        """Give a named advisory lock, to be used with `with`; it is renewed while the block lasts.
+        """Return a named advisory lock, to be used with `with`; it is renewed while the block lasts.
 
         If another holder has it for longer than `wait`, `LockHeld` is raised. If this process dies, the lock lapses
         after `hold`. A lock saves work; it does not prevent double effects, see docs/howto/locks.md.
@@ -370,7 +370,7 @@ class Rota:
         return NamedLock(self, name, wait, hold)
 
     def alock(self, name: str, *, wait: Duration = "5s", hold: Duration = "30s") -> AsyncNamedLock:
-        """Give a named advisory lock as `lock` does, to be used with `async with`."""
+        """Return a named advisory lock as `lock` does, to be used with `async with`."""
         return AsyncNamedLock(self, name, wait, hold)
 
     @contextmanager
@@ -402,10 +402,10 @@ class Rota:
             self.portal.call(embedded.ended())
 
     def asgi(self, *, trusts_callers: bool = False) -> MountedApi:
-        """Give the HTTP API and the dashboard as an ASGI application, to be mounted below a path of another one.
+        """Return the HTTP API and the dashboard as an ASGI application, to be mounted below a path of another one.
 
         It runs no jobs. Without a token in the settings it answers only requests to names of this machine, as
-        `rota api` does. With `trusts_callers` it answers whatever the outer application lets through and asks for no
+        `rota api` does. With `trusts_callers` it accepts every request that the outer application passes on, without a
         token: use it behind a login of your own. Closed by the lifespan, or by `await asgi.aclose()`.
         """
         # Imported when needed: a program that only submits does not load the API.
@@ -457,7 +457,7 @@ class Rota:
         return await self.gateway.link()
 
     async def control(self) -> Control:
-        """Give the verbs for jobs (submit, get, cancel …); runs on the portal's loop."""
+        """Return the verbs for jobs (submit, get, cancel …); runs on the portal's loop."""
         return await self.gateway.control()
 
     @cached_property
@@ -474,7 +474,7 @@ class Rota:
         return self._fresh_id.several(now, number)
 
     def get_workflow(self, workflow_id: str) -> WorkflowHandle[Any]:
-        """Give a handle of a workflow that was submitted before."""
+        """Return a handle of a workflow that was submitted before."""
         if not isinstance(workflow_id, str):
             raise InvalidRequest(f"workflow_id: {workflow_id!r} is not an id; give a handle's id", field="workflow_id")
         return WorkflowHandle(self, WorkflowId(to_number(workflow_id)))
@@ -516,13 +516,13 @@ class Rota:
         return KeyMissing(f"the key of {job.name} was configured just now; read the result again")
 
     def handle(self, call: Call[R], answer: Inserted) -> Handle[R]:
-        """Give the handle of a call's job; raise if it was refused."""
+        """Return the handle of a call's job; raise if it was refused."""
         if answer.receipt is Receipt.CREATED:
             return Handle(self, answer.job_id, call.decode)
         return self._handles([call], [answer])[0]
 
     def _handles(self, calls: list[Call[R]], answers: Sequence[Inserted]) -> list[Handle[R]]:
-        """Give a handle for each call; raise if one was refused."""
+        """Return a handle for each call; raise if one was refused."""
         ids = _created(answers)
         if ids is not None:
             return [Handle(self, job_id, call.decode) for call, job_id in zip(calls, ids, strict=True)]
@@ -543,7 +543,7 @@ class Rota:
 
 
 def _transaction_of(calls: Sequence[Call[Any]], tx: object) -> object:
-    """Give the transaction in which calls are submitted. Mostly all are of one task, whose options are read once."""
+    """Return the transaction in which calls are submitted. Mostly all are of one task, whose options are read once."""
     try:
         tasks = dict.fromkeys(map(_task_of, calls))
     except AttributeError:

@@ -14,7 +14,7 @@ from rota.core.schedule import rule_of, zone_of
 from rota.core.unique_keys import CONTROL_OPTIONS
 from rota.sdk.options import Duration, Options
 
-#: What becomes of a new job of a full key, as `OnFull`.
+#: The policies for a new job of a full key, as `OnFull`.
 WhenFull = Literal["wait", "drop", "cancel_oldest", "cancel_newest", "replace"]
 Executor = Literal["auto", "async", "thread", "process"]
 
@@ -43,7 +43,7 @@ def namespace_of(namespace: object) -> str:
 
 
 def name_of(function: object, name: str | None) -> str:
-    """Give the name of a task: the given one, else its function's. Refuse functions that cannot be a task."""
+    """Return the name of a task: the given one, else its function's. Refuse functions that cannot be a task."""
     if not callable(function):
         remedy = "write @app.task above a function, or @app.task(name=…) to give it another name"
         raise InvalidRequest(f"task: {function!r} is not a function; {remedy}", field="function")
@@ -80,7 +80,7 @@ def rule_for(
     zone: str,
     delay: Duration | None = None,
 ) -> str | None:
-    """Give the rule of a task's schedule, None without one; refuse a rule that could never fire or run."""
+    """Return the rule of a task's schedule, None without one; refuse a rule that could never fire or run."""
     if cron is None and every is None:
         if zone != "UTC":
             raise InvalidRequest(f"task {name!r}: tz: {zone!r} belongs to cron; give cron= as well", field="tz")
@@ -104,7 +104,7 @@ def rule_for(
 
 
 def limit_for(name: str, function: Callable[..., Any], per: str | None, values: Mapping[str, Any]) -> Limit | None:
-    """Give the limit of a task, None without one; refuse bad values, naming the option."""
+    """Return the limit of a task, None without one; refuse bad values, naming the option."""
     if per is not None and per not in tuple(inspect.signature(function).parameters):
         known = ", ".join(inspect.signature(function).parameters) or "none"
         _refuse_limit(name, "per", per, f"it is not an argument of the function; its arguments: {known}")

@@ -119,7 +119,7 @@ def encode_call(name: str, signature: TaskSignature, args: Sequence[Any], kwargs
 
 
 def decoder_of(function: Callable[..., Any]) -> Callable[[str], Any]:
-    """Give a decoder of results into the function's return type; plain JSON if that type is missing or unknown."""
+    """Return a decoder of results into the function's return type; plain JSON if that type is missing or unknown."""
     return_type = annotations_of(function).get("return", Any)
 
     def decode(text: str) -> Any:  # noqa: ANN401 - as annotated

@@ -59,7 +59,7 @@ class Call(Struct, Generic[R], eq=False):
         return self.task.options
 
     def template(self, defaults: RetryDefaults | None = None) -> Template:
-        """Give the template of this call's job; as a follow-up, with the retry defaults of the job before it."""
+        """Return the template of this call's job; as a follow-up, with the retry defaults of the job before it."""
         task = self.task
         template = task.template if defaults is None else template_of(task.name, "null", task.options, defaults)
         return replace(template, payload=self.payload)
@@ -164,7 +164,7 @@ class JobSpec:
         return None if control is None or control.kind is not UniqueKind.DEBOUNCE else control.period
 
     def unique_key_of(self, payload: str) -> UniqueKey | None:
-        """Give the key by which a submission with this payload is recognised as a repetition."""
+        """Return the key by which a submission with this payload is recognised as a repetition."""
         return None if self.control is None else self.control.key_of(payload)
 
     @cached_property
@@ -200,7 +200,7 @@ class TaskBase(JobSpec, Generic[P, R]):
             self._signature.require(name, options["unique_by"])
 
     def unique_key_of(self, payload: str) -> UniqueKey | None:
-        """Give the key of a submission; positional arguments are known by their names."""
+        """Return the key of a submission; positional arguments are known by their names."""
         return (
             None if self.control is None else self.control.key_of(payload, self.argument_names, self.argument_defaults)
         )
@@ -221,8 +221,8 @@ class TaskBase(JobSpec, Generic[P, R]):
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submit a job that calls this task with these arguments."""
-        # A coroutine function: frameworks ask whether a callback is one, and would run it in a thread if not.
-        # Repeats `Call.asubmit` instead of awaiting it, which would cost 0.2 us.
+        # A coroutine function: frameworks check whether a callback is one, and would run it in a thread if not. Repeats
+        # `Call.asubmit` instead of awaiting it, which would cost 0.2 us.
         app, call = self._app, self.call(*args, **kwargs)
         if "tx" in self.options:
             return (await app.asubmit_many([call]))[0]
@@ -230,7 +230,7 @@ class TaskBase(JobSpec, Generic[P, R]):
         return app.handle(call, answer)
 
     def using(self, **options: Unpack[Options]) -> Self:
-        """Give the same task with changed options."""
+        """Return the same task with changed options."""
         refuse_exceptions(self.name, options.get("retry"), self._app.tasks[self.name].options.get("retry"))
         defaults = self._app.retry_defaults
         template = changed(self.template, options, defaults)
@@ -260,7 +260,7 @@ class TaskBase(JobSpec, Generic[P, R]):
         return Call(self._app, self.keyed(*args, **kwargs), payload, json.loads, current_traceparent())
 
     def keyed(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - arguments of the function
-        """Give this task with the concurrency key that the value of the argument `per` makes, if it names one."""
+        """Return this task with the concurrency key that the value of the argument `per` makes, if it names one."""
         if self.per is None:
             return self
         bound = signature(self.function).bind(*args, **kwargs)

@@ -19,9 +19,8 @@ LONGEST_INTERVAL_MICROS: Final = 10_000
 
 
 async def look_at_rates(claim: LimitedClaim, names: Iterable[str]) -> None:
-    """Have a claim count from what the counter says of its fast rates, if there is one; else from the store's ceilings.
-
-    Before the claim has asked what these limits allow.
+    """Take the arrival times of fast rates from the counter, if there is one; else from the store's ceilings. To be
+    called before the claim reads what these limits allow.
     """
     counter = claim.memory.rate_counter
     if counter is None:

@@ -227,8 +227,8 @@ def must_be_read_whole(more: object) -> bool:
     return more is not None and (more.__class__ is not str or not more)
 
 
-def leased_jobs(rows: Sequence[Row], claim: Claim, elaborate: Callable[[Row], Job]) -> list[Job]:
-    """Build leased jobs from rows in the order of claim_columns.sql; `elaborate` builds those with optional fields."""
+def leased_jobs(rows: Sequence[Row], claim: Claim, build_full: Callable[[Row], Job]) -> list[Job]:
+    """Build leased jobs from rows in the order of claim_columns.sql; `build_full` builds those with optional fields."""
     if not rows:
         return []
     started_at = from_micros(rows[0][12])
@@ -241,7 +241,7 @@ def leased_jobs(rows: Sequence[Row], claim: Claim, elaborate: Callable[[Row], Jo
             started_at, concurrency_key=row[13], meta=NO_META,
         )
         if row[13] is None or not must_be_read_whole(row[13])
-        else elaborate(row)
+        else build_full(row)
         for row in rows
     ]  # fmt: skip
 

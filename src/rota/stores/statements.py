@@ -2,8 +2,8 @@
 
 A file holds the statements of one family of verbs. Each begins with a line `-- name: claim_lane`, followed by a comment
 that says what it does and which index serves it. A statement may contain fragments that several share, written as
-`{job_columns}`; nothing else is ever put into SQL but bound parameters, and on PostgreSQL the ids between which a
-statement looks.
+`{job_columns}`; nothing else is ever put into SQL but bound parameters, and on PostgreSQL the range of ids to which a
+statement is restricted.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def job_form(job: Job) -> JobForm:
 
 
 def _retry_rule(backoff: Backoff) -> RetryRule | None:
-    """Give the retry rule, or None for the default."""
+    """Return the retry rule, or None for the default."""
     return None if backoff is DEFAULT_BACKOFF or backoff == DEFAULT_BACKOFF else retry_rule_of(backoff)
 
 
@@ -446,7 +446,7 @@ _CONFLICTS: Final = {
 
 
 def conflict_form(inserted: Inserted) -> ConflictForm | None:
-    """Say why a submission was answered with an earlier job; None if it was not."""
+    """Return why a submission was answered with an earlier job; None if it was not."""
     if inserted.receipt not in _CONFLICTS:
         return None
     detail, fix = _CONFLICTS[inserted.receipt]

@@ -73,7 +73,7 @@ class ScheduleRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_def
 
 
 class ScheduleChange(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be apply_change in a schedule; what is left out stays."""
+    """A change of a schedule; fields that are left out stay as they are."""
 
     name: Name | UnsetType = UNSET
     cron: Name | UnsetType = UNSET
@@ -177,7 +177,7 @@ class PreviewRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
 
 
 class ClockChangeForm(Struct, kw_only=True):
-    """A clock change of the zone within a year that the rule stumbles over, and what it does then."""
+    """A clock change of the zone within a year that affects the rule, and its effect."""
 
     at: Moment
     kind: Literal["gap", "overlap"]

@@ -218,7 +218,7 @@ def normalized(submission: Submission, header_key: str | None = None) -> Submiss
 
 
 def agreed_value(synonyms: Mapping[str, T | None]) -> T | None:
-    """Give the value of several synonyms; refuse different values."""
+    """Return the value of several synonyms; refuse different values."""
     given = {name: value for name, value in synonyms.items() if value is not None}
     values = list(given.values())
     if any(value != values[0] for value in values[1:]):
@@ -230,7 +230,7 @@ def agreed_value(synonyms: Mapping[str, T | None]) -> T | None:
 
 
 def request_of(submission: Submission, defaults: Defaults) -> bytes:
-    """Give the hash stored with an idempotency key: of the fingerprint in the submission, or of the whole request.
+    """Return the hash stored with an idempotency key: of the fingerprint in the submission, or of the whole request.
 
     A fingerprint of 32 hexadecimal digits is a hash already, as Rota's own client sends it.
     """
@@ -242,7 +242,7 @@ def request_of(submission: Submission, defaults: Defaults) -> bytes:
 
 
 def fingerprint_hash(given: str) -> bytes:
-    """Give the hash of a fingerprint; one that is a hash already stays as it is."""
+    """Return the hash of a fingerprint; one that is a hash already stays as it is."""
     return bytes.fromhex(given) if _HASH.fullmatch(given) else request_hash(given.encode())
 
 
@@ -513,7 +513,7 @@ def positive_duration(value: float | str | None, field: str) -> timedelta | None
 
 
 def text_of(value: Raw) -> str:
-    """Give embedded JSON as text."""
+    """Return embedded JSON as text."""
     return str(memoryview(value), "utf-8")
 
 

@@ -67,13 +67,13 @@ class Drain:
         for attempt in list(self._tracker.waiting.values()):
             self._stopper.stop(attempt, StopReason.DRAIN)
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Do not wait for handlers any longer."""
         self._ends_at = min(self._ends_at, self._clock() + self._reserve)
         self._changed.set()
 
     def wake(self) -> None:
-        """Look again: an attempt has finished."""
+        """Check again: an attempt has finished."""
         self._changed.set()
 
     async def finish(self) -> None:
@@ -102,7 +102,7 @@ class Drain:
         return max(self._ends_at - self._clock(), 0.0)
 
     async def _wait_for_attempts(self, reserve: float) -> None:
-        """Wait until nothing runs, or until so many seconds before the end."""
+        """Wait until nothing runs, or until `reserve` seconds before the end."""
         while self._tracker.held and (left := self.seconds_left() - reserve) > 0:
             self._changed.clear()
             with suppress(TimeoutError):

@@ -129,7 +129,7 @@ class ChildCall(Generic[R]):
 
 
 def _failed_job(known: dict[str, Any]) -> Job:
-    """Return a child that failed, as far as its caller is told: without payload and result."""
+    """Return a child that failed, without payload and result."""
     created_at, finished_at = map(from_micros, known["times"])
     return Job(
         id=JobId(known["id"]),

@@ -149,7 +149,7 @@ async def over_async_psycopg(place: str) -> AsyncIterator[Caller]:
 
 
 def mysql_options(place: str) -> dict[str, Any]:
-    """Say how to reach a database on MariaDB."""
+    """Return how to reach a database on MariaDB."""
     parts = urlsplit(place)
     return {"host": parts.hostname, "port": parts.port, "user": parts.username, "database": parts.path[1:]}
 

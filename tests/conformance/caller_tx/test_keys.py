@@ -32,7 +32,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 @pytest.fixture
 async def other(way: Way, place: str, caller: Caller) -> AsyncIterator[Caller]:
-    """Give a second connection, in a transaction of its own."""
+    """Return a second connection, in a transaction of its own."""
     del caller
     async with way.connect(place) as other:
         await other.start()

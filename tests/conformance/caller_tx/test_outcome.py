@@ -28,7 +28,7 @@ def id_of(handle: Handle[int]) -> JobId:
 
 
 async def ids(store: Store) -> list[str]:
-    """Give the ids of all jobs, oldest first."""
+    """Return the ids of all jobs, oldest first."""
     return [to_text(job.id) for job in reversed(await store.find(JobQuery()))]
 
 

@@ -39,7 +39,7 @@ async def touch(store: Store, job: Job) -> None:
 
 
 async def bought(caller: Caller) -> list[int]:
-    """Give what was bought, in a transaction of its own."""
+    """Return what was bought, in a transaction of its own."""
     await caller.start()
     rows = await caller.fetch("SELECT number FROM purchase ORDER BY number")
     await caller.rollback()
@@ -128,7 +128,7 @@ async def test_nobody_takes_the_job_away_between_the_record_and_the_commit(
 @pytest.mark.parametrize("way", [ASYNCPG], ids=lambda way: way.name)
 async def test_a_worker_over_http_has_no_transaction_to_be_a_part_of(caller: Caller, within: TransactionSteps) -> None:
     with pytest.raises(InvalidRequest, match=r"over HTTP.*--store"):
-        await caller.step(replace(within, house=None), "buy", 7)
+        await caller.step(replace(within, caller_tx_config=None), "buy", 7)
 
 
 async def test_the_wrong_verb_is_refused_and_the_right_one_is_named(caller: Caller, within: TransactionSteps) -> None:

@@ -33,7 +33,7 @@ class Place(Protocol):
     """Something shared, and the time there."""
 
     async def open(self) -> Coordinator:
-        """Give what one more process has of it."""
+        """Return what one more process has of it."""
         ...
 
     async def pass_time(self, seconds: float) -> None:

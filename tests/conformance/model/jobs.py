@@ -521,7 +521,7 @@ class Jobs(Memory):
         )
 
     def open_waits(self) -> list[Step]:
-        """Give the steps that wait for events."""
+        """Return the steps that wait for events."""
         return [step for step in self.guarded.values() if step.kind is StepKind.EVENT and not step.is_done]
 
     def wake(self, job_id: JobId, now: datetime) -> str | None:
@@ -594,14 +594,14 @@ class Jobs(Memory):
         return [DeathCount(*place, count) for place, count in counts.items()]
 
     def _needed(self, now: datetime) -> set[JobId]:
-        """Give the jobs that must stay: an unfinished one waited for them, or their key is still kept."""
+        """Return the jobs that must stay: an unfinished one waited for them, or their key is still kept."""
         wanted = {
             parent for child, parents in self.parents.items() if self.jobs[child].state in WANTING for parent in parents
         }
         return wanted | {kept.job_id for kept in self.keys.values() if kept.until > now}
 
     def prunable(self, retention: Retention, now: datetime) -> set[JobId]:
-        """Say which jobs may be deleted: they ended long enough ago and nobody wants them any more."""
+        """Return which jobs may be deleted: they ended long enough ago and nobody wants them any more."""
         needed = self._needed(now)
         return {
             job.id

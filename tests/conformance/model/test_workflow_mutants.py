@@ -30,7 +30,7 @@ Found = Callable[[Path], Awaitable[None]]
 
 @contextmanager
 def statements_read(wrong: Callable[[str, str], str]) -> Iterator[None]:
-    """Give other statements to the module of dependencies."""
+    """Return other statements to the module of dependencies."""
 
     def read(name: str) -> str:
         return wrong(name, statement(name))

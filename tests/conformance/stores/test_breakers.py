@@ -75,7 +75,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene_on(store: Store, clock: ManualClock) -> AsyncIterator[Scene]:
-    """Give a scene with a breaker of two tasks."""
+    """Return a scene with a breaker of two tasks."""
     broker = InStoreBroker(store)
     engine = Engine(store, broker, clock=clock, rng=lambda: 0.5, steady=clock.steady)
     scene = Scene(store, engine, clock)

@@ -69,7 +69,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def renewed(engine: Engine, jobs: Sequence[NewJob], now: datetime) -> bool:
-    """Say whether all leases have been renewed since a moment."""
+    """Return whether all leases have been renewed since a moment."""
     found = await engine.get([job.id for job in jobs])
     return all(job.lease_until is not None and job.lease_until > now for job in found)
 

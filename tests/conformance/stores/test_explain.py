@@ -25,7 +25,7 @@ from rota.core.settlement import Reason
 from rota.core.submission import NewJob
 from rota.core.unique_keys import UniqueKey, UniqueKind
 from rota.engine import Engine, explain
-from rota.engine.explain import ALL_WELL, Surroundings
+from rota.engine.explain import ALL_WELL, ExplainContext
 from rota.engine.explain_limits import Cause
 from rota.ports.client import Actor
 from rota.ports.store import Ahead, Store
@@ -42,7 +42,7 @@ class Scene:
     engine: Engine
     clock: ManualClock
     host_clock: ManualClock
-    surroundings: Surroundings = ALL_WELL
+    surroundings: ExplainContext = ALL_WELL
 
     async def submit(self, **fields: Any) -> NewJob:  # noqa: ANN401 - any field
         job = new_job(**fields)
@@ -184,7 +184,7 @@ async def _clock_ahead(scene: Scene) -> NewJob:
 
 
 async def _read_only(scene: Scene) -> NewJob:
-    scene.surroundings = Surroundings(is_store_writable=False)
+    scene.surroundings = ExplainContext(is_store_writable=False)
     return await scene.submit()
 
 

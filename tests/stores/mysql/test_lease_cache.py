@@ -43,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 async def beside(store: MysqlStore, url: str) -> AsyncIterator[MysqlStore]:
-    """Give the store of another process."""
+    """Return the store of another process."""
     assert await store.check() == []
     beside = await MysqlStore.open(url)
     yield beside

@@ -387,13 +387,13 @@ async def test_other_users_are_not_woken_and_poll_often_after_the_first_notifica
         await MysqlStore.open(f"mysql://{who}@{place.host}:{place.port}/{place.database}") for who in ("ada:a", "bob:b")
     ]
     await all_listening(ada, bob)
-    assert bob._watch._poll_pause(float("inf")) == notify.MAX_CALM_POLL_SECONDS
+    assert bob._watch._poll_pause(float("inf")) == notify.MAX_SLOW_POLL_SECONDS
     await ada.insert([new_job()])
     assert await bob.watch(SOON)
     async with asyncio.timeout(60):
         while bob._watch._poll_pause(asyncio.get_running_loop().time()) > notify.MAX_POLL_SECONDS:
             await bob.watch(SHORT)
-    assert bob._watch._distrusts_until > asyncio.get_running_loop().time()
+    assert bob._watch._polls_often_until > asyncio.get_running_loop().time()
     assert bob._watch.listener.can_be_woken
     for one in (ada, bob):
         await one.close()
@@ -418,7 +418,7 @@ async def test_a_listener_finds_a_notification_without_a_wake(
     assert not reads
     loop = asyncio.get_running_loop()
     assert store._watch._poll_pause(loop.time() + 0.1) <= notify.MAX_POLL_SECONDS
-    assert store._watch._distrusts_until > loop.time()
+    assert store._watch._polls_often_until > loop.time()
 
 
 async def test_an_idle_listener_sends_hardly_any_query(store: MysqlStore, stranger: MysqlConnection) -> None:

@@ -49,7 +49,7 @@ async def connected(url: str) -> MysqlConnection:
 
 @pytest.fixture
 async def connection(url: str) -> AsyncIterator[MysqlConnection]:
-    """Give a connection, and a table to insert into."""
+    """Return a connection, and a table to insert into."""
     connection = await connected(url)
     await connection.run(
         """CREATE TEMPORARY TABLE cargo (id BIGINT PRIMARY KEY, number BIGINT, text LONGTEXT NOT NULL)

@@ -608,7 +608,7 @@ async def test_a_job_that_was_looked_up_is_not_returned_again_by_its_notificatio
     await store.insert(new_jobs(2))
     assert [given.id for given in await waiting.claim(replace(QUESTION, is_new=True))] == [job.id]
     late = HandedOffJob("question", 0, job_columns(job, LONGEST_ANSWER))
-    assert not waiting._open_claims.bring(late)
+    assert not waiting._open_claims.deliver(late)
     given = await waiting.claim(replace(QUESTION, claim_id="next question", limit=9))
     assert job.id not in [one.id for one in given]
     assert len(given) == 2

@@ -56,7 +56,7 @@ async def _configure(request: Request, key: str, value: str | None) -> None:
 
 
 def coordinator_of(request: Request) -> Coordinator:
-    """Give the coordinator of this process, or refuse."""
+    """Return the coordinator of this process, or refuse."""
     coordinator = request.context.settings.coordinator
     if coordinator is None:
         raise HttpError(404, "not_found", "this server has no coordinator", fix="start it with `rota api`")

@@ -34,7 +34,7 @@ def settings_of(options: argparse.Namespace, flags: Iterable[str] = _OF_COMMANDS
 
 
 def store_of(options: argparse.Namespace) -> str:
-    """Give the URL of the store, which is that of the namespace if one is named; one that is not there is refused."""
+    """Return the URL of the store, which is that of the namespace if one is named; one that is not there is refused."""
     from rota.runtime.namespace_stores import require_store, store_url  # noqa: PLC0415 - commands over HTTP need none
 
     settings = settings_of(options)

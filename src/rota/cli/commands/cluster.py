@@ -30,7 +30,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def members(options: argparse.Namespace) -> int:
-    """List the live processes that the coordinator knows."""
+    """List the live processes in the coordinator."""
     columns = (
         column("role"),
         column("name", "worker_id"),
@@ -69,5 +69,5 @@ def locks(options: argparse.Namespace) -> int:
 
 def unlock(options: argparse.Namespace) -> int:
     api_client_of(options).request("DELETE", f"/v1/locks/{quote(options.name, safe='')}")
-    say(f"lock {options.name} is released; its former holder learns of it when it renews the lock")
+    say(f"lock {options.name} is released; the renewal of its former holder will fail")
     return Exit.OK

@@ -80,7 +80,7 @@ def _pending(location: str) -> Sequence[str]:
 
 
 def require_store(location: str) -> Sequence[MigrationState]:
-    """Give the migrations of a store; refuse a database without one."""
+    """Return the migrations of a store; refuse a database without one."""
     migrations = migrations_of(location)
     if not any(migration.is_applied for migration in migrations):
         raise CommandFailed(

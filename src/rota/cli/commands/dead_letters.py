@@ -35,7 +35,7 @@ GROUPS: Final = (
 )
 
 
-def list_letters(options: argparse.Namespace) -> int:
+def list_dead_letters(options: argparse.Namespace) -> int:
     """List dead jobs, or groups of them by cause."""
     api, printer = api_client_of(options), printer_of(options)
     if options.group:

@@ -75,7 +75,7 @@ def _deployment(options: argparse.Namespace) -> int:
 
 
 def _summary(stats: Mapping[str, Any], health: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the main figures, and the number of jobs by state."""
+    """Return the main figures, and the number of jobs by state."""
     shown: dict[str, Any] = {"health": health["status"]}
     shown |= {name: stats[name] for name in ("due", "queue_depth", "running", "dlq_size")}
     shown["workers"] = f"{stats['workers']} with {stats['slots']} slots, {stats['busy']} busy"
@@ -330,7 +330,7 @@ def _act_on(api: ApiClient, options: argparse.Namespace, job_id: str) -> Command
 
 
 def finished(refusals: Sequence[CommandFailed], count: int) -> int:
-    """Give the exit code of a command over many jobs: that of the first refusal, if there is one."""
+    """Return the exit code of a command over many jobs: that of the first refusal, if there is one."""
     if not refusals:
         return Exit.OK
     if count > 1:

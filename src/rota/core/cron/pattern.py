@@ -1,7 +1,7 @@
 """Matching of wall-clock times, without any zone: the calendar half of cron.
 
-A `Pattern` finds the first matching time from a given one on, by jumping from field to field. It knows leap years and
-weekdays, but no clock changes; see `rules` for those.
+A `Pattern` finds the first matching time from a given one on, by jumping from field to field. It handles leap years and
+weekdays; clock changes are in `fire_times`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pattern:
     def occurs(self) -> bool:
         """Whether any date matches at all.
 
-        Weekdays need no look: every date, 29 February too, falls on each of them within the calendar's 400 years.
+        Weekdays need no check: every date, 29 February too, falls on each of them within the calendar's 400 years.
         """
         return self.either_day or any(
             self.months >> month & 1 and self.days & _days_up_to(length)

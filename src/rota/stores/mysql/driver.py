@@ -23,7 +23,7 @@ from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 from asyncmy.cursors import Cursor
 
 from rota.core.errors import InvalidRequest
-from rota.sockets import notice_silence_of
+from rota.sockets import detect_half_open_on
 from rota.stores.mysql.location import MysqlLocation
 from rota.stores.mysql.multi_row import MAX_ROWS, inline_nulls, rows_per_command, split_rows
 from rota.stores.mysql.pipeline import BulkInsert, CannotPipeline, Pipeline, PipeliningBroken, RowBatch
@@ -287,7 +287,7 @@ class MysqlConnection(Runner):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it was unused for so long that the server may have hung up; the driver does not tell."""
+        """Whether it was unused for so long that the server may have closed it, which the driver does not report."""
         return time.monotonic() > self.used_at + IDLE_SECONDS
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | Row | None = None) -> Sequence[Row]:
@@ -445,7 +445,7 @@ class MysqlConnection(Runner):
             raise
 
     def abandon(self) -> None:
-        """Drop the connection without a goodbye; the server rolls back."""
+        """Drop the connection without closing it in order; the server rolls back."""
         self._raw.close()
 
     async def _execute(self, sql: str, parameters: Mapping[str, Any] | Row | None) -> None:
@@ -487,7 +487,7 @@ async def connect(location: MysqlLocation, origin: str, *, autocommit: bool) -> 
     except Exception as error:
         # Any exception: a connection that is reset during its setup raises a plain RuntimeError.
         raise translate_error(error) from error
-    notice_silence_of(getattr(raw, "_transport", None))
+    detect_half_open_on(getattr(raw, "_transport", None))
     connection = MysqlConnection(raw, origin)
     try:
         refuse_unsuitable("MariaDB" if connection.is_mariadb else "MySQL", str(raw.get_server_info()))

@@ -1,4 +1,4 @@
-"""Taking the most urgent pending jobs from one lane, or from several lanes in one look.
+"""Taking the most urgent pending jobs from one lane, or from several lanes in one statement.
 
 A lane is a queue and a type. A single lane is locked, read and deleted as one range of the primary key of `rota_ready`.
 
@@ -265,7 +265,7 @@ async def _read_positions(
 
 @cache
 def peek_statement(count: int) -> str:
-    """Return `peek_lane` for so many lanes, each with its number."""
+    """Return `peek_lane` repeated for a number of lanes, each with its number."""
     part = statement("peek_lane")
     return " UNION ALL ".join(f"({part.replace(':number', str(number))})" for number in range(count))
 

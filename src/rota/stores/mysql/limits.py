@@ -69,24 +69,24 @@ _FIELDS: Final = {"queue": "queue", "task": "type", "key": "key"}
 
 
 async def conditions(connection: MysqlConnection, now: int) -> ClaimConditions:
-    """Read what a claim must heed, in one statement."""
+    """Read the restrictions of a claim in one statement."""
     return conditions_of(await connection.prepared_rows(statement("claim_conditions"), {"now": now}), now)
 
 
 async def take_limited(
-    connection: MysqlConnection, claim: Claim, heeded: ClaimConditions, memory: LimitMemory
+    connection: MysqlConnection, claim: Claim, restrictions: ClaimConditions, memory: LimitMemory
 ) -> tuple[list[JobId], dict[JobId, Row]]:
     """Take jobs of limited lanes and keys, as many as their limits allow, and write their rates.
 
     Return them, and the columns that the claim returns of each.
     """
-    lanes = [lane async for lane in _lanes(connection, claim, heeded)]
-    keyed = await _keyed(connection, lanes) if heeded.has_keys else []
-    lanes = [lane for lane in lanes if is_limited(lane, heeded.limited)]
+    lanes = [lane async for lane in _lanes(connection, claim, restrictions)]
+    keyed = await _keyed(connection, lanes) if restrictions.has_keys else []
+    lanes = [lane for lane in lanes if is_limited(lane, restrictions.limited)]
     if not lanes and not keyed:
         memory.note_held(claim)
         return [], {}
-    limited = await _begin(connection, claim, heeded, memory, lanes, keyed)
+    limited = await _begin(connection, claim, restrictions, memory, lanes, keyed)
     reads = [(queue, type_, "", most) for queue, type_, most in limited.open_lanes(lanes)]
     limited.add_lane_jobs([(*row, *one[:2]) for one, row in await _peek(connection, reads, limited.now)])
     if ALL_KEYS not in limited.missed:
@@ -109,9 +109,9 @@ async def take_limited(
     return ids, rows
 
 
-async def _lanes(connection: MysqlConnection, claim: Claim, heeded: ClaimConditions) -> AsyncIterator[LaneKey]:
+async def _lanes(connection: MysqlConnection, claim: Claim, restrictions: ClaimConditions) -> AsyncIterator[LaneKey]:
     """Yield the lanes that a claim names; if these are too many, those with pending jobs."""
-    queues = [queue for queue in dict.fromkeys(claim.queues) if queue not in heeded.paused]
+    queues = [queue for queue in dict.fromkeys(claim.queues) if queue not in restrictions.paused]
     types = None if claim.types is None else dict.fromkeys(claim.types)
     for queue in queues:
         if types is not None and len(queues) * len(types) <= MAX_LANES:
@@ -143,7 +143,7 @@ async def _keyed(connection: MysqlConnection, lanes: Sequence[LaneKey]) -> list[
 
 @cache
 def _repeated(name: str, count: int) -> str:
-    """Return a statement so many times in one, each time with its number."""
+    """Return a statement repeated a number of times, each time with its number."""
     part = statement(name)
     return " UNION ALL ".join(f"({part.replace(':number', str(number))})" for number in range(count))
 
@@ -151,25 +151,25 @@ def _repeated(name: str, count: int) -> str:
 async def _begin(
     connection: MysqlConnection,
     claim: Claim,
-    heeded: ClaimConditions,
+    restrictions: ClaimConditions,
     memory: LimitMemory,
     lanes: Sequence[LaneKey],
     keyed: Sequence[LaneKey],
 ) -> LimitedClaim:
     """Lock the limits, and count what runs."""
-    if keyed and not heeded.has_key_row:
+    if keyed and not restrictions.has_key_row:
         await connection.run(statement("make_key_limit"))
     names = [*([ALL_KEYS] if keyed else []), *limit_names([*lanes, *keyed])]
     rows = await connection.rows(statement("lock_limits"), {"names": tuple(names)})
     limits = {limit.name: limit for limit in map(limit_of, rows)}
-    missed = {name for name in names if name not in limits and (name in heeded.limited or name == ALL_KEYS)}
+    missed = {name for name in names if name not in limits and (name in restrictions.limited or name == ALL_KEYS)}
     limits.pop(ALL_KEYS, None)
     breakers = breaker_names(limits.values())
     if breakers:
         rows = await connection.rows(statement("lock_limits"), {"names": tuple(breakers)})
         limits |= {limit.name: limit for limit in map(limit_of, rows)}
         missed |= waits_for_missed(limits)
-    limited = LimitedClaim(claim, heeded.now, limits, memory, missed=missed)
+    limited = LimitedClaim(claim, restrictions.now, limits, memory, missed=missed)
     limited.running = running_by_name(await connection.prepared_rows(statement("running_by_limit"), {}))
     limited.arrivals = await _arrivals(connection, [limit.name for limit in limits.values() if limit.rate_limit])
     await look_at_rates(limited, limits)

@@ -91,7 +91,7 @@ def location_of(text: str) -> MysqlLocation:
 
 
 def with_database(text: str, database: str) -> str:
-    """Give the same URL or DSN with another database."""
+    """Return the same URL or DSN with another database."""
     found = _GO_STYLE.fullmatch(text)
     if found is not None:
         return f"{text[: found.start('database')]}{database}{text[found.end('database') :]}"

@@ -32,7 +32,7 @@ _IS_REGISTERED = (
     "SELECT 1 FROM information_schema.tables WHERE table_schema = database() AND table_name = 'rota_migration'"
 )
 
-#: Tables of a store without the prefix: together they tell it from the tables of other programs.
+#: Tables of a store without the prefix: together they identify it among the tables of other programs.
 OLD_TABLES: Final = ("bell", "expiry", "fired", "gate", "job", "lease", "migration", "ready")
 _COUNT_OLD: Final = (
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name IN %(names)s"

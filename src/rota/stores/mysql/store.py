@@ -106,10 +106,10 @@ class MysqlStore(BaseStore[MysqlConnection]):
         self._watch = NotificationWatch(readers, f"{writers.origin}-%")
         self._notifier = Notifier(readers, self._watch.listener)
         writers.on_no_response = readers.on_no_response = self._browsers.on_no_response = self._drop_idle_connections
-        #: How often this store has notified, and how many notifications of all processes the last claim knew of.
+        #: How often this store has notified, and the number of notifications of all processes at the last claim.
         self._sent = 0
         self._known = -1
-        #: Whether the last claim got all it asked for: then there is probably more.
+        #: Whether the last claim got as many jobs as its limit: then there are probably more.
         self._gave_all = False
         self._low_water_marks = LowWaterMarks()
         self._lease_cache = LeaseCache()
@@ -201,9 +201,9 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def _claim_together(self, claims: Sequence[Claim], now: int | None) -> Sequence[Sequence[Job]]:
         """Run claims that came in together.
 
-        If there was no notification since a claim that got less than it asked for, there is mostly no work, and a
-        transaction takes several statements. Then a query first tells whether there may be work; also if the server
-        time has to be read anyway, which the same query does. It is left out if all readers are busy.
+        If there was no notification since a claim that got fewer jobs than its limit, there is mostly no work, and a
+        transaction takes several statements. Then a query first checks whether there may be work; also if the server
+        time has to be read anyway, which the same query does. It is skipped if all readers are busy.
         """
         notifications = self._sent + self._watch.changes
         is_quiet, self._known = notifications == self._known and not self._gave_all, notifications
@@ -282,7 +282,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return times if self._clock is None else replace(times, now=self._clock())
 
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
-        """Delete finished jobs past their retention. Mostly there are none, which one query tells."""
+        """Delete finished jobs past their retention. Mostly there are none, which one query shows."""
         moment = self._clock() if now is None and self._clock is not None else now
         if not await self._read(upkeep.has_prunable, self._server_clock, retention, _micros(moment)):
             return 0
@@ -338,7 +338,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
     async def check_in(self, heartbeat: MemberHeartbeat, *, now: datetime | None = None) -> ClusterView:
         moment = self._clock() if now is None and self._clock is not None else now
-        # On an autocommit connection, unless all readers are busy: a process that is late is taken for dead.
+        # On an autocommit connection, unless all readers are busy: a process whose heartbeat is late counts as dead.
         pool = self._readers if self._readers.has_free_connection else self._writers
         view: ClusterView = await pool.run(cluster.check_in, heartbeat, _micros(moment))
         return view

@@ -14,7 +14,7 @@ from rota.core.job import turn_at
 from rota.core.lifecycle import State
 from rota.core.submission import NewJob
 from rota.core.time import from_micros
-from rota.core.unique_keys import KeyHolder, UniqueKey, Verdict, debounced_time, decide
+from rota.core.unique_keys import KeyDecision, KeyHolder, UniqueKey, debounced_time, decide
 from rota.ports.store import Inserted
 from rota.stores.mysql.driver import Runner, chunks
 from rota.stores.mysql.state_tables import lock_jobs, lock_ready, move_rows
@@ -50,15 +50,15 @@ class UniqueKeys:
     async def repeated(self, job: NewJob, key: UniqueKey, made: list[NewJob]) -> Inserted | None:
         """Answer a submission whose key an earlier job has, also one of `made`; None if no job of this key counts."""
         holder = self._holders.get(key.name_for(job.type, job.queue))
-        verdict = decide(key, holder, from_micros(self._now))
-        if holder is None or verdict is Verdict.FREE:
+        decision = decide(key, holder, from_micros(self._now))
+        if holder is None or decision is KeyDecision.FREE:
             return None
-        if verdict is Verdict.REPLACE and not await self._replace(job, key, holder, made):
+        if decision is KeyDecision.REPLACE and not await self._replace(job, key, holder, made):
             return None
         return Inserted(holder.job_id, receipt_of(job, key, holder), holder.state)
 
     def take(self, job: NewJob, key: UniqueKey, state: State, place: int) -> None:
-        """Give a key to a job that is about to be stored; `place` is its place among those."""
+        """Return a key to a job that is about to be stored; `place` is its place among those."""
         self._holders[key.name_for(job.type, job.queue)] = KeyHolder(job.id, state, 0, from_micros(self._now))
         self._made[job.id] = place
 

@@ -185,7 +185,7 @@ class PostgresStore(BaseStore[Session]):
     async def _insert_recorded(
         self, jobs: Sequence[NewJob], bound: int | None, entry: LedgerEntry, now: datetime | None
     ) -> Sequence[Inserted]:
-        """Store jobs for an operator, with an entry in the ledger: rare, so without batching."""
+        """Store jobs with an entry in the ledger, for an operator: rare, so without batching."""
 
         async def insert_and_record(session: Session, jobs: Sequence[NewJob], moment: int) -> list[Inserted]:
             receipts = await insert.insert(session, jobs, bound, moment)
@@ -287,7 +287,7 @@ class PostgresStore(BaseStore[Session]):
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their retention; a whole partition at once, if possible.
 
-        Mostly there is nothing to do, which one statement tells. Once a day partitions are added.
+        Mostly there is nothing to do, which one statement shows. Once a day partitions are added.
         """
         given = self._given(now)
         moment, is_any = await self._read(upkeep.is_anything_prunable, retention, given)
@@ -459,7 +459,7 @@ class PostgresStore(BaseStore[Session]):
         """Notify of changes that may concern any lane, also jobs with a key."""
         self._memory.note_in_use()
         self._notifier.notify_soon()
-        # Workers of this process wait too, and its own notifications are no news to it.
+        # Workers of this process wait too, and it ignores its own notifications.
         self._listener.wake_own()
 
     def _given(self, now: datetime | None) -> int | None:

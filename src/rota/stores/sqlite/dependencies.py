@@ -23,7 +23,7 @@ from rota.stores.sqlite.statements import statement
 
 
 def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Dependency, ...]]], now: int) -> list[JobId]:
-    """Store the dependencies of new blocked jobs; those on finished jobs are judged at once, as `release` does."""
+    """Store the dependencies of new blocked jobs; those on finished jobs are resolved at once, as by `release`."""
     parents = set()
     for child, dependencies in waits:
         for parent, need, position in unique_dependencies(dependencies):
@@ -33,7 +33,7 @@ def link(connection: SqliteConnection, waits: Sequence[tuple[JobId, tuple[Depend
 
 
 def release(connection: SqliteConnection, parents: Iterable[JobId], now: int) -> list[JobId]:
-    """Judge the dependencies on finished jobs, and on the jobs that are cancelled thereby, and so on.
+    """Resolve the dependencies on finished jobs, and on the jobs that are cancelled by that, recursively.
 
     Return the jobs that were cancelled because a dependency failed.
     """
@@ -100,7 +100,7 @@ def follow_failures(
 
 
 def _fail_fast(connection: SqliteConnection, failed: Sequence[JobId], now: int) -> list[JobId]:
-    """Cancel the rest of workflows that fail fast; return the jobs whose dependencies failed thereby."""
+    """Cancel the rest of workflows that fail fast; return the jobs whose dependencies failed because of that."""
     ids = [job_id for (job_id,) in connection.rows(statement("jobs_that_fail_fast"), (ids_text(failed),))]
     return release(connection, stop_jobs(connection, ids, Reason.WORKFLOW_FAILED, now), now)
 

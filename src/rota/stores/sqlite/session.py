@@ -89,7 +89,7 @@ def recorded(
 
 
 def in_snapshot(verb: Callable[[SqliteConnection, *Ts], T]) -> Callable[[SqliteConnection, *Ts], T]:
-    """Return a verb of several reads that sees one snapshot of the database."""
+    """Return a verb whose reads all use one snapshot of the database."""
 
     def run(connection: SqliteConnection, *arguments: *Ts) -> T:
         connection.run("SAVEPOINT reading")

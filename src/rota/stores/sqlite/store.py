@@ -498,7 +498,7 @@ class SqliteStore(BaseStore[SqliteSession]):
     _count = _read_snapshot
 
     def _reader(self) -> ConnectionRunner:
-        """Give the next reader, or the one after it while the first is busy: a count of millions takes seconds."""
+        """Return the next reader, or the one after it while the first is busy: a count of millions takes seconds."""
         reader = next(self._next_reader)
         return next(self._next_reader) if reader.is_busy else reader
 
@@ -506,7 +506,7 @@ class SqliteStore(BaseStore[SqliteSession]):
         self, connection: SqliteConnection, jobs: Sequence[NewJob], bound: int | None, now: int | None
     ) -> Sequence[Inserted] | None:
         handoff = self._handoff
-        if handoff is not None and len(jobs) == 1 and bound is None and (checksums := handoff.glance()):
+        if handoff is not None and len(jobs) == 1 and bound is None and (checksums := handoff.used_checksums()):
             receipts = handoff.hand_over(connection, jobs[0], checksums, now)
             if receipts is not None:
                 return receipts

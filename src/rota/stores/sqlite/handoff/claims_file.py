@@ -201,7 +201,7 @@ class ClaimsFile(DescriptorOwner):
             return None
         content = _HEADER.pack(length, since, until) + body
         checksum = _checksum_of(content)
-        # The checksum last: a process that sees it reads the whole entry.
+        # The checksum last: a process that reads it finds the whole entry.
         is_written = self._write_at(content, _FIRST_SLOT + slot * SLOT_BYTES)
         return checksum if is_written and self._write_at(_CHECKSUM.pack(checksum), slot * _CHECKSUM.size) else None
 
