@@ -11,7 +11,8 @@ import pytest
 from rota._loop import new_loop
 from rota.core.errors import StoreUnavailable
 from rota.stores.mysql import MysqlStore
-from rota.stores.mysql.driver import ConnectionLost, connect
+from rota.stores.mysql.driver import connect
+from rota.stores.mysql.errors import ConnectionLost
 from rota.stores.mysql.location import location_of
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import AWAY, Connector

@@ -325,6 +325,14 @@ def _add_dead_letters(commands: argparse._SubParsersAction[Parser], shared: Pars
         add_caution(parser)
 
 
+def _add_schedule_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--queue", help="the queue its jobs wait in")
+    parser.add_argument("--max-attempts", type=int, help="the most attempts of each job")
+    overlaps = ("allow", "skip", "queue", "cancel_previous")
+    parser.add_argument("--overlap", choices=overlaps, help="what to do if the previous job still runs")
+    parser.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+
+
 def _add_schedule_changes(schedules: argparse._SubParsersAction[Parser], shared: Parser) -> None:
     update = add_command(schedules, "update", "schedules:update", "change a schedule; what is not given stays", shared)
     update.add_argument("name", help="its name or id")
@@ -332,14 +340,7 @@ def _add_schedule_changes(schedules: argparse._SubParsersAction[Parser], shared:
     update.add_argument("--tz", help="the zone of its cron expression")
     update.add_argument("--type", help="the task to run")
     update.add_argument("--payload", metavar="JSON", help="the payload of its jobs: JSON, @file or -")
-    update.add_argument("--queue", help="the queue its jobs wait in")
-    update.add_argument("--max-attempts", type=int, help="the most attempts of each job")
-    update.add_argument(
-        "--overlap",
-        choices=("allow", "skip", "queue", "cancel_previous"),
-        help="what to do if the previous job still runs",
-    )
-    update.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+    _add_schedule_options(update)
     update.add_argument("--dry-run", action="store_true", help="say what would be changed, and change nothing")
     backfill = add_command(
         schedules, "backfill", "schedules:backfill", "create the jobs of missed fire times in a past period", shared
@@ -359,14 +360,7 @@ def _add_schedules(commands: argparse._SubParsersAction[Parser], shared: Parser)
     create.add_argument("--cron", required=True, help="a cron expression, or @every 5m")
     create.add_argument("--tz", default="UTC", help="the zone of --cron")
     create.add_argument("--payload", default="null", help="JSON, @file, or - for standard input")
-    create.add_argument("--queue", help="the queue its jobs wait in")
-    create.add_argument("--max-attempts", type=int, help="the most attempts of each job")
-    create.add_argument(
-        "--overlap",
-        choices=("allow", "skip", "queue", "cancel_previous"),
-        help="what to do if the previous job still runs",
-    )
-    create.add_argument("--catch-up", choices=("skip", "latest", "all"), help="what to do about missed times")
+    _add_schedule_options(create)
     create.add_argument("--dry-run", action="store_true", help="show the next runs only")
     _add_schedule_changes(schedules, shared)
     for name, description in (

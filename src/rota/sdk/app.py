@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from rota.core.bulk import UniformJobs
 from rota.core.duration import parse_duration
@@ -31,11 +31,11 @@ from rota.core.limit import Limit
 from rota.core.schedule import Draft
 from rota.core.submission import NewJob
 from rota.core.waiting import DEFAULT_KEEP, Emission, check_emission
-from rota.engine.engine import wall_clock
 from rota.engine.ids import IdMaker
 from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, Control
+from rota.ports.clock import wall_clock
 from rota.ports.store import AllCreated, Inserted, Receipt
 from rota.runtime import Link
 from rota.runtime.encryption import open_cipher
@@ -45,6 +45,7 @@ from rota.sdk.definition import (
     Executor,
     WhenFull,
     app_name_of,
+    batch_calls_for,
     check_executor,
     limit_for,
     name_of,
@@ -52,12 +53,13 @@ from rota.sdk.definition import (
     refuse_control,
     rule_for,
 )
+from rota.sdk.encoding import json_text
 from rota.sdk.gateway import Gateway
 from rota.sdk.handle import Handle
 from rota.sdk.locks import AsyncNamedLock, NamedLock
 from rota.sdk.options import Duration, Options, RetryDefaults, check_defaults, merged, refuse_exceptions
 from rota.sdk.portal import Portal
-from rota.sdk.task import PER_JOB, AsyncTask, Call, JobSpec, Task
+from rota.sdk.task import PER_JOB, AsyncTask, BatchDecorator, Call, Decorator, JobSpec, Task
 from rota.sdk.transactions import emit_in, require_async, require_blocking, submit_in, transaction_of
 from rota.sdk.workflow_handle import WorkflowHandle
 from rota.settings import Settings, read
@@ -76,32 +78,6 @@ _task_of: Final = attrgetter("task")
 _payload_of: Final = attrgetter("payload")
 _traceparent_of: Final = attrgetter("traceparent")
 _receipt_of: Final = attrgetter("receipt")
-
-
-class Decorator(Protocol):
-    """The decorator that `task(…)` returns: it makes a function a task and keeps its types."""
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # an async function is a function too
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class BatchDecorator(Protocol):
-    """The decorator that `task(batch=…)` returns: of a function of a list it makes a task of one item."""
-
-    @overload
-    def __call__(
-        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | BaseException]]], /
-    ) -> AsyncTask[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /) -> AsyncTask[[T], None]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], Sequence[R | BaseException]], /) -> Task[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], None], /) -> Task[[T], None]: ...
 
 
 class Rota:
@@ -248,7 +224,7 @@ class Rota:
 
         def define(defined: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
             task_name = name_of(defined, name)
-            calls = _batch_calls(task_name, defined, batch, batch_wait, executor)
+            calls = batch_calls_for(task_name, defined, batch, batch_wait, executor)
             defined = defined if calls is None else calls.for_one()
             rule = rule_for(task_name, defined, cron, every, tz, defaults.get("delay"))
             if rule is not None:
@@ -558,16 +534,6 @@ def _emission(name: str, payload: object, keep: Duration) -> Emission:
     return emission
 
 
-def json_text(payload: object) -> str:
-    """Write a payload as JSON, or refuse it."""
-    try:
-        return json.dumps(payload, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"payload: cannot be written as JSON: {error}; give plain values", field="payload"
-        ) from None
-
-
 def _as_text(job_id: object) -> str:
     """Show the text form of a number that a `Job` has as its id."""
     return f" but the number of {to_text(job_id)!r}" if type(job_id) is int and 0 <= job_id <= LARGEST else ""
@@ -588,21 +554,6 @@ def _created(answers: Sequence[Inserted]) -> Sequence[JobId] | None:
     # Counted in C and not in a Python loop: nearly always, all were created.
     is_all = list(map(_receipt_of, answers)).count(Receipt.CREATED) == len(answers)
     return [answer.job_id for answer in answers] if is_all else None
-
-
-def _batch_calls(
-    name: str, function: Callable[..., Any], size: int | None, wait: Duration | None, executor: Executor
-) -> BatchCalls | None:
-    """Read the options of a batch task; None if it is none."""
-    if size is None:
-        if wait is not None:
-            raise InvalidRequest(f"task {name!r}: batch_wait: belongs to batch; give batch as well", field="batch_wait")
-        return None
-    # Imported when needed: a program that defines no batch does not load the worker.
-    from rota.worker.batch_calls import DEFAULT_WAIT, BatchCalls, check_batch  # noqa: PLC0415
-
-    span = DEFAULT_WAIT if wait is None else parse_duration(wait, field="batch_wait")
-    return BatchCalls(name, function, check_batch(name, size, executor), span)
 
 
 def _draft(task: Task[..., Any] | AsyncTask[..., Any], rule: str, zone: str) -> Draft:

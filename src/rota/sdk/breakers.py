@@ -90,7 +90,6 @@ class TaskBreakers:
         self._by_task[task] = given if isinstance(given, str) else given.name
 
     def of(self, task: str) -> Breaker | None:
-        """Return the breaker of a task."""
         name = self._by_task.get(task)
         return None if name is None else self._defined.get(name) or Breaker(name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, get_args
 
 from rota.core.duration import format_duration, parse_duration
 from rota.core.errors import InvalidRequest
@@ -13,6 +13,9 @@ from rota.core.namespace import DEFAULT, check_name
 from rota.core.schedule import rule_of, zone_of
 from rota.core.unique_keys import CONTROL_OPTIONS
 from rota.sdk.options import Duration, Options
+
+if TYPE_CHECKING:
+    from rota.worker.batch_calls import BatchCalls
 
 #: The policies for a new job of a full key, as `OnFull`.
 WhenFull = Literal["wait", "drop", "cancel_oldest", "cancel_newest", "replace"]
@@ -190,3 +193,18 @@ def _require_no_arguments(name: str, function: Callable[..., Any]) -> None:
             "give them defaults, or create the schedule over the API or `rota schedules create`, with a payload",
             field="cron",
         )
+
+
+def batch_calls_for(
+    name: str, function: Callable[..., Any], size: int | None, wait: Duration | None, executor: Executor
+) -> BatchCalls | None:
+    """Return the collector of calls of a batch task; None for any other task."""
+    if size is None:
+        if wait is not None:
+            raise InvalidRequest(f"task {name!r}: batch_wait: belongs to batch; give batch as well", field="batch_wait")
+        return None
+    # Imported when needed: a program that defines no batch does not load the worker.
+    from rota.worker.batch_calls import DEFAULT_WAIT, BatchCalls, check_batch  # noqa: PLC0415
+
+    span = DEFAULT_WAIT if wait is None else parse_duration(wait, field="batch_wait")
+    return BatchCalls(name, function, check_batch(name, size, executor), span)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,9 +16,9 @@ from rota.worker.annotations import annotations_of
 from rota.worker.arguments import CallSignature, WrongArguments, pack
 
 _encode: Final = msgspec.json.Encoder().encode
-#: Types whose values need no check: JSON keeps them as they are.
 #: The payload of a call without arguments.
 NO_ARGUMENTS: Final = '{"args":[],"kwargs":{}}'
+#: Types whose values need no check: JSON keeps them as they are.
 _EXACT: Final = frozenset({int, str, bool})
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -129,3 +130,13 @@ def decoder_of(function: Callable[..., Any]) -> Callable[[str], Any]:
             return msgspec.json.decode(text)
 
     return decode
+
+
+def json_text(payload: object) -> str:
+    """Write a payload as JSON, or refuse it."""
+    try:
+        return json.dumps(payload, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"payload: cannot be written as JSON: {error}; give plain values", field="payload"
+        ) from None

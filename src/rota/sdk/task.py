@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +21,7 @@ from rota.core.request_hash import canonical_request_hash
 from rota.core.submission import HOST, TAKES, IdempotencyKey, NewJob, Takes, Template
 from rota.core.time import EPOCH
 from rota.core.unique_keys import CONTROL_OPTIONS, SubmitControl, UniqueKey, UniqueKind
-from rota.engine.engine import wall_clock
+from rota.ports.clock import wall_clock
 from rota.sdk.encoding import NO_ARGUMENTS, TaskSignature, encode_call
 from rota.sdk.flow import Failure, Flow, Step, flow_of
 from rota.sdk.handle import Handle
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R2 = TypeVar("R2")
 R3 = TypeVar("R3")
 #: With these options each job is built by itself: they depend on its arguments or on the time.
@@ -303,3 +304,29 @@ class AsyncTask(TaskBase[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         coroutine: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return coroutine
+
+
+class Decorator(Protocol):
+    """The decorator that `task(…)` returns: it makes a function a task and keeps its types."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # an async function is a function too
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class BatchDecorator(Protocol):
+    """The decorator that `task(batch=…)` returns: of a function of a list it makes a task of one item."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | BaseException]]], /
+    ) -> AsyncTask[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /) -> AsyncTask[[T], None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Sequence[R | BaseException]], /) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> Task[[T], None]: ...

@@ -14,10 +14,10 @@ from rota.core.graph import NewWorkflow, Node, StoredWorkflow, WorkflowId, Workf
 from rota.core.ids import to_text
 from rota.core.lifecycle import FINISHED, State
 from rota.core.settlement import Reason
-from rota.engine.engine import wall_clock
 from rota.engine.queues import full
 from rota.ports.caller_tx import run_sync
 from rota.ports.client import Actor, NodeResult
+from rota.ports.clock import wall_clock
 from rota.ports.store import Receipt
 from rota.sdk.handle import Handle, ResultTimeout, end_of, until_available, warn_in_handler
 from rota.sdk.transactions import require_async, require_blocking, submit_in

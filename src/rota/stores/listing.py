@@ -89,9 +89,7 @@ class Dialect(Protocol):
         """Return the index of finished jobs by their end."""
         ...
 
-    def among(self, ids: Sequence[JobId]) -> Condition:
-        """Return the condition that a job is one of these."""
-        ...
+    def among(self, ids: Sequence[JobId]) -> Condition: ...
 
     def conditions(self, query: JobQuery) -> Iterable[Condition]:
         """Return the conditions of a query, all but where it continues."""

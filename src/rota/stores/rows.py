@@ -274,7 +274,6 @@ def error_text(error: JobError | None) -> str | None:
 
 
 def error_of(text: str) -> JobError:
-    """Read an error."""
     return JobError(*json.loads(text))
 
 

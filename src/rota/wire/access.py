@@ -139,7 +139,6 @@ class AccessForm(Struct, kw_only=True):
 
 
 def draft_of(form: TokenRequest, now: datetime) -> TokenDraft:
-    """Make the draft of a token."""
     expires_at = moment_of(form.expires_at, "expires_at")
     if form.expires is not None:
         if expires_at is not None:

@@ -18,6 +18,7 @@ from rota.ports.client import Deed
 from rota.ports.store import Inserted, Receipt
 from rota.wire.logs import ProgressForm, log_text, progress_form
 from rota.wire.problem import Problem
+from rota.wire.retry_rules import RetryRule, backoff_of, retry_rule_of
 from rota.wire.scalars import (
     NULL,
     Count,
@@ -32,7 +33,7 @@ from rota.wire.scalars import (
     raw,
     schedule_id_of,
 )
-from rota.wire.submission import FollowUp, RetryRule, backoff_of, follow_up_of, retry_rule_of, template_of, text_of
+from rota.wire.submission import FollowUp, follow_up_of, template_of, text_of
 
 
 class ErrorForm(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -303,7 +303,6 @@ def draft_form(draft: Draft) -> ScheduleRequest:
 
 
 def apply_change(schedule: Schedule, change: ScheduleChange, defaults: Defaults = SERVER_DEFAULTS) -> Schedule:
-    """Apply a change to a schedule."""
     refuse_without_effect(change, schedule.catch_up if change.catch_up is UNSET else change.catch_up)
     merged = draft_form(schedule)
     for name in change.__struct_fields__:

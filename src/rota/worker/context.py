@@ -152,7 +152,6 @@ class JobContext:
         self.add_line(datetime.now(UTC), "info", str(text))
 
     def add_line(self, at: datetime, level: str, message: str, logger: str = "") -> None:
-        """Add a line of some level and logger."""
         if self._log is None:
             self._log = LogTail()
         self._log.add(at.isoformat(timespec="milliseconds"), level, message, logger)

@@ -16,9 +16,9 @@ from engine import environment, test_inputs, test_workflow_cancel
 from rota.core.lifecycle import State
 from rota.core.settlement import Reason, Settlement
 from rota.engine import inputs
-from rota.engine.engine import wall_clock
 from rota.engine.jobs import Jobs
 from rota.engine.leases import Leases
+from rota.ports.clock import wall_clock
 from rota.ports.store import Store
 from rota.stores.sqlite import settle
 from rota.stores.sqlite.driver import SqliteConnection

@@ -23,7 +23,7 @@ from rota.core.settlement import Reason
 from rota.core.step import MOST_STEPS, Resolution, Step, StepKind
 from rota.core.submission import NewJob, Template
 from rota.core.waiting import Emission, Wait
-from rota.engine.engine import wall_clock
+from rota.ports.clock import wall_clock
 from rota.ports.store import JobQuery, Retention, Store
 
 SLEEP = Wait("trial", StepKind.SLEEP, span=timedelta(seconds=60))

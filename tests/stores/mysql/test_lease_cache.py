@@ -19,6 +19,7 @@ from rota.core.settlement import Settlement
 from rota.core.submission import NewJob
 from rota.stores.mysql import MysqlStore, driver, lease_cache
 from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pipeline import MIN_BULK_ROWS
 from rota.stores.mysql.statements import statement
@@ -206,7 +207,7 @@ async def test_a_claim_with_an_unknown_outcome_is_not_cached(
     await store.insert(new_jobs(MANY), now=at(0))
 
     async def commit(_: MysqlConnection) -> None:
-        raise driver.ConnectionLost("on the way")
+        raise ConnectionLost("on the way")
 
     monkeypatch.setattr(MysqlConnection, "commit", commit)
     with pytest.raises(StoreUnavailable):

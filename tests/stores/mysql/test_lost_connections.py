@@ -22,7 +22,8 @@ from rota.core.time import to_micros
 from rota.ports.store import Receipt
 from rota.runtime.membership import ANSWER_SECONDS
 from rota.stores.mysql import MysqlStore, driver, insert, pool
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, RetryTransaction, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction
 from rota.stores.mysql.insert import MIN_SHARED_JOBS
 from rota.stores.mysql.lanes import MIN_RANGE
 from rota.stores.mysql.location import location_of

@@ -15,16 +15,8 @@ from rota.core.queue import Queue
 from rota.core.submission import NewJob
 from rota.ports.store import Receipt
 from rota.stores.mysql import MysqlStore, insert, pipeline
-from rota.stores.mysql.driver import (
-    LOCK_WAIT_SECONDS,
-    ConnectionLost,
-    ConstraintViolated,
-    MysqlConnection,
-    NothingSent,
-    RetryTransaction,
-    StatementKilled,
-    connect,
-)
+from rota.stores.mysql.driver import LOCK_WAIT_SECONDS, MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, ConstraintViolated, NothingSent, RetryTransaction, StatementKilled
 from rota.stores.mysql.insert import FIRST_BATCH, MIN_SHARED_JOBS, NEXT_BATCHES
 from rota.stores.mysql.location import location_of
 from rota.stores.mysql.pipeline import MAX_IN_FLIGHT, MIN_BULK_ROWS, Pipeline, RowBatch

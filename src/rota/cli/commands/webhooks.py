@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of
+from rota.cli.commands.arguments import api_client_of, is_confirmed, printer_of, show_secret, words_of
 from rota.cli.exits import Exit
 from rota.cli.output import column, say
 
 
 def add(options: argparse.Namespace) -> int:
-    body = {"name": options.name, "url": options.url, "events": _words(options.events)}
+    body = {"name": options.name, "url": options.url, "events": words_of(options.events)}
     if options.queues is not None:
-        body["queues"] = _words(options.queues)
-    return _show_secret(options, api_client_of(options).post("/v1/webhooks", body))
+        body["queues"] = words_of(options.queues)
+    return show_secret(options, "webhook", api_client_of(options).post("/v1/webhooks", body))
 
 
 def list_webhooks(options: argparse.Namespace) -> int:
@@ -39,7 +38,7 @@ def get(options: argparse.Namespace) -> int:
 
 def rotate(options: argparse.Namespace) -> int:
     body = {"overlap": options.overlap} if options.overlap else {}
-    return _show_secret(options, api_client_of(options).post(f"{_path(options)}/rotate", body))
+    return show_secret(options, "webhook", api_client_of(options).post(f"{_path(options)}/rotate", body))
 
 
 def enable(options: argparse.Namespace) -> int:
@@ -82,18 +81,3 @@ def remove(options: argparse.Namespace) -> int:
 
 def _path(options: argparse.Namespace) -> str:
     return f"/v1/webhooks/{options.webhook}"
-
-
-def _words(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _show_secret(options: argparse.Namespace, webhook: dict[str, Any]) -> int:
-    """Print the secret alone to standard output, unless another format is asked for."""
-    printer = printer_of(options)
-    if printer.form == "table":
-        say(f"webhook {webhook['name']} ({webhook['id']}); its secret is shown this once:")
-        print(webhook["secret"])
-        return Exit.OK
-    printer.record(webhook)
-    return Exit.OK

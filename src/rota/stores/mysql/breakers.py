@@ -12,7 +12,8 @@ from rota.core.breaker import KEEP_UNDEFINED, LONGEST_WINDOW, CallCount, Circuit
 from rota.core.limit import breaker_limit
 from rota.core.time import span_to_micros
 from rota.stores.breaker_rows import breaker_of, breaker_row, count_rows, open_limit_row, summed, task_limits
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, chunks
+from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.errors import ConstraintViolated
 from rota.stores.mysql.statements import statement
 
 

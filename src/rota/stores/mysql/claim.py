@@ -18,7 +18,8 @@ from rota.core.time import from_micros, span_to_micros
 from rota.stores.limit_memory import LimitMemory
 from rota.stores.limited_lanes import is_limited
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, chunks
+from rota.stores.mysql.driver import MysqlConnection, chunks
+from rota.stores.mysql.errors import ConstraintViolated, RetryTransaction
 from rota.stores.mysql.lanes import take_most_urgent
 from rota.stores.mysql.limits import conditions, take_limited
 from rota.stores.mysql.low_water import ClaimScan

@@ -13,7 +13,8 @@ from typing import Final
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
 from rota.stores.migrations import Migration, MigrationState, compare, migrations_in, refuse_unprivileged, require_known
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, NotPrivileged, ServerRefused, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, NotPrivileged, ServerRefused
 from rota.stores.mysql.location import location_of
 
 #: How long to wait while another process migrates.

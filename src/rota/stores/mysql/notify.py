@@ -32,15 +32,8 @@ from typing import Any, Final, cast
 
 from rota.core.errors import RotaError
 from rota.ports.wakeup import ANY_CHANGE, Wake
-from rota.stores.mysql.driver import (
-    RESPONSE_SECONDS,
-    ConnectionLost,
-    MysqlConnection,
-    RetryTransaction,
-    ServerRefused,
-    StatementKilled,
-    connect,
-)
+from rota.stores.mysql.driver import RESPONSE_SECONDS, MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction, ServerRefused, StatementKilled
 from rota.stores.mysql.pool import Pool
 from rota.stores.mysql.statements import statement
 from rota.supervision import supervised

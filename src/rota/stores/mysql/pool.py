@@ -26,15 +26,14 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from rota.core.errors import StoreUnavailable
 from rota.stores.base.session import Running
-from rota.stores.mysql.driver import (
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import (
     ConnectionLost,
-    MysqlConnection,
     NoResponse,
     NothingSent,
     PipelineLost,
     RetryTransaction,
     ServerRefused,
-    connect,
 )
 from rota.stores.mysql.location import MysqlLocation
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from rota.core.errors import InvalidRequest, StoreUnavailable
-from rota.stores.mysql.driver import ConnectionLost, MysqlConnection, RetryTransaction, ServerRefused, connect
+from rota.stores.mysql.driver import MysqlConnection, connect
+from rota.stores.mysql.errors import ConnectionLost, RetryTransaction, ServerRefused
 from rota.stores.mysql.location import MysqlLocation, location_of, with_database
 from rota.stores.mysql.migrations import applied
 

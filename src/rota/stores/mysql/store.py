@@ -61,7 +61,8 @@ from rota.stores.mysql import (
     workflows,
 )
 from rota.stores.mysql.clock import ServerClock
-from rota.stores.mysql.driver import ConditionFailed, ConstraintViolated, MysqlConnection
+from rota.stores.mysql.driver import MysqlConnection
+from rota.stores.mysql.errors import ConditionFailed, ConstraintViolated
 from rota.stores.mysql.lease_cache import LeaseCache
 from rota.stores.mysql.listing import find
 from rota.stores.mysql.location import location_of
@@ -70,6 +71,7 @@ from rota.stores.mysql.migrations import migrate
 from rota.stores.mysql.notify import NotificationWatch, Notifier
 from rota.stores.mysql.pool import Pool, in_snapshot, limited
 from rota.stores.mysql.statements import statement
+from rota.stores.rows import micros
 
 #: Few connections with large batches are faster than many.
 WRITERS: Final = 4
@@ -180,7 +182,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
         now: datetime | None = None,
     ) -> Sequence[Inserted]:
         if entry is None:
-            return await self._inserting.run(jobs, bound, _micros(now))
+            return await self._inserting.run(jobs, bound, micros(now))
 
         async def insert_recorded(connection: MysqlConnection, moment: int) -> Sequence[Inserted]:
             answers = await insert.insert(connection, jobs, bound, moment)
@@ -195,7 +197,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return ()
 
     async def claim(self, claim: Claim, *, now: datetime | None = None) -> Sequence[Job]:
-        (jobs,) = await self._claiming.run([claim], _micros(now))
+        (jobs,) = await self._claiming.run([claim], micros(now))
         return jobs
 
     async def _claim_together(self, claims: Sequence[Claim], now: int | None) -> Sequence[Sequence[Job]]:
@@ -227,14 +229,14 @@ class MysqlStore(BaseStore[MysqlConnection]):
         return leased
 
     async def renew(self, renewals: Sequence[Renewal], *, now: datetime | None = None) -> Sequence[Renewed]:
-        answers = await self._renewing.run(renewals, _micros(now))
+        answers = await self._renewing.run(renewals, micros(now))
         return [answer for answer in answers if answer is not None]
 
     async def settle(
         self, settlements: Sequence[Settlement], *, entry: LedgerEntry | None = None, now: datetime | None = None
     ) -> Sequence[JobId]:
         if entry is None:
-            applied = await self._settling.run(settlements, _micros(now))
+            applied = await self._settling.run(settlements, micros(now))
         else:
             applied = await self._write_recorded(settle.settle, settlements, entry, now)
         return [one.job_id for one, holds in zip(settlements, applied, strict=True) if holds]
@@ -284,7 +286,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def prune(self, retention: Retention, limit: int, *, now: datetime | None = None) -> int:
         """Delete finished jobs past their retention. Mostly there are none, which one query shows."""
         moment = self._clock() if now is None and self._clock is not None else now
-        if not await self._read(upkeep.has_prunable, self._server_clock, retention, _micros(moment)):
+        if not await self._read(upkeep.has_prunable, self._server_clock, retention, micros(moment)):
             return 0
         return await self._write(upkeep.prune, retention, limit, now=now)
 
@@ -340,7 +342,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
         moment = self._clock() if now is None and self._clock is not None else now
         # On an autocommit connection, unless all readers are busy: a process whose heartbeat is late counts as dead.
         pool = self._readers if self._readers.has_free_connection else self._writers
-        view: ClusterView = await pool.run(cluster.check_in, heartbeat, _micros(moment))
+        view: ClusterView = await pool.run(cluster.check_in, heartbeat, micros(moment))
         return view
 
     # Limits
@@ -387,10 +389,6 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def calls(self, counts: Sequence[CallCount], *, now: datetime | None = None) -> Sequence[CallCount]:
         return await self._read_at(breakers.calls, counts, now=now)
 
-    # Audit log and tokens
-
-    # Operations
-
     # Workflows
 
     async def put_workflow(
@@ -406,8 +404,6 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def rerun(self, again: Rerun, *, entry: LedgerEntry | None = None, now: datetime | None = None) -> bool:
         return await self._write_recorded(workflows.rerun, again, entry, now)
 
-    # History
-
     # How verbs are run
 
     async def _insert_together(self, jobs: Sequence[NewJob], bound: int | None, now: int | None) -> Sequence[Inserted]:
@@ -419,7 +415,7 @@ class MysqlStore(BaseStore[MysqlConnection]):
     async def _write(
         self, verb: Callable[[MysqlConnection, *Ts, int], Running[T]], *arguments: *Ts, now: datetime | None
     ) -> T:
-        return await self._change(verb, *arguments, at=_micros(now))
+        return await self._change(verb, *arguments, at=micros(now))
 
     async def _write_untimed(self, verb: Callable[[MysqlConnection, *Ts], Running[T]], *arguments: *Ts) -> T:
         return await self._writers.run(verb, *arguments)
@@ -468,10 +464,6 @@ class MysqlStore(BaseStore[MysqlConnection]):
 
     async def _now(self, connection: MysqlConnection) -> int:
         return to_micros(self._clock()) if self._clock is not None else await self._server_clock.now(connection)
-
-
-def _micros(now: datetime | None) -> int | None:
-    return None if now is None else to_micros(now)
 
 
 def _untimed(verb: Callable[[MysqlConnection, S], Running[T]]) -> Callable[[MysqlConnection, S, int], Running[T]]:

@@ -58,7 +58,7 @@ class UniqueKeys:
         return Inserted(holder.job_id, receipt_of(job, key, holder), holder.state)
 
     def take(self, job: NewJob, key: UniqueKey, state: State, place: int) -> None:
-        """Return a key to a job that is about to be stored; `place` is its place among those."""
+        """Record that a job about to be stored has a key; `place` is its position in the batch."""
         self._holders[key.name_for(job.type, job.queue)] = KeyHolder(job.id, state, 0, from_micros(self._now))
         self._made[job.id] = place
 

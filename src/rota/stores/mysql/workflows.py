@@ -11,7 +11,8 @@ from rota.core.ledger import LedgerEntry
 from rota.ports.store import Inserted, Receipt
 from rota.stores.base.ledger import record
 from rota.stores.base.workflows import node_rows, rerun_rows
-from rota.stores.mysql.driver import ConstraintViolated, MysqlConnection, RetryTransaction, Runner, chunks
+from rota.stores.mysql.driver import MysqlConnection, Runner, chunks
+from rota.stores.mysql.errors import ConstraintViolated, RetryTransaction
 from rota.stores.mysql.insert import insert
 from rota.stores.mysql.settle import cancel_replaced
 from rota.stores.mysql.statements import statement

@@ -208,7 +208,6 @@ class Connector:
         return [f"SET LOCAL {name} = '{value}'" for name, value in _PLANS.items() if name != "plan_cache_mode"]
 
     async def __call__(self) -> AsyncpgConnection:
-        """Make a connection."""
         if self.is_pooled:
             return await self._connect({})
         settings = {**_SESSION, **_PLANS}

@@ -68,7 +68,6 @@ class DayPartition:
 
 
 def partition_of(moment: datetime) -> DayPartition:
-    """Return the partition of the day of a moment."""
     start = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return DayPartition(f"{_TABLE}_{start:%Y%m%d}", _first_id(start), _first_id(start + _DAY))
 

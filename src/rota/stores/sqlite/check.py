@@ -31,7 +31,6 @@ def check(connection: SqliteConnection) -> list[str]:
 
 
 def condition(connection: SqliteConnection, retention: Retention, now: int) -> StoreCondition:
-    """Return the condition of the store."""
     missing, unknown = differences(all_migrations(), applied(connection))
     return StoreCondition(missing, unknown, _oldest_prunable(connection, retention, now), _free_bytes(connection))
 

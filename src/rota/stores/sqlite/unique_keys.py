@@ -30,7 +30,7 @@ def repeated(connection: SqliteConnection, job: NewJob, key: UniqueKey, now: int
 
 
 def take_key(connection: SqliteConnection, job: NewJob, key: UniqueKey, job_id: JobId, now: int) -> None:
-    """Return a key to a new job."""
+    """Record that a new job has a key."""
     until = now + span_to_micros(key.keep)
     connection.run(statement("save_key"), (*key.name_for(job.type, job.queue), b"", job_id, until))
 
