@@ -382,16 +382,16 @@ def _in_files(folder: Path | None) -> Iterator[Finding]:
 
 def _table(path: Path, names: tuple[str, ...]) -> Mapping[str, Any]:
     try:
-        found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{path.name} cannot be read: {error}") from None
     for name in names:
-        found = found.get(name, {})
-        if not isinstance(found, dict):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
             raise InvalidSetting(f"{path.name}: [{'.'.join(names)}] is not a table of settings", field=name)
-    return dict(found)
+    return dict(table)
 
 
 def _parsed(name: str, parse: Parser, value: Any, origin: str) -> Finding:  # noqa: ANN401

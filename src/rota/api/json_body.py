@@ -215,9 +215,9 @@ def _struct_in(form: Any) -> type[Struct] | None:  # noqa: ANN401 - any type
     """Return the msgspec struct that a type annotation names, alone or as `X | None`; None if there is not one."""
     if isinstance(form, type) and issubclass(form, Struct):
         return form
-    found = [arg for arg in get_args(form) if isinstance(arg, type) and issubclass(arg, Struct)]
-    others = [arg for arg in get_args(form) if arg not in found and arg is not type(None)]
-    return found[0] if len(found) == 1 and not others else None
+    structs = [arg for arg in get_args(form) if isinstance(arg, type) and issubclass(arg, Struct)]
+    others = [arg for arg in get_args(form) if arg not in structs and arg is not type(None)]
+    return structs[0] if len(structs) == 1 and not others else None
 
 
 def _joined(path: str, name: str) -> str:

@@ -120,8 +120,13 @@ def _operation(route: Route, schemas: Schemas, *, requires_key: bool) -> Plain:
 
 def _has_etag(route: Route) -> bool:
     """Return whether answers have an ETag: those of GET below /v1 that are JSON and no stream."""
-    found = route.responses.get(200)
-    return route.method == "GET" and route.path.startswith("/v1/") and found is not None and not isinstance(found, str)
+    response = route.responses.get(200)
+    return (
+        route.method == "GET"
+        and route.path.startswith("/v1/")
+        and response is not None
+        and not isinstance(response, str)
+    )
 
 
 def _operation_id(route: Route) -> str:

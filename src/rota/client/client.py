@@ -333,18 +333,18 @@ class Client:
         return nodes_of(await self._graph_request("GET", _workflow_path(workflow_id), WorkflowDetail))
 
     async def workflow_results(self, workflow_id: WorkflowId) -> Sequence[NodeResult]:
-        found: list[NodeResult] = []
+        results: list[NodeResult] = []
         query: dict[str, Any] = {"limit": LARGEST_PAGE}
         while True:
             path = f"{_workflow_path(workflow_id)}/results"
             page = await self._graph_request("GET", path, ResultPage, query=query)
-            found += map(result_of, page.items)
+            results += map(result_of, page.items)
             if page.next_cursor is None:
                 break
             query["cursor"] = page.next_cursor
-        if any(one.result == _HIDDEN for one in found):
+        if any(one.result == _HIDDEN for one in results):
             await self._refuse_hidden_result()
-        return found
+        return results
 
     async def cancel_workflow(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:  # noqa: ARG002 - as above
         return await self._act_on_workflow(workflow_id, "cancel", None)

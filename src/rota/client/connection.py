@@ -209,8 +209,8 @@ async def _addresses(host: str, port: int) -> list[str]:
     try:
         return [str(ip_address(host))]
     except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 def _because(error: Exception | None) -> str:

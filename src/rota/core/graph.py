@@ -177,14 +177,14 @@ def followers_of(parents: Sequence[Collection[NodeParent]]) -> list[list[int]]:
 def below(starts: Iterable[int], parents: Sequence[Collection[NodeParent]]) -> set[int]:
     """Return the positions of some nodes and of all nodes after them."""
     followers = followers_of(parents)
-    found = set(starts)
-    open_positions = list(found)
+    positions = set(starts)
+    open_positions = list(positions)
     while open_positions:
         for follower in followers[open_positions.pop()]:
-            if follower not in found:
-                found.add(follower)
+            if follower not in positions:
+                positions.add(follower)
                 open_positions.append(follower)
-    return found
+    return positions
 
 
 def after_failures(parents: Sequence[Collection[NodeParent]]) -> set[int]:
@@ -277,10 +277,10 @@ class StoredWorkflow:
     @property
     def progress(self) -> Mapping[str, int]:
         """How many nodes are in each state; skipped ones and those that were not needed by themselves."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for one in self.counts:
-            found[_shown(one)] += one.count
-        return found
+            counts[_shown(one)] += one.count
+        return counts
 
 
 def _shown(one: NodeCount) -> str:

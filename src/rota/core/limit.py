@@ -244,17 +244,17 @@ def latest_arrivals(limit: Limit, now: int) -> list[LatestArrivals]:
 
     Without this, a rate of one an hour that becomes ten a second would start nothing for the rest of the hour.
     """
-    found = [LatestArrivals(limit.name, limit.name, *_latest(limit.rates, now))]
+    ranges = [LatestArrivals(limit.name, limit.name, *_latest(limit.rates, now))]
     if limit.name.startswith("task:"):
         prefix = key_limit(key_of(limit.name.removeprefix("task:"), ""))
         rates = () if limit.per_key_rate_limit is None else parse_rates(limit.per_key_rate_limit)
-        found.append(LatestArrivals(prefix, prefix + _LAST_CHARACTER, *_latest(rates, now)))
-    return found
+        ranges.append(LatestArrivals(prefix, prefix + _LAST_CHARACTER, *_latest(rates, now)))
+    return ranges
 
 
 def _latest(rates: Sequence[Rate], now: int) -> list[int]:
-    found = [rate.latest(now) for rate in rates]
-    return found + [now] * (MOST_RATES - len(found))
+    arrivals = [rate.latest(now) for rate in rates]
+    return arrivals + [now] * (MOST_RATES - len(arrivals))
 
 
 def names_of(queue: str, type_: str, key: str | None) -> tuple[str, ...]:

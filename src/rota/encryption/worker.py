@@ -96,8 +96,8 @@ class EncryptedSteps:
         self._cipher = cipher
 
     async def intend(self, job_id: JobId, fence: int, key: str) -> tuple[Step, bool] | None:
-        found = await self._steps.intend(job_id, fence, key)
-        return None if found is None else (decrypted_step(self._cipher, found[0]), found[1])
+        answer = await self._steps.intend(job_id, fence, key)
+        return None if answer is None else (decrypted_step(self._cipher, answer[0]), answer[1])
 
     async def conclude(self, job_id: JobId, fence: int, key: str, outcome: str) -> Step | None:
         sealed = encrypted_outcome(self._cipher, job_id, key, outcome)

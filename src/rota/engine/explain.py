@@ -64,10 +64,10 @@ class Explain:
         self._limits = ExplainLimits(deps, backlogs)
 
     async def __call__(self, job_id: JobId, surroundings: ExplainContext = ALL_WELL) -> Explanation:
-        found = await self._deps.store.get([job_id])
-        if not found:
+        jobs = await self._deps.store.get([job_id])
+        if not jobs:
             raise unknown_job(job_id)
-        job = found[0]
+        job = jobs[0]
         causes = [cause async for cause in self._causes(job, surroundings)]
         return Explanation(job, (*causes, *await self._schedule(job)))
 

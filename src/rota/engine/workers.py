@@ -22,10 +22,10 @@ class WorkerControl:
     async def one(self, name: str) -> Member:
         """Return the worker of a boot or a name; of several with one name the one that was seen last."""
         members = await self._deps.store.members(role=Role.WORKER)
-        found = [one for one in members if one.boot == name] or [one for one in members if one.name == name]
-        if not found:
+        workers = [one for one in members if one.boot == name] or [one for one in members if one.name == name]
+        if not workers:
             raise WorkerNotFound(f"worker {name!r}: unknown; see `rota workers list --all` for those on record")
-        return max(found, key=lambda one: (one.seen_at is not None, one.seen_at))
+        return max(workers, key=lambda one: (one.seen_at is not None, one.seen_at))
 
     def is_alive(self, member: Member) -> bool:
         return member.seen_at is not None and member.seen_at >= self._deps.clock() - ALIVE_FOR

@@ -110,13 +110,13 @@ class Workflows:
 
     async def one(self, workflow_id: WorkflowId) -> StoredWorkflow:
         """Return a workflow; raise `JobNotFound` if there is none of this id."""
-        found = await self._deps.store.workflows([workflow_id])
-        if not found:
+        workflows = await self._deps.store.workflows([workflow_id])
+        if not workflows:
             name = to_text(workflow_id)
             raise JobNotFound(
                 f"workflow {name}: unknown; it was never submitted here, or all its jobs were pruned", field="id"
             )
-        return found[0]
+        return workflows[0]
 
     async def nodes(self, workflow_id: WorkflowId) -> Sequence[Node]:
         """Return the nodes of a workflow, those of earlier runs included."""
@@ -148,8 +148,8 @@ class Workflows:
         return page, start + len(page) < len(current)
 
     async def _results(self, nodes: Sequence[Node]) -> list[NodeResult]:
-        found = {job.id: job for job in await self._deps.store.get([one.job_id for one in nodes])}
-        return [_result(one, found.get(one.job_id)) for one in nodes]
+        by_id = {job.id: job for job in await self._deps.store.get([one.job_id for one in nodes])}
+        return [_result(one, by_id.get(one.job_id)) for one in nodes]
 
     async def cancel(self, workflow_id: WorkflowId, by: Actor) -> StoredWorkflow:
         """Cancel all jobs of a workflow that wait, and ask those that run to stop."""

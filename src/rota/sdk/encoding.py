@@ -70,12 +70,12 @@ class TaskSignature:
     @cached_property
     def defaults(self) -> Mapping[str, Any]:
         """The defaults of parameters, as JSON; those that cannot be written as JSON are left out."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for one in inspect.signature(self._function).parameters.values():
             if one.default is not inspect.Parameter.empty:
                 with suppress(TypeError, ValueError, RecursionError):
-                    found[one.name] = msgspec.json.decode(_encode(one.default))
-        return found
+                    values[one.name] = msgspec.json.decode(_encode(one.default))
+        return values
 
     def require(self, task: str, names: Sequence[str]) -> None:
         """Refuse names that no argument of the function can have."""

@@ -168,8 +168,8 @@ class WorkflowHandle(Generic[R_co]):
         return [one for one in nodes if one.is_current]
 
     async def _results(self) -> dict[str, Any]:
-        found = await (await self._app.control()).workflow_results(self._workflow_id)
-        return {one.name: json.loads(one.result or "null") for one in found if one.state is State.COMPLETED}
+        results = await (await self._app.control()).workflow_results(self._workflow_id)
+        return {one.name: json.loads(one.result or "null") for one in results if one.state is State.COMPLETED}
 
     async def _wait(self, timeout: timedelta | float | str | None) -> StoredWorkflow:  # noqa: ASYNC109 - passed on
         control = await self._app.control()

@@ -45,10 +45,10 @@ def names_of_keys(jobs: Iterable[NewJob]) -> list[str]:
 def policies(jobs: Iterable[NewJob], stored: Iterable[Limit]) -> dict[JobId, Limit]:
     """Return the limits of the keys of some jobs, of those that do more than wait if the key is full."""
     limits = {limit.name: limit for limit in stored}
-    found = {job.id: limit_of_key(job.concurrency_key or "", job.type, limits) for job in jobs}
+    limits_by_job = {job.id: limit_of_key(job.concurrency_key or "", job.type, limits) for job in jobs}
     return {
         job_id: limit
-        for job_id, limit in found.items()
+        for job_id, limit in limits_by_job.items()
         if limit.max_running is not None and limit.on_full not in {None, OnFull.WAIT}
     }
 

@@ -166,8 +166,8 @@ class LimitedClaim:
 
     def open_lanes(self, lanes: Iterable[LaneKey]) -> list[tuple[str, str, int]]:
         """Return the lanes of which jobs may start, and how many."""
-        found = [(*lane, self.allows(*lane, None)) for lane in lanes if self.is_ours(lane)]
-        return [one for one in found if one[2] > 0]
+        allowances = [(*lane, self.allows(*lane, None)) for lane in lanes if self.is_ours(lane)]
+        return [one for one in allowances if one[2] > 0]
 
     def add_lane_jobs(self, rows: Iterable[Row]) -> None:
         """Add jobs without a key that may start: turn, id, priority, queue, type."""
@@ -197,10 +197,10 @@ class LimitedClaim:
         names = sorted(map(task_limit, others))
         return [name for name in names if name not in self.limits and name not in self.task_limits]
 
-    def note_tasks(self, names: Iterable[str], found: Iterable[Limit]) -> None:
+    def note_tasks(self, names: Iterable[str], limits: Iterable[Limit]) -> None:
         """Note limits of tasks that have made keys of jobs of another type: they hold for these keys only."""
         self.task_limits.update(dict.fromkeys(names))
-        self.task_limits.update((limit.name, limit) for limit in found)
+        self.task_limits.update((limit.name, limit) for limit in limits)
 
     def note_keys(self, lane: LaneKey, rows: Sequence[Row]) -> list[str]:
         """Note what limits some keys of a lane, and return the names of their limits.
@@ -220,8 +220,8 @@ class LimitedClaim:
     def open_keys(self, lane: LaneKey, keys: Sequence[str]) -> list[tuple[str, int]]:
         """Return those keys of a lane of which jobs may start, and how many. What limits them must have been noted."""
         most = self.allows(*lane, None)
-        found = [(key, min(most, self._starts_of(lane, key))) for key in keys] if most else []
-        return [one for one in found if one[1] > 0]
+        allowances = [(key, min(most, self._starts_of(lane, key))) for key in keys] if most else []
+        return [one for one in allowances if one[1] > 0]
 
     def _starts_of(self, lane: LaneKey, key: str) -> int:
         """Return how many jobs of a key may start, whatever the limits of its lane allow."""

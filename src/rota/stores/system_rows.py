@@ -80,8 +80,8 @@ def leadership_of(row: Row) -> Leadership:
 
 def current_leadership(rows: Sequence[Row], now: int) -> Leadership | None:
     """Read the current lead: a row whose time has passed is of a former leader."""
-    found = [leadership_of(row) for row in rows]
-    return found[0] if found and found[0].until > from_micros(now) else None
+    leads = [leadership_of(row) for row in rows]
+    return leads[0] if leads and leads[0].until > from_micros(now) else None
 
 
 def lock_of(row: Row) -> Lock:

@@ -316,7 +316,7 @@ def _count_of(name: str, count: int) -> NodeCount:
 def nodes_of(detail: WorkflowDetail) -> list[Node]:
     """Read the nodes of a workflow, those of earlier runs included."""
     positions = {node.name: node.position for node in detail.nodes}
-    found: list[Node] = []
+    nodes: list[Node] = []
     for form in detail.nodes:
         workflow_id = WorkflowId(job_id_of(detail.id))
         parents = tuple(_parent(form.name, one, positions) for one in form.after)
@@ -342,9 +342,9 @@ def nodes_of(detail: WorkflowDetail) -> list[Node]:
         )
         runs = [*form.earlier, EarlierRun(job_id=form.job_id, state=form.state, reason=form.reason)]
         for run, following in pairwise(runs):
-            found.append(_earlier_node(node, run, following.job_id))
-        found.append(node)
-    return found
+            nodes.append(_earlier_node(node, run, following.job_id))
+        nodes.append(node)
+    return nodes
 
 
 def _earlier_node(node: Node, run: EarlierRun, by: str) -> Node:

@@ -40,8 +40,8 @@ def members(options: argparse.Namespace) -> int:
         ("busy", lambda member: f"{member['busy']}/{member['slots']}" if member["slots"] else ""),
         column("version"),
     )
-    found = api_client_of(options).get("/v1/cluster")["members"]
-    printer_of(options).records(found, columns, empty="no process is alive", identity="worker_id")
+    live_members = api_client_of(options).get("/v1/cluster")["members"]
+    printer_of(options).records(live_members, columns, empty="no process is alive", identity="worker_id")
     return Exit.OK
 
 

@@ -126,12 +126,12 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def steps(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
+    records = api_client_of(options).get(f"/v1/jobs/{options.id}/steps")["items"]
     columns = (
         column("key"), column("kind"), column("waits_for", "subject"), column("until"), column("began_at"),
         column("ended_at"), column("result"),
     )  # fmt: skip
-    printer_of(options).records(found, columns, empty="no steps", identity="key")
+    printer_of(options).records(records, columns, empty="no steps", identity="key")
     return Exit.OK
 
 
@@ -150,7 +150,7 @@ def resolve(options: argparse.Namespace) -> int:
 
 
 def attempts(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(f"/v1/jobs/{options.id}/attempts")["items"]
+    records = api_client_of(options).get(f"/v1/jobs/{options.id}/attempts")["items"]
     columns = (
         column("fence"),
         column("worker", "worker_id"),
@@ -159,7 +159,7 @@ def attempts(options: argparse.Namespace) -> int:
         column("event"),
         ("error", lambda attempt: shown_text(attempt["error"]["message"])[:80] if attempt.get("error") else ""),
     )
-    printer_of(options).records(found, columns, empty="not yet started", identity="fence")
+    printer_of(options).records(records, columns, empty="not yet started", identity="fence")
     return Exit.OK
 
 

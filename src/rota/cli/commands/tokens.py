@@ -21,7 +21,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def list_tokens(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get("/v1/tokens")["items"]
+    tokens = api_client_of(options).get("/v1/tokens")["items"]
     columns = (
         column("id"),
         column("name"),
@@ -33,7 +33,7 @@ def list_tokens(options: argparse.Namespace) -> int:
         column("expires_at"),
         column("revoked_at"),
     )
-    printer_of(options).records(found, columns, empty="no tokens")
+    printer_of(options).records(tokens, columns, empty="no tokens")
     return Exit.OK
 
 

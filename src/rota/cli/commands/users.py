@@ -21,7 +21,7 @@ def add(options: argparse.Namespace) -> int:
 
 
 def list_users(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get("/v1/users")["items"]
+    users = api_client_of(options).get("/v1/users")["items"]
     columns = (
         column("name"),
         column("role"),
@@ -31,7 +31,7 @@ def list_users(options: argparse.Namespace) -> int:
         column("created_at"),
         column("expires_at"),
     )
-    printer_of(options).records([{"id": user["name"], **user} for user in found], columns, empty="no users")
+    printer_of(options).records([{"id": user["name"], **user} for user in users], columns, empty="no users")
     return Exit.OK
 
 

@@ -17,7 +17,7 @@ def add(options: argparse.Namespace) -> int:
 
 
 def list_webhooks(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get("/v1/webhooks")["items"]
+    webhooks = api_client_of(options).get("/v1/webhooks")["items"]
     columns = (
         column("id"),
         column("name"),
@@ -27,7 +27,7 @@ def list_webhooks(options: argparse.Namespace) -> int:
         ("enabled", lambda one: one["is_enabled"]),
         ("reason", lambda one: one["disabled_reason"]),
     )
-    printer_of(options).records(found, columns, empty="no webhooks")
+    printer_of(options).records(webhooks, columns, empty="no webhooks")
     return Exit.OK
 
 
@@ -56,7 +56,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def deliveries(options: argparse.Namespace) -> int:
-    found = api_client_of(options).get(f"{_path(options)}/deliveries", limit=options.limit)["items"]
+    records = api_client_of(options).get(f"{_path(options)}/deliveries", limit=options.limit)["items"]
     columns = (
         column("id"),
         column("event"),
@@ -67,7 +67,7 @@ def deliveries(options: argparse.Namespace) -> int:
         column("next_attempt_at"),
         ("error", lambda one: one["error"]["message"][:80] if one["error"] else ""),
     )
-    printer_of(options).records(found, columns, empty="no deliveries")
+    printer_of(options).records(records, columns, empty="no deliveries")
     return Exit.OK
 
 

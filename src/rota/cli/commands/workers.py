@@ -23,7 +23,7 @@ _TOLD: Final = {
 
 
 def list_workers(options: argparse.Namespace) -> int:
-    found = listed(api_client_of(options), "/v1/workers", all="true" if options.all else None)
+    workers = listed(api_client_of(options), "/v1/workers", all="true" if options.all else None)
     columns = (
         column("worker", "worker_id"),
         ("state", _state),
@@ -37,7 +37,7 @@ def list_workers(options: argparse.Namespace) -> int:
         column("seen_at"),
         column("version"),
     )
-    printer_of(options).records(found, columns, empty="no workers", identity="worker_id")
+    printer_of(options).records(workers, columns, empty="no workers", identity="worker_id")
     return Exit.OK
 
 

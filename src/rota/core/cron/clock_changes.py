@@ -43,19 +43,19 @@ def clock_changes(expression: CronExpression, zone: tzinfo, after: datetime) -> 
     """Find the clock changes within a year after a moment that change when a rule fires."""
     if isinstance(expression.rule, Every):
         return []
-    return [found for change in _changes(zone, after.astimezone(UTC)) if (found := _effect(expression, zone, change))]
+    return [effect for change in _changes(zone, after.astimezone(UTC)) if (effect := _effect(expression, zone, change))]
 
 
 def _changes(zone: tzinfo, after: datetime) -> list[datetime]:
     """Find the instants at which the offset of a zone changes."""
-    found: list[datetime] = []
+    changes: list[datetime] = []
     before, end = after.replace(microsecond=0), after + LOOK_AHEAD
     while before < end:
         later = before + MIN_CHANGE_GAP
         if before.astimezone(zone).utcoffset() != later.astimezone(zone).utcoffset():
-            found.append(change_between(zone, before, later))
+            changes.append(change_between(zone, before, later))
         before = later
-    return found
+    return changes
 
 
 def _effect(expression: CronExpression, zone: tzinfo, change: datetime) -> ClockChange | None:

@@ -24,10 +24,10 @@ async def breakers(
     if names is None:
         rows = await connection.rows(statement("breakers_after"), {"after": after, "limit": limit})
         return list(map(breaker_of, rows))
-    found: list[CircuitBreaker] = []
+    stored: list[CircuitBreaker] = []
     for chunk in chunks(sorted(names)):
-        found += map(breaker_of, await connection.rows(statement("breakers_by_name"), {"names": chunk}))
-    return found
+        stored += map(breaker_of, await connection.rows(statement("breakers_by_name"), {"names": chunk}))
+    return stored
 
 
 async def put_breaker(connection: MysqlConnection, breaker: CircuitBreaker, now: int) -> bool:

@@ -183,8 +183,8 @@ class _CallerRunner(Runner):
 
     async def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         await self._execute(self._cursor.execute, sql, parameters)
-        found: Sequence[Row] = await resolved(self._cursor.fetchall())
-        return found
+        rows: Sequence[Row] = await resolved(self._cursor.fetchall())
+        return rows
 
     async def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
         await self._execute(self._cursor.execute, sql, parameters)

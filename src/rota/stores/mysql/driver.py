@@ -224,8 +224,8 @@ class MysqlConnection(Runner):
         if self._bulk_inserts:
             return await self._send_with_bulk(sql, parameters)
         await self._execute(sql, parameters)
-        found: Sequence[Row] = await self._cursor.fetchall()
-        return found
+        rows: Sequence[Row] = await self._cursor.fetchall()
+        return rows
 
     async def prepared_rows(self, sql: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
         """Run a frequent statement without lists as a prepared statement, and return its rows.

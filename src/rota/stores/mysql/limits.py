@@ -126,9 +126,9 @@ async def _lanes(connection: MysqlConnection, claim: Claim, restrictions: ClaimC
 async def _types(connection: MysqlConnection, queue: str) -> AsyncIterator[str]:
     """Yield the types that have pending jobs in a queue."""
     from_type = ""
-    while found := await connection.rows(statement("next_type"), {"queue": queue, "from_type": from_type}):
-        yield found[0][0]
-        from_type = found[0][0] + "\0"
+    while rows := await connection.rows(statement("next_type"), {"queue": queue, "from_type": from_type}):
+        yield rows[0][0]
+        from_type = rows[0][0] + "\0"
 
 
 async def _keyed(connection: MysqlConnection, lanes: Sequence[LaneKey]) -> list[LaneKey]:
@@ -203,12 +203,12 @@ async def _read_keys(connection: MysqlConnection, claim: LimitedClaim, lane: Lan
     if not claim.is_ours(lane) or not claim.allows(*lane, None):
         return
     pages = claim.key_pages(lane)
-    found, page = 0, next(pages, None)
-    while page is not None and found < claim.most_keys:
+    count, page = 0, next(pages, None)
+    while page is not None and count < claim.most_keys:
         lane_of = {"queue": lane[0], "type": lane[1], "now": claim.now}
         parameters = {**lane_of, "after": page.after, "limit": claim.keys_at_once}
         rows = page.within(await connection.prepared_rows(statement("keys_with_work"), parameters))
-        found += await _read_jobs_of(connection, claim, lane, rows)
+        count += await _read_jobs_of(connection, claim, lane, rows)
         page = next_page(pages, rows)
 
 
@@ -269,17 +269,17 @@ def delete_sequences(connection: MysqlConnection, keyed: Sequence[Row]) -> None:
 async def full_keys(connection: Runner, jobs: Sequence[NewJob], now: int) -> FullKeys:
     """Read the running and pending jobs of keys that do more than wait if they are full, with all keys locked."""
     keyed = due_keyed(jobs, now)
-    found = policies(keyed, await _stored(connection, keyed)) if keyed else {}
-    if not found:
+    limits_by_job = policies(keyed, await _stored(connection, keyed)) if keyed else {}
+    if not limits_by_job:
         return NO_FULL_KEYS
     await connection.run(statement("make_key_limit"))
     await connection.rows(statement("wait_for_keys"))
-    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in found})
+    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in limits_by_job})
     rows: list[Row] = []
     for chunk in chunks(keys):
         rows += await connection.rows(statement("due_jobs_of_keys"), {"keys": chunk})
     jobs_of = ((key, queue, KeyJob(JobId(one), State(state), bool(stops))) for key, queue, one, state, stops in rows)
-    return FullKeys(found, jobs_of)
+    return FullKeys(limits_by_job, jobs_of)
 
 
 async def refuse_full_keys(connection: Runner, jobs: Sequence[NewJob], now: int) -> None:
@@ -290,10 +290,10 @@ async def refuse_full_keys(connection: Runner, jobs: Sequence[NewJob], now: int)
 
 
 async def _stored(connection: Runner, jobs: Sequence[NewJob]) -> list[Limit]:
-    found: list[Limit] = []
+    stored: list[Limit] = []
     for chunk in chunks(names_of_keys(jobs)):
-        found += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
-    return found
+        stored += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
+    return stored
 
 
 # Stored limits
@@ -329,10 +329,10 @@ async def limits(connection: MysqlConnection, names: Sequence[str] | None, after
     if names is None:
         rows = await connection.rows(statement("limits_after"), {"after": after, "limit": limit})
         return list(map(limit_of, rows))
-    found: list[Limit] = []
+    limits_: list[Limit] = []
     for chunk in chunks(sorted(names)):
-        found += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
-    return found
+        limits_ += map(limit_of, await connection.rows(statement("limits_by_name"), {"names": chunk}))
+    return limits_
 
 
 async def usage(connection: MysqlConnection, limit: Limit, memory: LimitMemory, now: int) -> LimitUsage:
@@ -360,17 +360,17 @@ async def _first(connection: MysqlConnection, key: str) -> JobId | None:
 
 async def _waiting(connection: MysqlConnection, kind: str, rest: str) -> int:
     """Count the waiting jobs of a limit, up to one more than MOST_WAITING."""
-    found, queue = 0, ""
+    count, queue = 0, ""
     while rows := await connection.rows(statement("next_queue"), {"after": queue}):
         queue = rows[0][0]
         async for type_ in _types(connection, queue):
             if kind == "key" or rest == (queue if kind == "queue" else type_):
                 name = "waiting_of_key" if kind == "key" else "waiting_of_lane"
-                parameters = {"queue": queue, "type": type_, "key": rest, "limit": MOST_WAITING + 1 - found}
-                found += (await connection.rows(statement(name), parameters))[0][0]
-            if found > MOST_WAITING:
-                return found
-    return found
+                parameters = {"queue": queue, "type": type_, "key": rest, "limit": MOST_WAITING + 1 - count}
+                count += (await connection.rows(statement(name), parameters))[0][0]
+            if count > MOST_WAITING:
+                return count
+    return count
 
 
 async def delete_old_arrivals(connection: MysqlConnection, now: int) -> None:

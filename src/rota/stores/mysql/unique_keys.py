@@ -41,11 +41,11 @@ class UniqueKeys:
         """Read the jobs of the keys that exist and are locked."""
         names = {job.unique.name_for(job.type, job.queue) for job in jobs if job.unique is not None}
         ids = {(row[0], row[1]): JobId(row[3]) for row in locked if (row[0], row[1]) in names}
-        found = await _holders(connection, sorted(set(ids.values())), "key_holders")
+        holders = await _holders(connection, sorted(set(ids.values())), "key_holders")
         # A locked key is read as it is now; a caller's transaction may read an older snapshot, without the key's job.
-        unseen = sorted(set(ids.values()) - found.keys())
-        found |= await _holders(connection, unseen, "lock_key_holders")
-        return cls(connection, {name: found[job_id] for name, job_id in ids.items() if job_id in found}, now)
+        unseen = sorted(set(ids.values()) - holders.keys())
+        holders |= await _holders(connection, unseen, "lock_key_holders")
+        return cls(connection, {name: holders[job_id] for name, job_id in ids.items() if job_id in holders}, now)
 
     async def repeated(self, job: NewJob, key: UniqueKey, made: list[NewJob]) -> Inserted | None:
         """Answer a submission whose key an earlier job has, also one of `made`; None if no job of this key counts."""

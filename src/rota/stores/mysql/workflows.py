@@ -84,13 +84,13 @@ async def _replace_nodes(connection: MysqlConnection, again: Rerun) -> bool:
 
 async def keep_ends(connection: MysqlConnection, ids: Sequence[JobId]) -> set[int]:
     """Note how jobs ended that are about to be deleted; return the workflows to which they belong."""
-    found: set[int] = set()
+    workflow_ids: set[int] = set()
     for chunk in chunks(sorted(ids)):
         rows = await connection.rows(statement("workflows_of_jobs"), {"ids": chunk})
         if rows:
-            found.update(number for (number,) in rows)
+            workflow_ids.update(number for (number,) in rows)
             await connection.run(statement("keep_ends_of_nodes"), {"keys": json.dumps(chunk)})
-    return found
+    return workflow_ids
 
 
 async def delete_empty(connection: MysqlConnection, ids: set[int]) -> None:

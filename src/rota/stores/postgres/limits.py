@@ -215,9 +215,9 @@ async def _arrivals(session: Session, names: Sequence[str]) -> dict[str, tuple[i
 
 async def _read_lanes(session: Session, claim: LimitedClaim, lanes: Sequence[LaneKey]) -> None:
     """Read the first jobs without a key of lanes."""
-    found = claim.open_lanes(lanes)
-    if found:
-        queues, types, most = zip(*found, strict=True)
+    open_lanes = claim.open_lanes(lanes)
+    if open_lanes:
+        queues, types, most = zip(*open_lanes, strict=True)
         parameters = (claim.now, list(queues), list(types), numbers(most))
         claim.add_lane_jobs(await session.rows("pending_of_limited_lanes", *parameters))
 
@@ -227,8 +227,8 @@ async def _read_keys(session: Session, claim: LimitedClaim, lane: LaneKey) -> No
     if not claim.is_ours(lane) or not claim.allows(*lane, None):
         return
     pages = claim.key_pages(lane)
-    found, page = 0, next(pages, None)
-    while page is not None and found < claim.most_keys:
+    count, page = 0, next(pages, None)
+    while page is not None and count < claim.most_keys:
         rows = page.within(
             await session.rows("keys_with_work", *lane, page.after, claim.keys_at_once, claim.now, JOBS_WITH_KEY)
         )
@@ -237,7 +237,7 @@ async def _read_keys(session: Session, claim: LimitedClaim, lane: LaneKey) -> No
         for row in rows:
             if row[-1] is not None:
                 first.setdefault(row[0], []).append((*row[_KEY_COLUMNS:], row[0]))
-        found += await _read_jobs_of(session, claim, lane, list(keys.values()), first)
+        count += await _read_jobs_of(session, claim, lane, list(keys.values()), first)
         page = next_page(pages, list(keys.values()))
 
 
@@ -303,15 +303,15 @@ async def full_keys(session: StatementRunner, jobs: Sequence[NewJob], now: int) 
     if not keyed:
         return NO_FULL_KEYS
     stored = map(limit_of, await session.rows("limits_by_name", names_of_keys(keyed)))
-    found = policies(keyed, stored)
-    if not found:
+    limits_by_job = policies(keyed, stored)
+    if not limits_by_job:
         return NO_FULL_KEYS
     await session.run("make_key_limit")
     await session.rows("wait_for_keys")
-    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in found})
+    keys = sorted({job.concurrency_key or "" for job in keyed if job.id in limits_by_job})
     rows = await session.rows("due_jobs_of_keys", keys)
     return FullKeys(
-        found,
+        limits_by_job,
         ((key, queue, KeyJob(JobId(one), State(state), stops)) for key, queue, one, state, stops in rows),
     )
 
@@ -377,17 +377,17 @@ async def usage(session: Session, limit: Limit, memory: LimitMemory, now: int) -
 
 async def _waiting(session: Session, kind: str, rest: str) -> int:
     """Count the waiting jobs of a limit, up to one more than MOST_WAITING."""
-    found, most = 0, MOST_WAITING + 1
+    count, most = 0, MOST_WAITING + 1
     place = 0 if kind == "queue" else 1
     if kind != "key":
         for lane in await session.rows("lanes_with_work"):
-            if found < most and rest == lane[place]:
-                found += (await session.values("waiting_of_lane", *lane, most - found))[0]
+            if count < most and rest == lane[place]:
+                count += (await session.values("waiting_of_lane", *lane, most - count))[0]
     for lane in await session.rows("lanes_with_keys"):
-        if found < most and (kind == "key" or rest == lane[place]):
+        if count < most and (kind == "key" or rest == lane[place]):
             key = rest if kind == "key" else None
-            found += (await session.values("waiting_of_keyed_lane", *lane, key, most - found))[0]
-    return int(found)
+            count += (await session.values("waiting_of_keyed_lane", *lane, key, most - count))[0]
+    return int(count)
 
 
 async def findings(session: Session) -> list[str]:

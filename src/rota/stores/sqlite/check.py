@@ -40,12 +40,12 @@ def sizes(connection: SqliteConnection) -> list[TableSize]:
     ((pages,),), ((size,),), ((free,),) = (
         connection.rows(f"PRAGMA {name}") for name in ("page_count", "page_size", "freelist_count")
     )
-    found = [TableSize("database", pages * size), TableSize("free pages in it", free * size)]
+    parts = [TableSize("database", pages * size), TableSize("free pages in it", free * size)]
     path = _path(connection)
     wal = Path(f"{path}-wal")
     if path and wal.exists():
-        found.append(TableSize("write-ahead log", wal.stat().st_size))
-    return found
+        parts.append(TableSize("write-ahead log", wal.stat().st_size))
+    return parts
 
 
 def _free_bytes(connection: SqliteConnection) -> int | None:
