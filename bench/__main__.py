@@ -1,4 +1,4 @@
-"""`make bench`: Rota on its stores, beside the ceilings of these stores and, if wanted, beside its peers."""
+"""`make bench`: Rota on its stores, beside their ceilings and, with `PEERS=`, other task queues."""
 
 from __future__ import annotations
 

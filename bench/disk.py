@@ -1,4 +1,4 @@
-"""The disk beside a measurement: how long a bare sync takes while something else is measured.
+"""Disk latency during a measurement: how long a bare sync takes meanwhile.
 
 Whoever waits for commits that are some way apart waits for the disk, and on a machine with neighbours that differs by
 ten times from one minute to the next. Syncs one after the other would not do: a disk that is kept busy answers sooner.

@@ -1,4 +1,4 @@
-"""Draining a line with real processes: jobs wait in a paused queue, and the time counts from its resumption until all
+"""Draining a queue with real processes: jobs wait in a paused queue, and the time counts from its resumption until all
 have ended.
 """
 

@@ -1,4 +1,4 @@
-"""The peers' own environments, made when first needed: nothing of theirs enters ours.
+"""Virtual environments of the peers, made when first needed, so that their packages are not installed here.
 
 Python packages come from a file with hashes, Node's from exact versions; both lie in `bench/peers`. What is installed
 lies in `bench/.peers`, which git ignores, and is made anew when those files change.

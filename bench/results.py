@@ -1,4 +1,4 @@
-"""What a run has found: figures by system and workload, the ceilings beside them, and whether targets are reached."""
+"""Results of a run: figures by system and workload, the ceilings beside them, and whether targets are reached."""
 
 from __future__ import annotations
 

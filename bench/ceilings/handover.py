@@ -1,4 +1,4 @@
-"""The floors of a start: the least that durable commits and one word between two processes take.
+"""Lower bounds of the start latency: durable commits and one message between two processes.
 
 Of two commits: one process commits a bare row and wakes another by the means that the store has (SQLite: a file whose
 closing the kernel tells; PostgreSQL: a notice that goes with the commit), and that one commits a bare update. Both are

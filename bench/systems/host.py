@@ -1,4 +1,4 @@
-"""The process in which a system's client lives: `python -m bench.systems.host MODULE`.
+"""The process in which a system's client runs: `python -m bench.systems.host MODULE`.
 
 It does what it is told, a line of JSON for each wish and for each answer, and measures the time of what is measured
 where it happens. What the system itself prints goes to standard error.

@@ -1,4 +1,4 @@
-"""Processes of the systems: started in sessions of their own, looked at through /proc, ended for certain.
+"""Processes of the systems: started in sessions of their own, measured through /proc, always killed at the end.
 
 Nothing may outlive a measurement, however it ends: a shell waits for the end of the harness and kills what is left.
 """

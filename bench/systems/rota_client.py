@@ -1,4 +1,4 @@
-"""Rota, through its Python API and its command line; on which store, with which broker, or over HTTP, it is told."""
+"""Rota, through its Python API and its command line; store, broker or API come from the environment."""
 
 from __future__ import annotations
 

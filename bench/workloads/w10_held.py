@@ -1,11 +1,11 @@
-"""W10 on PostgreSQL: jobs run on while somebody else keeps a transaction open.
+"""W10 on PostgreSQL: throughput while another session keeps a transaction open.
 
-Nothing that dies meanwhile can be cleared away: the usual queue steps over all of it at every claim.
+Rows deleted meanwhile cannot be vacuumed: a plain queue table steps over all of them at every claim.
 
-Beside it stands a second database of the same server, in which nobody holds anything, and every worker goes round both
-in turn. At full speed the disk changes by the minute, with checkpoints, new files of the log and neighbours, and slows
-both alike: what the old transaction does is what only the first of them shows. It is held for twice as long, so that as
-many jobs die in it as would in that time alone.
+A second database of the same server, without such a transaction, is the baseline; every worker alternates between both.
+The speed of the disk changes by the minute, with checkpoints and other processes, and slows both alike: the effect of
+the old transaction is the difference. It is held for twice as long, because the workers share their time between both
+databases.
 """
 
 from __future__ import annotations

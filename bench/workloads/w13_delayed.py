@@ -1,4 +1,4 @@
-"""W13: a million jobs whose time is far away must not be in anybody's memory."""
+"""W13: a million jobs whose time is far away must not be in the memory of any process."""
 
 from __future__ import annotations
 

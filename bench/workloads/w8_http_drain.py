@@ -1,4 +1,4 @@
-"""W8: workers that know nothing but the API's address, beside the same workers on the store itself."""
+"""W8: workers over HTTP, compared with the same workers on the store itself."""
 
 from __future__ import annotations
 

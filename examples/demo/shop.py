@@ -1,4 +1,4 @@
-"""The demo app with schedules that fire all the time, for `make run` and `make demo`: the same shop, in business.
+"""The demo app with schedules that fire all the time, for `make run` and `make demo`: the tasks of tasks.py and more.
 
 Jobs of several kinds begin within seconds of the start: quick ones, slow ones with progress and a log, some that fail
 and are tried again, and a few that fail for good.

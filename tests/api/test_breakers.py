@@ -1,4 +1,4 @@
-"""Circuit breakers over HTTP: what workers report, what submissions ask for, and what is refused."""
+"""Circuit breakers over HTTP: reports of workers, options of submissions, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams and long polls end with the token or the session that began them, though no request comes any more."""
+"""Streams and long polls end with the token or the session that began them, without a further request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No request, however it is made, keeps the event loop from everybody else for long.
+"""No request blocks the event loop for long, whatever it contains.
 
 The cases are made from the route table: bodies of almost a megabyte, hostile in general, and valid ones as long as the
 form of the route allows. What is measured is the CPU time of this process between two turns of the loop: what other

@@ -1,4 +1,4 @@
-"""Redaction of answers: payloads only for those who may see them, secrets in them for fewer."""
+"""Redaction of answers: payloads and secrets in them are shown only to tokens with the action for it."""
 
 from __future__ import annotations
 

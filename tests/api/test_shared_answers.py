@@ -1,4 +1,4 @@
-"""Open tabs of the dashboard: fifty of them cost the store as much as one, and none shows what is no longer so."""
+"""Open tabs of the dashboard: fifty of them cost the store as much as one, and none shows a stale answer."""
 
 from __future__ import annotations
 

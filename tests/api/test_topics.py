@@ -1,4 +1,4 @@
-"""Topics of the live stream: changes of other processes, shared looks, and refusals."""
+"""Topics of the live stream: changes of other processes, shared polling, and refusals."""
 
 from __future__ import annotations
 

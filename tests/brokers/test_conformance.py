@@ -1,4 +1,4 @@
-"""What every broker owes: whoever listens is woken, what is due is found, and nothing that was handed over is lost."""
+"""Obligations of every broker: listeners are woken, due jobs are found, and no job that was handed over is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bell within a process: it wakes who waits, or who waits next, and a wait that is called off hinders nobody."""
+"""Notifications within a process: they wake the current or the next wait, and a cancelled wait affects no other."""
 
 from __future__ import annotations
 

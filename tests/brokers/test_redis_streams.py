@@ -1,4 +1,4 @@
-"""What Redis Streams owe beyond what every broker does."""
+"""Obligations of the broker on Redis Streams beyond those of every broker."""
 
 from __future__ import annotations
 

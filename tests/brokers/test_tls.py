@@ -1,4 +1,4 @@
-"""`rediss://` trusts only whom it is told to. The server that the tests bring knows no TLS, so a proxy speaks it."""
+"""`rediss://` trusts only the configured authorities. The server of the tests has no TLS, so a proxy adds it."""
 
 from __future__ import annotations
 

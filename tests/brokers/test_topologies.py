@@ -1,4 +1,4 @@
-"""Sentinel follows a failover, a cluster is one server to us, and TLS trusts only whom it is told to."""
+"""Sentinel follows a failover, a cluster is used like one server, and TLS trusts only the configured authorities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rota bench` in parts: what it refuses, how it reckons, what it concludes, and what it leaves behind."""
+"""`rota bench` in parts: refusals, calculations, the limits that it names, and what it deletes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger whose rows were changed is found out: by `rota ledger verify` and by `rota db check`, on every store."""
+"""Changed rows of the ledger are detected: by `rota ledger verify` and by `rota db check`, on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image, the compose file and the manifests: well-formed by their own rules, and by ours.
+"""The image, the compose file and the manifests: valid by their schemas, and by rules of this project.
 
 No image can be pulled where these tests run, so nothing is built here; what a container would be told is checked
 against what Rota understands.

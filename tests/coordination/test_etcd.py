@@ -1,4 +1,4 @@
-"""What the port cannot see of etcd: nodes that die, hang and come back, users, TLS, and the room that we take."""
+"""The etcd adapter beyond the port: nodes that die, hang and come back, users, TLS, and the space that it uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the core's tests are built from: one job, one schedule, and hypothesis's rng over their fields.
+"""Test data builders of the core: one job, one schedule, and Hypothesis strategies over their fields.
 
 Nothing here looks at a clock. `lived` applies a settlement to a job the way a store must, in the fewest words.
 """

@@ -1,4 +1,4 @@
-"""A slow and simple cron to test the quick one with: it walks the clock tick by tick and looks.
+"""A slow and simple cron as a test oracle: it steps through the clock tick by tick.
 
 It shares no code with `rota.core.cron` and reads the rules on its own, as Debian's daemon plays them: a *virtual clock*
 follows the clock on the wall but never goes back. A job with a star in its minute or hour looks at the wall. All others

@@ -1,4 +1,4 @@
-"""Making the jobs that a past stretch of time should have made."""
+"""Backfill: making the jobs of past fire times."""
 
 from __future__ import annotations
 

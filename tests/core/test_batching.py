@@ -1,4 +1,4 @@
-"""The desk: calls that come while one is under way are served together, and none hurts another."""
+"""Batching: calls that come while one is under way share a batch, and a failing one does not affect the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that are alike: the same to whoever looks as if each had been made by itself."""
+"""Uniform jobs are equal to jobs that were made one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preview says of clock changes ahead."""
+"""Clock changes in the preview of a schedule."""
 
 from __future__ import annotations
 

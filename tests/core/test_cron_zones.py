@@ -1,4 +1,4 @@
-"""What the cron room takes for granted about the world's clocks, checked against the tz database in use."""
+"""Assumptions of the cron package about clock changes, checked against the installed tz database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job after an attempt: the complete table, and what holds for every life."""
+"""Decisions after an attempt: the complete table, and properties of every sequence."""
 
 from __future__ import annotations
 

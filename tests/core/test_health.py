@@ -1,4 +1,4 @@
-"""Every problem of the whole, from the situation that causes it; and none where all is well."""
+"""Every health problem, from the situation that causes it; and none in a healthy deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job at an operator's word, or at the end of its time: every verb in every state."""
+"""Actions of operators and expiry: every verb in every state."""
 
 from __future__ import annotations
 

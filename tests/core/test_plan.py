@@ -1,4 +1,4 @@
-"""What a schedule owes: catch-up, grace, overlap, cost, and that no fire time is doubled or lost."""
+"""Plans of schedules: catch-up, grace, overlap, cost, and that no fire time is doubled or lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who goes first: one, all in their turn; who knows nothing goes at once, and nobody waits for long."""
+"""Stagger: one worker claims first, in rotation; a worker without a rank claims at once, and none waits for long."""
 
 from __future__ import annotations
 

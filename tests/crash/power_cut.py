@@ -1,4 +1,4 @@
-"""Power cuts: what a store acknowledged is on the disk, not on its way there.
+"""Power cuts: what a store acknowledged is on the disk.
 
 A load works on a store whose files are recorded (`recorder`): it opens a new file with all its migrations, works,
 closes it, opens it again, works, and closes it. Then the power is cut at many places on the tape, in the work, in a

@@ -1,4 +1,4 @@
-"""A SQLite VFS that writes down all that reaches the disk, so that the power can be cut afterwards at any moment.
+"""A SQLite VFS that records all writes and syncs, so that a power cut can be simulated afterwards at any moment.
 
 The files themselves are real and are written through, without their syncs; what SQLite reads is what it wrote. The tape
 holds, in one order, every write, truncation, sync, creation and deletion, and between them what the store told its

@@ -1,4 +1,4 @@
-"""kill -9 of the server: what a store acknowledged survives the death of its database, and all goes on by itself.
+"""kill -9 of the server: what a store acknowledged survives the kill, and processes continue without a restart.
 
 Clients submit jobs one by one, workers claim, renew and settle them, upkeep promotes and reaps, over stores of their
 own, while the server is killed at moments drawn from the seed and started again after a pause. A call that fails with

@@ -1,4 +1,4 @@
-"""Full and failing disks: every call answers or refuses, and no answer is a lie.
+"""Full and failing disks: every call succeeds or fails, and every acknowledgement is true.
 
 Each sweep lets the first, the second, the third... write (sync, read) of a small life of a store fail, until there is
 none left to fail. A full disk is a nuisance: what cannot be written is refused, what is there can be read, and once

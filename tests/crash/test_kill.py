@@ -1,4 +1,4 @@
-"""kill -9, fifty times in one file and a dozen times among neighbours. `python -m crash.kill` does it for longer."""
+"""kill -9, fifty times on one file and twelve times beside other processes. `python -m crash.kill` runs longer."""
 
 from __future__ import annotations
 

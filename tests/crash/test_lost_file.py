@@ -1,4 +1,4 @@
-"""Files that are gone, replaced, locked away or something else: refused with the path and the reason, never served.
+"""Files that are deleted, replaced, not accessible or no database: refused with the path and the reason, never served.
 
 The worst of them is a file that vanishes while it is in use: Unix lets the writer go on into a file that has no name
 any more, and every answer it gives then is a lie.

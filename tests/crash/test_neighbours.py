@@ -1,4 +1,4 @@
-"""Several processes on one file: long readers, processes that come and go or die, and what the others notice."""
+"""Several processes on one file: long readers, processes that start, end or die, and the effect on the others."""
 
 from __future__ import annotations
 

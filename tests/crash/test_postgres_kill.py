@@ -1,4 +1,6 @@
-"""PostgreSQL is killed under load, or its connections are: nothing acknowledged is lost, and all goes on by itself."""
+"""PostgreSQL is killed under load, or its connections are: nothing acknowledged is lost, and processes continue without
+a restart.
+"""
 
 from __future__ import annotations
 

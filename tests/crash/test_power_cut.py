@@ -1,4 +1,4 @@
-"""Three hundred power cuts, and the proof that they hurt. `python -m crash.power_cut` makes more of them."""
+"""Three hundred power cuts, and a test that weaker settings lose data. `python -m crash.power_cut` makes more."""
 
 from __future__ import annotations
 

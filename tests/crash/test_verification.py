@@ -1,4 +1,4 @@
-"""The verification itself: every promise is broken once in a sound database, and it must be noticed."""
+"""The verification itself: each guarantee is violated once in a valid database, and must be detected."""
 
 from __future__ import annotations
 

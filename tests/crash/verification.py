@@ -1,4 +1,4 @@
-"""Verification: reads a database file with bare SQL and compares it with what was promised.
+"""Verification: reads a database file with bare SQL and compares it with what was acknowledged.
 
 It imports nothing of Rota, so that a bug there cannot hide itself here; the one exception is the formula by which the
 ledger's entries are chained, which is not in question here. Everything is read in one snapshot, so that a file in use

@@ -1,4 +1,4 @@
-"""A real browser on a real server. What the browser complains about, or asks of others, fails the test."""
+"""A real browser on a real server. Console errors, and requests to other hosts, fail the test."""
 
 from __future__ import annotations
 

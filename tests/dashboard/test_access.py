@@ -1,4 +1,4 @@
-"""What the dashboard shows to those who may not, and on servers that cannot: 401, 403, 503 and read-only servers."""
+"""The dashboard without access, and on servers that fail: 401, 403, 503 and read-only servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does in the dashboard happens, and what happens is seen in it."""
+"""Actions in the dashboard have their effect, and changes are shown in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard tells of a job, a schedule, the ledger and the system; histogram, saved views and filters."""
+"""What the dashboard shows of a job, a schedule, the ledger and the system; histogram, saved views and filters."""
 
 from __future__ import annotations
 

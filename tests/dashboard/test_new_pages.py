@@ -1,4 +1,4 @@
-"""The pages of limits and workflows, and edits of jobs: what an operator does there happens."""
+"""The pages of limits and workflows, and edits of jobs: actions there have their effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page loads without a complaint of the browser, and axe finds nothing serious in it."""
+"""Every page loads without console errors, and axe finds nothing serious in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines are seen on the page of a running job, and workers obey the buttons of their page."""
+"""Log lines are seen on the page of a running job, and workers apply orders from the buttons of their page."""
 
 from __future__ import annotations
 

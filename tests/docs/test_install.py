@@ -1,4 +1,4 @@
-"""The environment is made by uv from where pip would fetch, held to the same hashes."""
+"""The environment is made by uv, from the package index of pip and with the same hashes."""
 
 from __future__ import annotations
 

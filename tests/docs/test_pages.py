@@ -1,4 +1,4 @@
-"""Every page: its links lead somewhere, it names no place on somebody's machine, and its commands exist."""
+"""Every page: its links are valid, it has no paths of a developer's machine, and its commands exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims that wait, on a store that keeps them: how long they stay, where they are told, and when they give up."""
+"""Claims that wait, on a store that keeps them: how long they are kept, how they are woken, and when they end."""
 
 from __future__ import annotations
 

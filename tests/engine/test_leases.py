@@ -1,4 +1,4 @@
-"""What a worker asks for: claims, renewals, settlements; and what is taken from one that went silent."""
+"""Worker verbs: claims, renewals, settlements; and reaping of jobs from workers that stopped renewing."""
 
 from __future__ import annotations
 

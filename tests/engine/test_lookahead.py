@@ -1,4 +1,4 @@
-"""Claims that wait and look ahead: when they ask the store, and for what. In virtual time, with nobody to promote."""
+"""Claims that wait and look ahead: when they query the store, and for what. In virtual time, without a promoter."""
 
 from __future__ import annotations
 

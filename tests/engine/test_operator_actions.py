@@ -1,4 +1,4 @@
-"""What operators have done about jobs: cancel, retry, run now, discard; each decided on the job as it is by then."""
+"""Actions of operators on jobs: cancel, retry, run now, discard; each decided by the current state of the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A job that is run again after the jobs before it were pruned: it is told so, and never runs with fewer results."""
+"""A job that is run again after the jobs before it were pruned: it fails with an error that says so, and never runs
+with fewer results.
+"""
 
 from __future__ import annotations
 

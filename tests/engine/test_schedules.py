@@ -1,4 +1,4 @@
-"""Schedules: putting them up, editing them, and making exactly the jobs they owe."""
+"""Schedules: creating them, editing them, and making exactly one job for each fire time."""
 
 from __future__ import annotations
 

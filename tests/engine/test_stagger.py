@@ -1,4 +1,4 @@
-"""Waiting claims that hear of a job with a number: one asks at once, the others later, and nothing is lost by it.
+"""Waiting claims that are woken for a single job: one is repeated at once, the others later, and no job is missed.
 
 In virtual time, with a store that tells what the test lets it tell.
 """

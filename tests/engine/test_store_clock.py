@@ -1,4 +1,4 @@
-"""A store's clock that is set ahead or back: no job is taken from a living worker, and no schedule falls silent."""
+"""A store's clock that is set ahead or back: no job is taken from a live worker, and no schedule stops firing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting: what is checked, stored, answered, told and announced."""
+"""Submitting: checks, stored jobs, answers, events and wake-ups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling a workflow, while workers look for work after every write of the cancellation."""
+"""Cancelling a workflow, while workers claim after every write of the cancellation."""
 
 from __future__ import annotations
 

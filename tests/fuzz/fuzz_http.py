@@ -1,4 +1,4 @@
-"""Send mutated HTTP requests, byte by byte, to a real API server, and hold the server to what it promises.
+"""Send mutated HTTP requests, byte by byte, to a real API server, and check the guarantees of the server.
 
     python -m fuzz.fuzz_http --seconds 180 --seed 1
     python -m fuzz.fuzz_http --seed 1 --case 4711      sends that one case, and shows it with its answer

@@ -1,4 +1,4 @@
-"""Counters of what a hot path does: exact, so that they say the same on every machine and at every load.
+"""Counters of the operations of a hot path: exact, so that they are equal on every machine and under every load.
 
 - `Instructions`: bytecode instructions of Python, in our own code and whatever it calls, but not in the event loop,
   which turns as often as it pleases, nor in the tests. They differ between minor versions of Python.

@@ -1,4 +1,4 @@
-"""The hot paths, walked with a counter in hand."""
+"""The hot paths, run under the counters."""
 
 from __future__ import annotations
 

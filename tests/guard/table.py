@@ -1,4 +1,4 @@
-"""The table of expected figures, and how what is seen is held against it."""
+"""The table of expected figures, and its comparison with measured ones."""
 
 from __future__ import annotations
 

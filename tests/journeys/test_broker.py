@@ -1,4 +1,4 @@
-"""System E's streams, as its document sets them up: `REDIS_URL`, a stream's name, a group's name."""
+"""Redis Streams with the older variables: `REDIS_URL`, the name of a stream, the name of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fifth document's lines work literally, on the parts that it names."""
+"""Commands and requests of an older system work literally, on PostgreSQL, Redis and etcd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System A: everything in one process on one file, driven as its first document drives it."""
+"""Everything in one process on one file, with the commands and requests of an older system."""
 
 from __future__ import annotations
 

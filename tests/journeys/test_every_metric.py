@@ -1,4 +1,4 @@
-"""Every metric of the catalogue moves when its subject does: in a server and a worker as they run for users.
+"""Every metric changes when what it measures changes, in a real server and a real worker.
 
 The rows are walked in order, on one deployment: PostgreSQL behind a proxy, Valkey, a scheduler that serves the API, and
 a worker that knows nothing but that API. Each row scrapes, acts, and scrapes until its condition holds. The condition

@@ -1,4 +1,4 @@
-"""Health says what is so: a store that takes no write, missing schedulers and workers, a paused queue."""
+"""Health problems in real processes: a store that refuses writes, missing schedulers and workers, a paused queue."""
 
 from __future__ import annotations
 

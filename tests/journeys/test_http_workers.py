@@ -1,4 +1,4 @@
-"""System B: workers that know nothing but the API's address, and that die in every way."""
+"""Workers over HTTP, which die in every way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that die oddly under running processes: reset as soon as they are accepted, or half-open and silent.
+"""Connections of running processes that fail: reset as soon as they are accepted, or half-open.
 
 Nobody restarts anything. What must hold: every process lives, no request gets a 500, and after the failure a job that
 is submitted is finished within `BUDGET_SECONDS`.

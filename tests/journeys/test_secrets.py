@@ -1,4 +1,4 @@
-"""A secret appears nowhere: one string is given in every way there is, and looked for in everything that comes out."""
+"""A secret appears nowhere: one string is passed in every possible way, and searched for in all output."""
 
 from __future__ import annotations
 

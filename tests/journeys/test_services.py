@@ -1,4 +1,4 @@
-"""Systems C and D: API, scheduler and workers as processes of their own on one database, as their documents start them.
+"""API, scheduler and workers as processes of their own on one database, started as in older systems.
 
 Workers are given the store itself here; over HTTP they are in test_http_workers.py.
 """

@@ -1,4 +1,4 @@
-"""Spans reach whoever collects them, in the trace of the request that submitted the job."""
+"""Spans reach the collector, in the trace of the request that submitted the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators tell workers what to do, in process and over HTTP, on every store."""
+"""Orders of operators to workers, in process and over HTTP, on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the memory of a busy process grow? Standalone under steady load, and the slope of what it holds."""
+"""Memory growth of a busy process: standalone under steady load, and the slope of its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process asks of the store while there is nothing to do: few questions, and each of them one statement.
+"""Statements of an idle process: few, and each of them a transaction by itself.
 
 How often each is asked is counted in virtual time, over a minute, for each kind of process; that each of them is one
 statement is counted on the servers themselves. What servers are asked beside that, to hear of work, is added.

@@ -1,4 +1,4 @@
-"""Being known: what a process may believe about the lead, and what it does when the coordinator is away."""
+"""Membership: how long a lead is valid, and what a process does without the coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting while the database is away: wait for it, and say what to do if it stays away."""
+"""Starting while the database is away: wait for it, and end with a remedy if it stays unavailable."""
 
 from __future__ import annotations
 

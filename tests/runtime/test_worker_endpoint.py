@@ -1,4 +1,4 @@
-"""What a worker shows of itself, and to whom."""
+"""The HTTP endpoint of a worker: its pages, and who may read them."""
 
 from __future__ import annotations
 

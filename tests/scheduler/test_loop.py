@@ -1,4 +1,4 @@
-"""The scheduler's loops in virtual time: on time, cheap while nothing is due, and undiscouraged."""
+"""The scheduler's loops in virtual time: on time, cheap while nothing is due, and continued after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app with one task, for those who look at how it is submitted."""
+"""An app with one task, for tests of submissions."""
 
 from __future__ import annotations
 

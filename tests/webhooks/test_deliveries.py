@@ -1,4 +1,4 @@
-"""Webhooks with real receivers: what is sent, how it is signed, and what becomes of receivers that do not take it."""
+"""Webhooks with real receivers: what is sent, how it is signed, and receivers that refuse it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping a worker loses nothing and burns nothing, within its time."""
+"""Stopping a worker loses no job and uses no attempt, within its drain timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of a dead worker: those it held are lost, those leased without its knowing are handed back."""
+"""Jobs of a dead worker: those it held are reported as lost, those that never reached it are handed back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: kept whatever a handler does, counted from the moment they were asked for, and given up when lost."""
+"""Leases: renewed whatever a handler does, counted from the moment of the request, and given up when lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in type `http`: what it may reach, and what it makes of the answer."""
+"""The built-in type `http`: addresses that it may reach, and results of responses."""
 
 from __future__ import annotations
 

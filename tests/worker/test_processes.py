@@ -1,4 +1,4 @@
-"""Handlers in child processes: killed when they must be, and buried with their last words."""
+"""Handlers in child processes: killed when necessary, with their error output in the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes: none is lost while the store is away, and one that is refused fails alone."""
+"""Outcomes: none is lost while the store is unavailable, and one that is refused fails alone."""
 
 from __future__ import annotations
 

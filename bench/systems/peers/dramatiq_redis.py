@@ -1,4 +1,4 @@
-"""Dramatiq on Redis, with results, so that what became of a job is recorded."""
+"""Dramatiq on Redis, with results, so that the end of a job is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PgQueuer on PostgreSQL, with asyncpg and uvloop. As a program, a worker that takes so many jobs at once."""
+"""PgQueuer on PostgreSQL, with asyncpg and uvloop. Run as a program, it is a worker with the given concurrency."""
 
 from __future__ import annotations
 

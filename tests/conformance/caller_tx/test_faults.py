@@ -1,4 +1,4 @@
-"""When something breaks in the middle of a transaction, its jobs go with it, and the transaction is its owner's."""
+"""After a failure in the middle of a transaction its jobs do not exist, and the owner can go on with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference model's jobs: what the port says, in the plainest words that run."""
+"""The reference model's jobs: the obligations of the port as simple code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history checker: whether what concurrent callers were told about one job can have happened one call after another.
+"""A linearizability checker: whether the answers to concurrent calls about one job fit some order of the calls.
 
 A history is linearizable if its calls can be put in an order in which none stands before a call that had ended when it
 began, and in which the reference model gives the same answers. The search tries every such order and prunes by the

@@ -1,4 +1,4 @@
-"""The machine: it does the same things to a store and to the reference model, and looks for any difference.
+"""The state machine (Hypothesis): runs the same operations on a store and on the reference model, and compares them.
 
 Each rule sends one verb, or a few that belong together, to both and compares the answers. After each rule all that can
 be seen of the jobs is compared field by field. What was decided, planned or leased is kept and used again much later,

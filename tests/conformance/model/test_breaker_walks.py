@@ -1,4 +1,4 @@
-"""Random walks of a circuit breaker: workers that die, a clock that is set, a dependency that comes and goes.
+"""Random walks of a circuit breaker: workers that die, a clock that is set, a dependency that fails and recovers.
 
 Each walk counts starts and outcomes itself. Whatever happens, no more jobs start while the breaker is open than the
 rate of probes allows, no job that waits loses an attempt, and in the end every job completes.

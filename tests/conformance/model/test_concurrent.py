@@ -1,4 +1,4 @@
-"""Concurrent callers on one database: what they are told must fit one order of their calls, as the model tells it.
+"""Concurrent callers on one database: their answers must fit one order of the calls, by the reference model.
 
 Each round has a few jobs and a few callers, each with a connection of its own and a script of random calls. The calls
 run at once; the answers are recorded with the order of their beginnings and ends. What a caller was given (a lease) is

@@ -1,4 +1,4 @@
-"""The same machine against every store, in shares that can run side by side."""
+"""The state machine against every store, in parts that can run in parallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circuit breakers: while one is open its jobs wait without attempts, probes find out when it may close."""
+"""Circuit breakers: while one is open its jobs wait without attempts, and probes close it."""
 
 from __future__ import annotations
 

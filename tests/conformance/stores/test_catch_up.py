@@ -1,4 +1,4 @@
-"""What becomes of the fire times that passed while no scheduler ran, by policy, on every store."""
+"""Catch-up policies: fire times that passed while no scheduler ran, on every store."""
 
 from __future__ import annotations
 

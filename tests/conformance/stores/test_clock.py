@@ -1,4 +1,4 @@
-"""`now=None` means the store's own clock. Each verb that takes the time must ask it."""
+"""`now=None` means the store's own clock. Each verb that takes the time must read it."""
 
 from __future__ import annotations
 

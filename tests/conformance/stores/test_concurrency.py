@@ -1,4 +1,4 @@
-"""What holds when many ask at once, within one store."""
+"""Concurrent calls on one store."""
 
 from __future__ import annotations
 

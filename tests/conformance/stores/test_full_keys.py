@@ -1,4 +1,4 @@
-"""`on_full`: what becomes of a new job whose key has as many running and pending jobs as may run at once."""
+"""`on_full`: policies for a new job whose key has as many running and pending jobs as may run at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of counts: nothing is lost, nothing counted twice, old buckets go."""
+"""The history of counts: nothing is lost, nothing counted twice, old buckets are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is handed in comes back as it was, field by field: a field that is added and forgotten fails here."""
+"""Values are read back as they were stored, field by field: a new field that a store does not keep fails here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable waiting through the port: sleeps, events, calls; no wake-up is lost, whoever comes first."""
+"""Durable waiting through the port: sleeps, events, calls; no wake-up is lost, in any order of wait and event."""
 
 from __future__ import annotations
 

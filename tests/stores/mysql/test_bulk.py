@@ -1,4 +1,4 @@
-"""Many jobs at once: what they have in common is said once, and they are stored as if each had said it."""
+"""Bulk inserts: common columns are sent once, and the jobs are stored as if inserted one by one."""
 
 from __future__ import annotations
 

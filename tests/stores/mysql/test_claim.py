@@ -1,4 +1,4 @@
-"""Claims where nothing has happened: whether there is anything is looked at first, and never at the cost of a job."""
+"""Claims without a notification: a query checks first whether there is work, and no job is missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's clock: asked seldom, followed closely."""
+"""The server's clock: read seldom, followed closely."""
 
 from __future__ import annotations
 

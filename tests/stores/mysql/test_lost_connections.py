@@ -1,4 +1,4 @@
-"""What goes wrong between us and the server, and what callers see of it: as little as can be."""
+"""Faults between the store and the server, and the errors that callers get: as few as possible."""
 
 from __future__ import annotations
 

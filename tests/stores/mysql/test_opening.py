@@ -1,4 +1,4 @@
-"""A store is opened by what names it, and what is missing is named."""
+"""Opening a store by URL or DSN; errors name what is missing."""
 
 from __future__ import annotations
 

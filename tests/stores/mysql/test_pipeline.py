@@ -1,4 +1,4 @@
-"""Pipelining: statements that fail, lost connections, silent servers, proxies."""
+"""Pipelining: statements that fail, lost connections, servers that do not respond, proxies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of several lanes: one statement if there is nothing, another look if other workers were faster."""
+"""Claims of several lanes: one statement if there is nothing, a second read if other workers were faster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Plain jobs are stored by one of four statements, alone or together, and each made for some ids: the same row, and the
-same no.
-"""
+"""Plain jobs are stored by one of four statements, each restricted to a range of ids: same rows, same refusals."""
 
 from __future__ import annotations
 

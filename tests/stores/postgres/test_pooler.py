@@ -1,4 +1,4 @@
-"""Behind pgbouncer in transaction mode: no session is ours, and everything works all the same.
+"""Behind pgbouncer in transaction mode: sessions are shared, and everything still works.
 
 The whole conformance suite goes through the pooler with ROTA_TEST_POOLED=1.
 """

@@ -1,4 +1,4 @@
-"""Array types are asked of the server once per process, not once per connection."""
+"""Array types are read from the server once per process, not once per connection."""
 
 from __future__ import annotations
 

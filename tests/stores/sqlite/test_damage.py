@@ -1,4 +1,4 @@
-"""A damaged file is told as such, also where SQLite quotes what nobody can read."""
+"""A damaged file is reported as such, also if the message of SQLite is not valid UTF-8."""
 
 from __future__ import annotations
 
